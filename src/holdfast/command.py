@@ -1,0 +1,278 @@
+"""The requests. Each is a value, typed by its answer; everything that answers one is a Store.
+
+`reader` and `writer` say who asks. A task's attempt inside them is what fencing goes by, and
+whose staged writes are seen.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from holdfast.entry import AssetInfo, Entry, Expired, Page, TaskWriter, Version, Writer
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.value import check_key
+
+A = TypeVar("A")
+
+
+class Command(msgspec.Struct, Generic[A], frozen=True, tag=True, tag_field="command"):
+    """A request whose answer is of type `A`."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Safe to send again when the answer was lost: the outcome is the same."""
+        return True
+
+
+class KeyCommand(Command[A], Generic[A], frozen=True):
+    """A request about one key of one scope."""
+
+    scope: StoreScope
+    key: str
+
+    def __post_init__(self) -> None:
+        check_key(self.key)
+
+
+class Get(KeyCommand[str | None], frozen=True):
+    """The value's JSON text, or None where there is no live entry."""
+
+    reader: TaskWriter | None = None
+
+
+class GetEntry(KeyCommand[Entry[str] | None], frozen=True):
+    """The whole entry, or None."""
+
+    reader: TaskWriter | None = None
+
+
+class TaskFilter(msgspec.Struct, frozen=True, tag="tasks"):
+    """Task instances that match all that is given."""
+
+    dag_id: str | None = None
+    run_id: str | None = None
+    task_id: str | None = None
+    map_index: int | None = None
+
+
+class AssetFilter(msgspec.Struct, frozen=True, tag="assets"):
+    """Every asset."""
+
+
+Where: TypeAlias = TaskScope | AssetScope | TaskFilter | AssetFilter
+
+
+class List(Command[Page], frozen=True):
+    """Live entries of one scope, or of all that a filter matches. An unknown scope is an error."""
+
+    where: Where
+    prefix: str = ""
+    updated_since: datetime | None = None
+    expiring_before: datetime | None = None
+    limit: int | None = None
+    offset: int = 0
+    reader: TaskWriter | None = None
+
+
+class Set(KeyCommand[int], frozen=True):
+    """Write or overwrite; answers with the new version. `on_success` stages it (assets only)."""
+
+    value: str
+    writer: Writer
+    expires_at: datetime | None = None
+    if_version: int | None = None
+    on_success: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        return self.if_version is None
+
+
+class SetMany(Command[int], frozen=True):
+    """All of `values` (key, JSON text) or none, as one version."""
+
+    scope: StoreScope
+    values: tuple[tuple[str, str], ...]
+    writer: Writer
+    expires_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for key, _ in self.values:
+            check_key(key)
+
+
+class Advance(KeyCommand[str], frozen=True):
+    """The larger of what stands and `value`, both numbers or both strings; answers with it."""
+
+    scope: AssetScope
+    value: str
+    writer: Writer
+    on_success: bool = False
+
+
+class Delete(KeyCommand[None], frozen=True):
+    """Remove one entry; nothing happens where there is none."""
+
+    writer: Writer
+
+
+class Clear(Command[None], frozen=True):
+    """Remove every entry of the scope, or of all map indices of its task in its run."""
+
+    scope: StoreScope
+    writer: Writer
+    all_map_indices: bool = False
+
+
+class History(KeyCommand[tuple[Version[str], ...]], frozen=True):
+    """The last versions of an asset's entry, newest first, deletions included."""
+
+    scope: AssetScope
+
+
+class ToVersion(msgspec.Struct, frozen=True, tag="version"):
+    """As that version left it."""
+
+    version: int
+
+
+class BeforeRun(msgspec.Struct, frozen=True, tag="run"):
+    """As it was before that run first wrote it."""
+
+    run_id: str
+
+
+class AtTime(msgspec.Struct, frozen=True, tag="time"):
+    """As it was at that time."""
+
+    at: datetime
+
+
+Target: TypeAlias = ToVersion | BeforeRun | AtTime
+
+
+class Rewind(KeyCommand[Version[str] | None], frozen=True):
+    """Put an old value back, as a new version; answers with the step that was put back.
+
+    None, or a step without value, means that the entry was absent then, and is again.
+    """
+
+    scope: AssetScope
+    to: Target
+    writer: Writer
+    dry_run: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        return self.dry_run
+
+
+class RegisterTask(Command[None], frozen=True):
+    """Make an external run and its task instance known; nothing happens where they are."""
+
+    scope: TaskScope
+
+
+class DeleteRun(Command[None], frozen=True):
+    """Forget a run with all its task instances and their entries."""
+
+    dag_id: str
+    run_id: str
+
+
+class DeclareAsset(Command[AssetInfo], frozen=True):
+    """Declare an asset by hand: it is known, and never deactivated."""
+
+    name: str
+    uri: str
+
+
+class DeclareDagAssets(Command[None], frozen=True):
+    """What a DAG declares, after its file was parsed: exactly these assets (name, URI).
+
+    An asset that no DAG declares any more is deactivated; one that comes back is active again.
+    """
+
+    dag_id: str
+    assets: tuple[tuple[str, str], ...]
+
+
+class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
+    """Every asset, ordered by name."""
+
+
+
+class DeleteAsset(Command[None], frozen=True):
+    """Forget an asset with its entries and their history."""
+
+    scope: AssetScope
+
+
+class StartAttempt(Command[int], frozen=True):
+    """Begin the next attempt of a task instance and fence off all earlier ones."""
+
+    scope: TaskScope
+
+
+class FinishAttempt(Command[None], frozen=True):
+    """End the attempt. On success its staged writes take effect, all or none, with the success."""
+
+    writer: TaskWriter
+    succeeded: bool
+    clear: bool = False
+    """With success: clear the task store in the same transaction."""
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+
+class Now(Command[datetime], frozen=True):
+    """The store's own clock."""
+
+
+
+class CountExpired(Command[int], frozen=True):
+    """How many task entries had expired by the cut-off."""
+
+    cutoff: datetime
+
+
+class ListExpired(Command[tuple[Expired, ...]], frozen=True):
+    """Up to `limit` of them, in order of expiry, from after the given one on."""
+
+    cutoff: datetime
+    limit: int
+    after: Expired | None = None
+
+
+class DeleteExpired(Command[int], frozen=True):
+    """Delete up to `limit` of them (0: all) in one transaction; answers how many went."""
+
+    cutoff: datetime
+    limit: int = 0
+    skip_held: bool = False
+    """Pass over rows that a writer holds, instead of waiting for it."""
+
+
+class TakeExpired(Command[tuple[Expired, ...]], frozen=True):
+    """Delete up to `limit` of them in one transaction; answers which went."""
+
+    cutoff: datetime
+    limit: int
+
+
+class ListOrphans(Command[tuple[AssetInfo, ...]], frozen=True):
+    """Assets deactivated by the cut-off that still have entries or history."""
+
+    cutoff: datetime
+
+
+class DeleteOrphans(Command[int], frozen=True):
+    """Delete the entries and history of assets deactivated by the cut-off; answers how many
+    entries went. The assets stay known, so that versions go on growing if one comes back."""
+
+    cutoff: datetime

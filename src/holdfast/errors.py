@@ -1,0 +1,158 @@
+"""Everything that Holdfast raises: one tree, one base.
+
+Each class knows its code (HTTP bodies and clients), its HTTP status and its exit status. Each
+message says what failed and where; the hint says what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class HoldfastError(Exception):
+    """Base of all errors of Holdfast."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+    exit_status: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.hint)
+
+
+def _rebuild(kind: type[HoldfastError], message: str, hint: str) -> HoldfastError:
+    return kind(message, hint=hint)
+
+
+class InvalidInput(HoldfastError, ValueError):
+    """A key, value, retention or id that may not be stored."""
+
+    code = "invalid"
+    status = 422
+    exit_status = 2
+
+
+class InvalidType(HoldfastError, TypeError):
+    """Input of a type that cannot be stored or compared."""
+
+    code = "invalid_type"
+    status = 422
+    exit_status = 2
+
+
+class ValueTooLarge(InvalidInput):
+    """A person wrote a value over `max_value_storage_bytes`."""
+
+    code = "too_large"
+
+
+class InvalidSettings(HoldfastError, ValueError):
+    """A setting that is unknown or has a bad value."""
+
+    code = "invalid_settings"
+    exit_status = 2
+
+
+class NotFound(HoldfastError, LookupError):
+    """What was named does not exist."""
+
+    code = "not_found"
+    status = 404
+
+
+class UnknownTaskInstance(NotFound):
+    """No run has registered this task instance."""
+
+    code = "unknown_task_instance"
+
+
+class UnknownAsset(NotFound):
+    """No DAG declares this asset, and nobody declared it by hand."""
+
+    code = "unknown_asset"
+
+
+class HistoryGone(NotFound):
+    """The history does not hold, or no longer holds, what was asked for."""
+
+    code = "history_gone"
+
+
+class Conflict(HoldfastError):
+    """The write was refused because of what the store holds; nothing was written."""
+
+    code = "conflict"
+    status = 409
+
+
+class VersionConflict(Conflict):
+    """The entry's version is not the one that `if_version` named."""
+
+    code = "version_conflict"
+
+
+class StaleAttempt(Conflict):
+    """The attempt has ended or a newer one has started; it may not write any more."""
+
+    code = "stale_attempt"
+
+
+class AssetInactive(Conflict):
+    """Every DAG stopped declaring the asset; its state may be read but not written."""
+
+    code = "asset_inactive"
+
+
+class NotSupported(HoldfastError, NotImplementedError):
+    """The configured backend cannot do this."""
+
+    code = "not_supported"
+    status = 501
+
+
+class BackendFailed(HoldfastError):
+    """A custom backend raised, or returned what it may not."""
+
+    code = "backend_failed"
+    status = 502
+
+
+class InvalidBackend(HoldfastError, TypeError):
+    """The configured backend is not a class that Holdfast can use."""
+
+    code = "invalid_backend"
+    exit_status = 2
+
+
+class StoreUnavailable(HoldfastError, ConnectionError):
+    """The database or server does not answer, or cannot be written now."""
+
+    code = "unavailable"
+    status = 503
+
+
+class StoreFailed(HoldfastError):
+    """The database refused a statement for a reason that is not the caller's."""
+
+    code = "store_failed"
+
+
+class SchemaMismatch(HoldfastError):
+    """The database's schema is not the one this version of Holdfast works with."""
+
+    code = "schema_mismatch"
+    status = 503
+
+
+class MissingDependency(HoldfastError, ImportError):
+    """An optional package is needed and not installed."""
+
+    code = "missing_dependency"

@@ -1,0 +1,91 @@
+"""Whose state: one task instance, or one asset."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TypeAlias
+from uuid import UUID, uuid5
+
+import msgspec
+
+from holdfast.errors import InvalidInput, InvalidType
+
+MAX_ID_LENGTH = 250
+MAX_ASSET_LENGTH = 1500
+
+_TASK_NAMESPACE = UUID("6c1d9f0e-5a0b-4d53-9d0c-0f7c6f1f4b1a")
+
+
+def check_id(what: str, text: str, limit: int = MAX_ID_LENGTH) -> None:
+    """Refuse what cannot be an id: empty, too long, with control characters, not text."""
+    if not isinstance(text, str):
+        raise InvalidType(f"{what} must be text, not {type(text).__name__}")
+    if not text:
+        raise InvalidInput(f"{what} is empty")
+    if len(text) > limit:
+        raise InvalidInput(f"{what} has {len(text)} characters; the limit is {limit}")
+    check_text(what, text)
+
+
+def check_text(what: str, text: str) -> None:
+    """Refuse control characters and lone surrogates; any other Unicode is fine."""
+    if text.isascii() and text.isprintable():
+        return
+    for position, char in enumerate(text):
+        code = ord(char)
+        if code < 0x20 or 0x7F <= code < 0xA0:
+            raise InvalidInput(f"{what} has the control character U+{code:04X} at {position}")
+        if 0xD800 <= code < 0xE000:
+            raise InvalidInput(f"{what} has the lone surrogate U+{code:04X} at {position}")
+
+
+class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
+    """One task instance. Attempts share it: a retry finds what the attempt before it stored."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+
+    def __post_init__(self) -> None:
+        check_id("dag_id", self.dag_id)
+        check_id("run_id", self.run_id)
+        check_id("task_id", self.task_id)
+        if type(self.map_index) is not int:
+            raise InvalidType(f"map_index must be an integer, not {self.map_index!r}")
+        if not -1 <= self.map_index < 2**31:
+            raise InvalidInput(f"map_index is {self.map_index}; it is -1, or 0 and more if mapped")
+
+    @cached_property
+    def ti_id(self) -> UUID:
+        """Derived from the four fields, so it is the same for every attempt and every machine."""
+        identity = [self.dag_id, self.run_id, self.task_id, self.map_index]
+        return uuid5(_TASK_NAMESPACE, msgspec.json.encode(identity).decode())
+
+    def __str__(self) -> str:
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"task {self.dag_id}/{self.run_id}/{self.task_id}{mapped}"
+
+
+class AssetScope(msgspec.Struct, frozen=True, tag="asset"):
+    """One asset: by id on the server, by name or URI on a worker. The first that is given counts."""
+
+    asset_id: int | None = None
+    name: str | None = None
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.asset_id is None and self.name is None and self.uri is None:
+            raise InvalidInput("AssetScope is empty", hint="give asset_id, name or uri")
+        if self.asset_id is not None and type(self.asset_id) is not int:
+            raise InvalidType(f"asset_id must be an integer, not {self.asset_id!r}")
+        if self.name is not None:
+            check_id("asset name", self.name, MAX_ASSET_LENGTH)
+        if self.uri is not None:
+            check_id("asset URI", self.uri, MAX_ASSET_LENGTH)
+
+    def __str__(self) -> str:
+        return f"asset `{self.name or self.uri or self.asset_id}`"
+
+
+StoreScope: TypeAlias = TaskScope | AssetScope

@@ -1,0 +1,49 @@
+"""The contract: a store answers commands, through one door in two colours."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from holdfast.command import Command
+
+A = TypeVar("A")
+
+
+class Store(ABC):
+    """Answers commands. SQL, HTTP, memory, a pipe, a third party's backend: all are stores.
+
+    `execute` may be called from any thread. It raises only errors of `holdfast.errors`.
+    """
+
+    @abstractmethod
+    def execute(self, command: Command[A]) -> A:
+        """Carry the command out and answer it. What it wrote is durable once it returns."""
+
+    async def aexecute(self, command: Command[A]) -> A:
+        """The same without blocking the event loop. The default runs `execute` in a thread."""
+        return await asyncio.to_thread(self.execute, command)
+
+    def supports(self, command: type[Command[Any]]) -> bool:
+        """Whether this store can carry out commands of that type at all."""
+        return True
+
+    def close(self) -> None:  # noqa: B027  (most stores hold nothing that needs closing)
+        """Let go of connections. The store must not be used afterwards."""
+
+    async def aclose(self) -> None:
+        """The same from an event loop."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""The stores: each answers the commands of `holdfast.command`."""

@@ -1,0 +1,458 @@
+"""A dict: what the stores should do, in its plainest form. Tests compare the others with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import RLock
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from holdfast import command as c
+from holdfast.entry import (
+    AssetInfo,
+    Entry,
+    Expired,
+    Found,
+    Page,
+    TaskWriter,
+    Version,
+    Writer,
+)
+from holdfast.rewind import choose
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.store import Store
+from holdfast.stores import refusal
+from holdfast.value import larger
+
+A = TypeVar("A")
+
+
+@dataclass
+class _Shelf:
+    """The entries of one scope. The revision is the version of its latest write."""
+
+    entries: dict[str, Entry[str]] = field(default_factory=dict)
+    revision: int = 0
+
+
+@dataclass
+class _Staged:
+    command: c.Set | c.Advance
+
+
+@dataclass
+class _Task(_Shelf):
+    attempt: int = 0
+    live: bool = False
+    staged: dict[tuple[int, str], _Staged] = field(default_factory=dict)
+
+
+@dataclass
+class _Asset(_Shelf):
+    asset_id: int = 0
+    name: str = ""
+    uri: str = ""
+    by_hand: bool = False
+    dags: set[str] = field(default_factory=set)
+    orphaned_at: datetime | None = None
+    history: dict[str, list[Version[str]]] = field(default_factory=dict)
+
+    def info(self) -> AssetInfo:
+        return AssetInfo(
+            self.asset_id, self.name, self.uri, self.by_hand, tuple(sorted(self.dags)),
+            self.orphaned_at,
+        )
+
+
+class MemoryStore(Store):
+    """Keeps everything in this process, and loses it with it."""
+
+    def __init__(
+        self, *, history_limit: int = 100, clock: Callable[[], datetime] | None = None
+    ) -> None:
+        self._history_limit = history_limit
+        self._clock = clock or (lambda: datetime.now(UTC))
+        self._lock = RLock()
+        self._tasks: dict[TaskScope, _Task] = {}
+        self._assets: dict[int, _Asset] = {}
+        self._last_asset_id = 0
+
+    def execute(self, command: c.Command[A]) -> A:
+        operation = _OPERATIONS[type(command)]
+        with self._lock:
+            return cast(A, operation(self, command))
+
+    # reading
+
+    def _shelf(self, scope: StoreScope) -> _Task | _Asset:
+        return self._task(scope) if isinstance(scope, TaskScope) else self._asset(scope)
+
+    def _task(self, scope: TaskScope) -> _Task:
+        if scope not in self._tasks:
+            raise refusal.unknown_task(scope)
+        return self._tasks[scope]
+
+    def _asset(self, scope: AssetScope) -> _Asset:
+        for asset in self._assets.values():
+            if scope.asset_id is not None:
+                if asset.asset_id == scope.asset_id:
+                    return asset
+            elif scope.name is not None:
+                if asset.name == scope.name:
+                    return asset
+            elif asset.uri == scope.uri:
+                return asset
+        raise refusal.unknown_asset(scope, sorted(asset.name for asset in self._assets.values()))
+
+    def _live(self, shelf: _Shelf) -> dict[str, Entry[str]]:
+        now = self._clock()
+        return {
+            key: entry
+            for key, entry in sorted(shelf.entries.items())
+            if entry.expires_at is None or entry.expires_at > now
+        }
+
+    def _seen(self, shelf: _Task | _Asset, reader: TaskWriter | None) -> dict[str, Entry[str]]:
+        """What is live, with what the reading attempt has staged laid over it."""
+        entries = self._live(shelf)
+        if isinstance(shelf, _Asset) and reader is not None:
+            task = self._task(reader.scope)
+            if task.live and task.attempt == reader.attempt:
+                for (asset_id, key), staged in task.staged.items():
+                    if asset_id == shelf.asset_id:
+                        entries[key] = self._preview(key, entries.get(key), staged.command)
+        return dict(sorted(entries.items()))
+
+    def _preview(self, key: str, standing: Entry[str] | None, staged: c.Set | c.Advance) -> Entry[str]:
+        value = staged.value
+        if isinstance(staged, c.Advance):
+            value = larger(standing and standing.value, value, f"`{key}` of {staged.scope}")
+        version = standing.version if standing else 0
+        return Entry(key, value, version, self._clock(), staged.writer, staged=True)
+
+    def _get(self, command: c.Get) -> str | None:
+        entry = self._get_entry(command)
+        return entry.value if entry else None
+
+    def _get_entry(self, command: c.Get | c.GetEntry) -> Entry[str] | None:
+        return self._seen(self._shelf(command.scope), command.reader).get(command.key)
+
+    def _matching(self, where: c.Where) -> Iterator[tuple[StoreScope, _Task | _Asset]]:
+        match where:
+            case TaskScope():
+                yield where, self._task(where)
+            case AssetScope():
+                asset = self._asset(where)
+                yield asset.info().scope, asset
+            case c.TaskFilter():
+                wanted = {k: v for k, v in msgspec.structs.asdict(where).items() if v is not None}
+                for scope, task in sorted(self._tasks.items(), key=lambda item: _order(item[0])):
+                    if all(getattr(scope, name) == value for name, value in wanted.items()):
+                        yield scope, task
+            case c.AssetFilter():
+                for asset in sorted(self._assets.values(), key=lambda asset: asset.name):
+                    yield asset.info().scope, asset
+
+    def _list(self, command: c.List) -> Page:
+        since, before = command.updated_since, command.expiring_before
+        found = [
+            Found(scope, entry)
+            for scope, shelf in self._matching(command.where)
+            for entry in self._seen(shelf, command.reader).values()
+            if entry.key.startswith(command.prefix)
+            and (since is None or entry.updated_at >= since)
+            and (before is None or (entry.expires_at is not None and entry.expires_at < before))
+        ]
+        stop = None if command.limit is None else command.offset + command.limit
+        return Page(tuple(found[command.offset : stop]), len(found))
+
+    def _history(self, command: c.History) -> tuple[Version[str], ...]:
+        return tuple(self._asset(command.scope).history.get(command.key, ()))
+
+    # writing
+
+    def _open(self, scope: StoreScope, writer: Writer) -> _Task | _Asset:
+        """The shelf, for a writer that may write to it."""
+        shelf = self._shelf(scope)
+        self._fence(writer)
+        if isinstance(shelf, _Asset) and shelf.orphaned_at:
+            assert isinstance(scope, AssetScope)
+            raise refusal.inactive(scope)
+        return shelf
+
+    def _fence(self, writer: Writer) -> None:
+        if isinstance(writer, TaskWriter) and writer.attempt is not None:
+            task = self._task(writer.scope)
+            if not task.live or task.attempt != writer.attempt:
+                raise refusal.stale(writer, task.attempt, task.live)
+
+    def _put(
+        self,
+        shelf: _Task | _Asset,
+        values: Iterable[tuple[str, str | None]],
+        writer: Writer,
+        expires_at: datetime | None = None,
+    ) -> int:
+        """Write or delete (None) these keys as one version."""
+        shelf.revision += 1
+        now = self._clock()
+        for key, value in values:
+            if value is None:
+                del shelf.entries[key]
+            else:
+                shelf.entries[key] = Entry(key, value, shelf.revision, now, writer, expires_at)
+            if isinstance(shelf, _Asset):
+                steps = shelf.history.setdefault(key, [])
+                previous = steps[0].version if steps else 0
+                steps.insert(0, Version(shelf.revision, value, now, writer, previous))
+                del steps[self._history_limit :]
+        return shelf.revision
+
+    def _check_version(self, shelf: _Shelf, command: c.Set) -> None:
+        if command.if_version is not None:
+            entry = self._live(shelf).get(command.key)
+            current = entry.version if entry else 0
+            if current != command.if_version:
+                raise refusal.conflict(command.scope, command.key, command.if_version, current)
+
+    def _set(self, command: c.Set) -> int:
+        shelf = self._open(command.scope, command.writer)
+        if command.on_success:
+            self._stage(shelf, command)
+            return shelf.revision
+        self._check_version(shelf, command)
+        return self._put(
+            shelf, [(command.key, command.value)], command.writer, command.expires_at
+        )
+
+    def _set_many(self, command: c.SetMany) -> int:
+        shelf = self._open(command.scope, command.writer)
+        if not command.values:
+            return shelf.revision
+        return self._put(shelf, dict(command.values).items(), command.writer, command.expires_at)
+
+    def _advance(self, command: c.Advance) -> str:
+        asset = self._open(command.scope, command.writer)
+        reader = command.writer if isinstance(command.writer, TaskWriter) else None
+        entry = self._seen(asset, reader if command.on_success else None).get(command.key)
+        standing = entry.value if entry else None
+        value = larger(standing, command.value, f"`{command.key}` of {command.scope}")
+        if command.on_success:
+            self._stage(asset, msgspec.structs.replace(command, value=value))
+        elif value is not standing:
+            self._put(asset, [(command.key, value)], command.writer)
+        return value
+
+    def _delete(self, command: c.Delete) -> None:
+        shelf = self._open(command.scope, command.writer)
+        if command.key in shelf.entries:
+            self._put(shelf, [(command.key, None)], command.writer)
+
+    def _clear(self, command: c.Clear) -> None:
+        shelves = [self._open(command.scope, command.writer)]
+        if command.all_map_indices and isinstance(command.scope, TaskScope):
+            task = msgspec.structs.replace(command.scope, map_index=-1)
+            shelves = [
+                shelf
+                for scope, shelf in self._tasks.items()
+                if msgspec.structs.replace(scope, map_index=-1) == task
+            ]
+        for shelf in shelves:
+            self._empty(shelf, command.writer)
+
+    def _empty(self, shelf: _Task | _Asset, writer: Writer) -> None:
+        if shelf.entries:
+            self._put(shelf, [(key, None) for key in sorted(shelf.entries)], writer)
+
+    def _rewind(self, command: c.Rewind) -> Version[str] | None:
+        asset = self._open(command.scope, command.writer)
+        assert isinstance(asset, _Asset)
+        where = f"`{command.key}` of {command.scope}"
+        step = choose(asset.history.get(command.key, ()), command.to, where)
+        value = step.value if step else None
+        if not command.dry_run and (value is not None or command.key in asset.entries):
+            self._put(asset, [(command.key, value)], command.writer)
+        return step
+
+    # attempts and staged writes
+
+    def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> None:
+        assert isinstance(shelf, _Asset)
+        assert isinstance(command.writer, TaskWriter)
+        staged = self._task(command.writer.scope).staged
+        before = staged.get((shelf.asset_id, command.key))
+        if isinstance(command, c.Advance) and before and isinstance(before.command, c.Set):
+            command = msgspec.structs.replace(before.command, value=command.value)
+        staged[shelf.asset_id, command.key] = _Staged(command)
+
+    def _start_attempt(self, command: c.StartAttempt) -> int:
+        task = self._task(command.scope)
+        task.attempt += 1
+        task.live = True
+        task.staged.clear()
+        return task.attempt
+
+    def _finish_attempt(self, command: c.FinishAttempt) -> None:
+        self._fence(command.writer)
+        task = self._task(command.writer.scope)
+        if command.succeeded:
+            self._apply(task)
+            if command.clear:
+                self._empty(task, command.writer)
+        task.staged.clear()
+        task.live = False
+
+    def _apply(self, task: _Task) -> None:
+        writes = []
+        for (asset_id, key), staged in sorted(task.staged.items()):
+            change = staged.command
+            asset = self._open(change.scope, change.writer)
+            assert isinstance(asset, _Asset)
+            entry = asset.entries.get(key)
+            value = change.value
+            if isinstance(change, c.Set):
+                self._check_version(asset, change)
+            else:
+                value = larger(entry and entry.value, value, f"`{key}` of {change.scope}")
+                if entry and value is entry.value:
+                    continue
+            writes.append((asset_id, key, value, change.writer))
+        for asset_id, key, value, writer in writes:
+            self._put(self._assets[asset_id], [(key, value)], writer)
+
+    # runs and assets
+
+    def _register_task(self, command: c.RegisterTask) -> None:
+        self._tasks.setdefault(command.scope, _Task())
+
+    def _delete_run(self, command: c.DeleteRun) -> None:
+        for scope in list(self._tasks):
+            if (scope.dag_id, scope.run_id) == (command.dag_id, command.run_id):
+                del self._tasks[scope]
+
+    def _declare(self, name: str, uri: str) -> _Asset:
+        for asset in self._assets.values():
+            if (asset.name, asset.uri) == (name, uri):
+                return asset
+            if asset.name == name or asset.uri == uri:
+                raise refusal.taken(name, uri, asset.name, asset.uri)
+        self._last_asset_id += 1
+        asset = _Asset(asset_id=self._last_asset_id, name=name, uri=uri)
+        self._assets[asset.asset_id] = asset
+        return asset
+
+    def _declare_asset(self, command: c.DeclareAsset) -> AssetInfo:
+        asset = self._declare(command.name, command.uri)
+        asset.by_hand = True
+        asset.orphaned_at = None
+        return asset.info()
+
+    def _declare_dag_assets(self, command: c.DeclareDagAssets) -> None:
+        declared = [self._declare(name, uri) for name, uri in command.assets]
+        for asset in self._assets.values():
+            asset.dags.discard(command.dag_id)
+        for asset in declared:
+            asset.dags.add(command.dag_id)
+        for asset in self._assets.values():
+            if asset.dags or asset.by_hand:
+                asset.orphaned_at = None
+            else:
+                asset.orphaned_at = asset.orphaned_at or self._clock()
+
+    def _list_assets(self, command: c.ListAssets) -> tuple[AssetInfo, ...]:
+        assets = sorted(self._assets.values(), key=lambda asset: asset.name)
+        return tuple(asset.info() for asset in assets)
+
+    def _delete_asset(self, command: c.DeleteAsset) -> None:
+        asset = self._asset(command.scope)
+        del self._assets[asset.asset_id]
+        for task in self._tasks.values():
+            task.staged = {at: s for at, s in task.staged.items() if at[0] != asset.asset_id}
+
+    # expiry
+
+    def _now(self, command: c.Now) -> datetime:
+        return self._clock()
+
+    def _expired(self, cutoff: datetime) -> list[Expired]:
+        rows = [
+            (entry.expires_at, scope, entry.key)
+            for scope, task in self._tasks.items()
+            for entry in task.entries.values()
+            if entry.expires_at is not None and entry.expires_at <= cutoff
+        ]
+        rows.sort(key=lambda row: (row[0], _order(row[1]), row[2]))
+        return [Expired(i, scope, key, at) for i, (at, scope, key) in enumerate(rows, start=1)]
+
+    def _count_expired(self, command: c.CountExpired) -> int:
+        return len(self._expired(command.cutoff))
+
+    def _list_expired(self, command: c.ListExpired) -> tuple[Expired, ...]:
+        start = command.after.id if command.after else 0
+        return tuple(self._expired(command.cutoff)[start : start + command.limit])
+
+    def _delete_expired(self, command: c.DeleteExpired) -> int:
+        rows = self._expired(command.cutoff)[: command.limit or None]
+        for row in rows:
+            del self._tasks[row.scope].entries[row.key]
+        return len(rows)
+
+    def _take_expired(self, command: c.TakeExpired) -> tuple[Expired, ...]:
+        rows = tuple(self._expired(command.cutoff)[: command.limit])
+        for row in rows:
+            del self._tasks[row.scope].entries[row.key]
+        return rows
+
+    def _orphans(self, cutoff: datetime) -> list[_Asset]:
+        return [
+            asset
+            for asset in sorted(self._assets.values(), key=lambda asset: asset.name)
+            if asset.orphaned_at and asset.orphaned_at <= cutoff and asset.history
+        ]
+
+    def _list_orphans(self, command: c.ListOrphans) -> tuple[AssetInfo, ...]:
+        return tuple(asset.info() for asset in self._orphans(command.cutoff))
+
+    def _delete_orphans(self, command: c.DeleteOrphans) -> int:
+        gone = 0
+        for asset in self._orphans(command.cutoff):
+            gone += len(asset.entries)
+            asset.entries.clear()
+            asset.history.clear()
+        return gone
+
+
+def _order(scope: TaskScope) -> tuple[str, str, str, int]:
+    return scope.dag_id, scope.run_id, scope.task_id, scope.map_index
+
+
+_OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
+    c.Get: MemoryStore._get,
+    c.GetEntry: MemoryStore._get_entry,
+    c.List: MemoryStore._list,
+    c.Set: MemoryStore._set,
+    c.SetMany: MemoryStore._set_many,
+    c.Advance: MemoryStore._advance,
+    c.Delete: MemoryStore._delete,
+    c.Clear: MemoryStore._clear,
+    c.History: MemoryStore._history,
+    c.Rewind: MemoryStore._rewind,
+    c.RegisterTask: MemoryStore._register_task,
+    c.DeleteRun: MemoryStore._delete_run,
+    c.DeclareAsset: MemoryStore._declare_asset,
+    c.DeclareDagAssets: MemoryStore._declare_dag_assets,
+    c.ListAssets: MemoryStore._list_assets,
+    c.DeleteAsset: MemoryStore._delete_asset,
+    c.StartAttempt: MemoryStore._start_attempt,
+    c.FinishAttempt: MemoryStore._finish_attempt,
+    c.Now: MemoryStore._now,
+    c.CountExpired: MemoryStore._count_expired,
+    c.ListExpired: MemoryStore._list_expired,
+    c.DeleteExpired: MemoryStore._delete_expired,
+    c.TakeExpired: MemoryStore._take_expired,
+    c.ListOrphans: MemoryStore._list_orphans,
+    c.DeleteOrphans: MemoryStore._delete_orphans,
+}

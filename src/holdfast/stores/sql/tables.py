@@ -1,0 +1,207 @@
+"""The tables. Times are microseconds since 1970 in UTC: exact and alike on every database.
+
+The migrations make these tables; a test holds the two descriptions against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.ext.compiler import compiles
+
+from holdfast.scope import MAX_ASSET_LENGTH, MAX_ID_LENGTH
+from holdfast.value import MAX_KEY_LENGTH
+
+
+class ExactText(sa.types.UserDefinedType[str]):
+    """Text of limited length that compares by code points: `A` is not `a`, nor `a ` the same."""
+
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+
+@compiles(ExactText)
+def _exact_text(kind: ExactText, compiler: Any, **options: Any) -> str:
+    return f"VARCHAR({kind.length})"
+
+
+@compiles(ExactText, "postgresql")
+def _exact_text_postgresql(kind: ExactText, compiler: Any, **options: Any) -> str:
+    return f'VARCHAR({kind.length}) COLLATE "C"'
+
+
+@compiles(ExactText, "mysql", "mariadb")
+def _exact_text_mysql(kind: ExactText, compiler: Any, **options: Any) -> str:
+    # The plain `utf8mb4_bin` pads with spaces, so that `a` would equal `a `.
+    collation = "utf8mb4_nopad_bin" if compiler.dialect.is_mariadb else "utf8mb4_0900_bin"
+    return f"VARCHAR({kind.length}) CHARACTER SET utf8mb4 COLLATE {collation}"
+
+
+class TaskInstanceId(sa.types.UserDefinedType[str]):
+    """A `ti_id`, passed as text; PostgreSQL keeps it in its own UUID type."""
+
+    cache_ok = True
+
+
+@compiles(TaskInstanceId)
+def _ti_id(kind: TaskInstanceId, compiler: Any, **options: Any) -> str:
+    return "CHAR(36)"
+
+
+@compiles(TaskInstanceId, "postgresql")
+def _ti_id_postgresql(kind: TaskInstanceId, compiler: Any, **options: Any) -> str:
+    return "UUID"
+
+
+@compiles(TaskInstanceId, "mysql", "mariadb")
+def _ti_id_mysql(kind: TaskInstanceId, compiler: Any, **options: Any) -> str:
+    return "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin"
+
+
+def long_text() -> sa.types.TypeEngine[str]:
+    """Text of any length."""
+    return sa.Text().with_variant(
+        mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
+    )
+
+
+def row_id() -> sa.types.TypeEngine[int]:
+    """An integer that the database gives out. SQLite does so for INTEGER only."""
+    return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_digest = sa.String(64)
+
+
+def _cascade(target: str) -> sa.ForeignKey:
+    return sa.ForeignKey(target, ondelete="CASCADE")
+
+
+run = sa.Table(
+    "hf_run",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("dag_id", ExactText(MAX_ID_LENGTH), nullable=False),
+    sa.Column("run_id", ExactText(MAX_ID_LENGTH), nullable=False),
+    sa.Column("external", sa.Boolean(create_constraint=False), nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("dag_id", "run_id"),
+)
+
+task_instance = sa.Table(
+    "hf_task_instance",
+    metadata,
+    sa.Column("ti_id", TaskInstanceId(), primary_key=True),
+    sa.Column("run", sa.BigInteger, _cascade("hf_run.id"), nullable=False, index=True),
+    sa.Column("task_id", ExactText(MAX_ID_LENGTH), nullable=False),
+    sa.Column("map_index", sa.Integer, nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("live_attempt", sa.Integer),
+)
+"""`revision` counts the writes to the instance's entries and gives each its version; `attempt` is
+the newest, `live_attempt` the one that may write, if any."""
+
+attempt = sa.Table(
+    "hf_attempt",
+    metadata,
+    sa.Column("ti_id", TaskInstanceId(), _cascade("hf_task_instance.ti_id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("succeeded", sa.Boolean(create_constraint=False)),
+)
+
+task_entry = sa.Table(
+    "hf_task_entry",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("ti_id", TaskInstanceId(), _cascade("hf_task_instance.ti_id"), nullable=False),
+    sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
+    sa.Column("value", long_text(), nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.BigInteger, index=True),
+    sa.Column("writer", long_text()),
+    sa.UniqueConstraint("ti_id", "key"),
+)
+"""`writer` is NULL where the task instance wrote its own entry, as it nearly always does."""
+
+asset = sa.Table(
+    "hf_asset",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("name", ExactText(MAX_ASSET_LENGTH), nullable=False),
+    sa.Column("uri", ExactText(MAX_ASSET_LENGTH), nullable=False),
+    sa.Column("name_digest", _digest, nullable=False, unique=True),
+    sa.Column("uri_digest", _digest, nullable=False, unique=True),
+    sa.Column("by_hand", sa.Boolean(create_constraint=False), nullable=False),
+    sa.Column("orphaned_at", sa.BigInteger),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+)
+"""Names and URIs are too long for an index on some databases, so they are found by digest."""
+
+declaration = sa.Table(
+    "hf_declaration",
+    metadata,
+    sa.Column("dag_id", ExactText(MAX_ID_LENGTH), primary_key=True),
+    sa.Column(
+        "asset_id", sa.BigInteger, _cascade("hf_asset.id"), primary_key=True, autoincrement=False
+    ),
+    sa.Index(None, "asset_id"),
+)
+
+asset_entry = sa.Table(
+    "hf_asset_entry",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("asset_id", sa.BigInteger, _cascade("hf_asset.id"), nullable=False),
+    sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
+    sa.Column("value", long_text(), nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("writer", long_text()),
+    sa.UniqueConstraint("asset_id", "key"),
+)
+
+asset_history = sa.Table(
+    "hf_asset_history",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("asset_id", sa.BigInteger, _cascade("hf_asset.id"), nullable=False),
+    sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("previous", sa.BigInteger, nullable=False),
+    sa.Column("value", long_text()),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("writer", long_text()),
+    sa.UniqueConstraint("asset_id", "key", "version"),
+)
+
+staged_write = sa.Table(
+    "hf_staged_write",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("ti_id", TaskInstanceId(), _cascade("hf_task_instance.ti_id"), nullable=False),
+    sa.Column("asset_id", sa.BigInteger, _cascade("hf_asset.id"), nullable=False, index=True),
+    sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
+    sa.Column("value", long_text(), nullable=False),
+    sa.Column("advances", sa.Boolean(create_constraint=False), nullable=False),
+    sa.Column("if_version", sa.BigInteger),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("ti_id", "asset_id", "key"),
+)
+"""Writes of the live attempt that wait for its success; a new attempt begins with none."""
