@@ -204,9 +204,7 @@ class TaskStore(Accessor):
         expiry = self._expiry(retention)
         return self._write(c.Set(self._scope, key, text, self._writer, expiry, if_version))
 
-    def _set_many(
-        self, values: Mapping[str, JsonValue], retention: timedelta | None
-    ) -> Steps[int]:
+    def _set_many(self, values: Mapping[str, JsonValue], retention: timedelta | None) -> Steps[int]:
         texts = self._encode_all(values)
         return self._write(c.SetMany(self._scope, texts, self._writer, self._expiry(retention)))
 

@@ -11,7 +11,16 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.entry import AssetInfo, Entry, Expired, Page, TaskWriter, Version, Writer
+from holdfast.entry import (
+    AssetInfo,
+    BackendCleanup,
+    Entry,
+    Expired,
+    Page,
+    TaskWriter,
+    Version,
+    Writer,
+)
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.value import check_key
 
@@ -204,7 +213,6 @@ class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
     """Every asset, ordered by name."""
 
 
-
 class DeleteAsset(Command[None], frozen=True):
     """Forget an asset with its entries and their history."""
 
@@ -232,7 +240,6 @@ class FinishAttempt(Command[None], frozen=True):
 
 class Now(Command[datetime], frozen=True):
     """The store's own clock."""
-
 
 
 class CountExpired(Command[int], frozen=True):
@@ -263,6 +270,10 @@ class TakeExpired(Command[tuple[Expired, ...]], frozen=True):
 
     cutoff: datetime
     limit: int
+
+
+class CleanUpBackend(Command[BackendCleanup], frozen=True):
+    """Let a custom backend, whose rows the commands above cannot see, run its own cleanup."""
 
 
 class ListOrphans(Command[tuple[AssetInfo, ...]], frozen=True):

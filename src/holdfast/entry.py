@@ -42,6 +42,11 @@ class ApiWriter(msgspec.Struct, frozen=True, tag="api", tag_field="kind"):
 Writer: TypeAlias = TaskWriter | WatcherWriter | ApiWriter
 
 
+def signature(writer: Writer) -> Writer:
+    """The writer as an entry records it: without the attempt."""
+    return TaskWriter(writer.scope) if isinstance(writer, TaskWriter) else writer
+
+
 class Entry(msgspec.Struct, Generic[V], frozen=True):
     """One key of one scope."""
 
@@ -103,3 +108,11 @@ class Expired(msgspec.Struct, frozen=True):
     scope: TaskScope
     key: str
     expires_at: datetime
+
+
+class BackendCleanup(msgspec.Struct, frozen=True):
+    """What came of asking a custom backend to clean up."""
+
+    backend: str
+    called: bool
+    """False where the backend has no cleanup of its own."""

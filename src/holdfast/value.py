@@ -11,7 +11,7 @@ from holdfast.errors import InvalidInput, InvalidType, ValueTooLarge
 from holdfast.scope import check_text
 
 JsonValue: TypeAlias = (
-    "str | int | float | bool | None | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue]"
+    "str | float | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue] | None"
 )
 
 MAX_KEY_LENGTH = 512

@@ -20,6 +20,7 @@ from holdfast.entry import (
     TaskWriter,
     Version,
     Writer,
+    signature,
 )
 from holdfast.rewind import choose
 from holdfast.scope import AssetScope, StoreScope, TaskScope
@@ -62,7 +63,11 @@ class _Asset(_Shelf):
 
     def info(self) -> AssetInfo:
         return AssetInfo(
-            self.asset_id, self.name, self.uri, self.by_hand, tuple(sorted(self.dags)),
+            self.asset_id,
+            self.name,
+            self.uri,
+            self.by_hand,
+            tuple(sorted(self.dags)),
             self.orphaned_at,
         )
 
@@ -126,12 +131,14 @@ class MemoryStore(Store):
                         entries[key] = self._preview(key, entries.get(key), staged.command)
         return dict(sorted(entries.items()))
 
-    def _preview(self, key: str, standing: Entry[str] | None, staged: c.Set | c.Advance) -> Entry[str]:
+    def _preview(
+        self, key: str, standing: Entry[str] | None, staged: c.Set | c.Advance
+    ) -> Entry[str]:
         value = staged.value
         if isinstance(staged, c.Advance):
             value = larger(standing and standing.value, value, f"`{key}` of {staged.scope}")
         version = standing.version if standing else 0
-        return Entry(key, value, version, self._clock(), staged.writer, staged=True)
+        return Entry(key, value, version, self._clock(), signature(staged.writer), staged=True)
 
     def _get(self, command: c.Get) -> str | None:
         entry = self._get_entry(command)
@@ -199,6 +206,7 @@ class MemoryStore(Store):
         """Write or delete (None) these keys as one version."""
         shelf.revision += 1
         now = self._clock()
+        writer = signature(writer)
         for key, value in values:
             if value is None:
                 del shelf.entries[key]
@@ -224,9 +232,7 @@ class MemoryStore(Store):
             self._stage(shelf, command)
             return shelf.revision
         self._check_version(shelf, command)
-        return self._put(
-            shelf, [(command.key, command.value)], command.writer, command.expires_at
-        )
+        return self._put(shelf, [(command.key, command.value)], command.writer, command.expires_at)
 
     def _set_many(self, command: c.SetMany) -> int:
         shelf = self._open(command.scope, command.writer)
@@ -306,22 +312,22 @@ class MemoryStore(Store):
         task.live = False
 
     def _apply(self, task: _Task) -> None:
-        writes = []
+        """The staged writes to one asset become one version of it."""
+        writes: dict[int, list[tuple[str, str | None]]] = {}
         for (asset_id, key), staged in sorted(task.staged.items()):
             change = staged.command
             asset = self._open(change.scope, change.writer)
-            assert isinstance(asset, _Asset)
-            entry = asset.entries.get(key)
+            standing = asset.entries.get(key)
             value = change.value
             if isinstance(change, c.Set):
                 self._check_version(asset, change)
             else:
-                value = larger(entry and entry.value, value, f"`{key}` of {change.scope}")
-                if entry and value is entry.value:
+                value = larger(standing and standing.value, value, f"`{key}` of {change.scope}")
+                if standing and value is standing.value:
                     continue
-            writes.append((asset_id, key, value, change.writer))
-        for asset_id, key, value, writer in writes:
-            self._put(self._assets[asset_id], [(key, value)], writer)
+            writes.setdefault(asset_id, []).append((key, value))
+        for asset_id, values in writes.items():
+            self._put(self._assets[asset_id], values, change.writer)
 
     # runs and assets
 

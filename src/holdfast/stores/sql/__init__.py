@@ -1,0 +1,5 @@
+"""State in SQLite, PostgreSQL, or MySQL/MariaDB."""
+
+from holdfast.stores.sql.store import SqlStore
+
+__all__ = ["SqlStore"]

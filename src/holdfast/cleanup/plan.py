@@ -1,0 +1,42 @@
+"""What a cleanup would remove: the cut-off, fixed once, from which preview and deletion are built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from holdfast import command as c
+from holdfast.entry import Expired
+from holdfast.store import Store
+
+PAGE = 1000
+
+
+@dataclass(frozen=True)
+class CleanupPlan:
+    """All task entries of the store that had expired by the cut-off."""
+
+    store: Store
+    cutoff: datetime
+
+    @classmethod
+    def now(cls, store: Store) -> Self:
+        """The plan as of now, by the store's own clock."""
+        return cls(store, store.execute(c.Now()))
+
+    def count(self) -> int:
+        return self.store.execute(c.CountExpired(self.cutoff))
+
+    def rows(self) -> Iterator[Expired]:
+        """Each row, in order of expiry, with one page in memory at a time."""
+        last: Expired | None = None
+        while page := self.store.execute(c.ListExpired(self.cutoff, PAGE, last)):
+            yield from page
+            last = page[-1]
+
+
+def can_plan(store: Store) -> bool:
+    """False for a custom backend, whose rows only its own `cleanup()` can see."""
+    return store.supports(c.DeleteExpired)

@@ -1,0 +1,64 @@
+"""The command line. It is thin: parse, build a command for the store, print the answer.
+
+Data goes to stdout and talk to stderr. Modules are imported when one of their commands is used, so
+that each command starts as fast as it can.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from holdfast.cli.lazy import LazyGroup
+from holdfast.errors import HoldfastError
+from holdfast.version import __version__
+
+
+@click.group(
+    cls=LazyGroup,
+    modules={
+        "completion": "holdfast.cli.completion",
+        "config": "holdfast.cli.config",
+        "db": "holdfast.cli.db",
+        "state-store": "holdfast.cli.state_store",
+    },
+)
+@click.version_option(__version__, message="holdfast %(version)s")
+def cli() -> None:
+    """Durable state for Spark data pipelines."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line and exit: 0, 1 (not found, conflict, failed) or 2 (bad usage)."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None) -> int:
+    try:
+        return cli.main(args, "holdfast", standalone_mode=False) or 0
+    except HoldfastError as error:
+        return fail(error.message, error.hint, error.exit_status)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "holdfast"
+        return fail(error.format_message(), f"`{path} --help` shows the usage", error.exit_code)
+    except click.Abort:
+        return fail("aborted", "", 1)
+    except Exception as error:
+        if os.environ.get("HOLDFAST_TRACEBACK"):
+            raise
+        message = " ".join(f"unexpected {type(error).__name__}: {error}".split())
+        return fail(message, "this is a bug; HOLDFAST_TRACEBACK=1 shows where it happened", 1)
+
+
+def fail(message: str, hint: str, status: int) -> int:
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+    return status

@@ -1,0 +1,53 @@
+"""`holdfast db`: the schema of the database."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.output import say
+from holdfast.cli.question import ask, yes_option
+from holdfast.errors import SchemaMismatch
+from holdfast.settings import load
+
+
+@click.group("db")
+def command() -> None:
+    """The database's schema: bring it up to date, check it, take it back."""
+
+
+@command.command("migrate")
+def migrate() -> None:
+    """Bring the schema up to date. The embedded database does so by itself."""
+    from holdfast.stores.sql import schema
+
+    before, after = schema.migrate(load().database_url)
+    if before == after:
+        say(f"The database is up to date, at revision {after}.")
+    else:
+        say(f"Migrated the database from {before or 'nothing'} to revision {after}.")
+
+
+@command.command("check")
+def check() -> None:
+    """Say whether the schema is up to date; exit status 1 if it is not."""
+    from holdfast.stores.sql import schema
+
+    current, head = schema.check(load().database_url)
+    if current != head:
+        raise SchemaMismatch(
+            f"the database is at revision {current or 'nothing'}; this version needs {head}",
+            hint="run `holdfast db migrate`",
+        )
+    say(f"The database is up to date, at revision {head}.")
+
+
+@command.command("downgrade")
+@click.argument("revision")
+@yes_option
+def downgrade(revision: str, yes: bool) -> None:
+    """Take the schema back to an older REVISION; `base` removes all of it."""
+    from holdfast.stores.sql import schema
+
+    ask(f"Take the database back to {revision}? What only the newer schema holds is lost.", yes)
+    before, after = schema.downgrade(load().database_url, revision)
+    say(f"Took the database from {before or 'nothing'} back to {after or 'nothing'}.")

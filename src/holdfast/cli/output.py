@@ -1,0 +1,60 @@
+"""Where output goes: data to stdout, as a table, lines or JSON, and talk to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document, for machines."
+)
+
+
+def say(text: str) -> None:
+    """A remark for the person at the terminal."""
+    click.echo(text, err=True)
+
+
+def print_document(data: Any) -> None:
+    """One JSON document."""
+    click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2))
+
+
+def print_lines(lines: Iterable[str]) -> int:
+    """Each line as it comes; answers how many there were."""
+    count = 0
+    for line in lines:
+        sys.stdout.write(line + "\n")
+        count += 1
+    sys.stdout.flush()
+    return count
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal; elsewhere, lines with tabs between the columns."""
+    if sys.stdout.isatty():
+        print_rich_table(columns, rows)
+    else:
+        print_lines("\t".join(row) for row in [columns, *rows])
+
+
+def print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    # Keys and values are shown as they are, whatever rich would read into them.
+    Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+def time_text(time: datetime | None) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if time else "never"

@@ -1,0 +1,29 @@
+"""The question before what cannot be undone."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from holdfast.errors import InvalidInput
+
+
+def _yes_or_terminal(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
+    if not yes and not sys.stdin.isatty():
+        raise InvalidInput(
+            f"`{ctx.command_path}` asks before it goes on, and nobody is there to answer",
+            hint="in a script, add --yes",
+        )
+    return yes
+
+
+yes_option = click.option(
+    "--yes", is_flag=True, callback=_yes_or_terminal, help="Do not ask; scripts need it."
+)
+
+
+def ask(question: str, yes: bool) -> None:
+    """Go on only if the person agrees, or has agreed with `--yes`."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)

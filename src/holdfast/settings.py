@@ -1,0 +1,328 @@
+"""Every setting, declared once: its key, variable, checks and docs follow from that."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, get_args
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.errors import InvalidSettings
+
+FILE_NAME: Final = "holdfast.toml"
+VARIABLE_PREFIX: Final = "HOLDFAST__"
+A_CENTURY: Final = 36_500
+
+
+class Core(msgspec.Struct, frozen=True):
+    home: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Directory of the embedded database. A relative path starts from the "
+            "directory of the settings file, or from the current one where there is no file.",
+        ),
+    ] = ".holdfast"
+    retry_window: Annotated[
+        timedelta,
+        Meta(
+            description="How long a task waits for a database or server that went away before it "
+            "fails. `0`: not at all."
+        ),
+    ] = timedelta(seconds=60)
+
+
+class Database(msgspec.Struct, frozen=True):
+    url: Annotated[
+        str,
+        Meta(
+            description="Where state is kept: `sqlite:///…`, `postgresql://…` or `mysql://…`. "
+            "Empty: `holdfast.db` under `core.home`."
+        ),
+    ] = ""
+
+
+class StateStore(msgspec.Struct, frozen=True):
+    backend: Annotated[
+        str, Meta(min_length=1, description="The server-side backend, as `package.module.Class`.")
+    ] = "holdfast.stores.metastore.MetastoreStateBackend"
+    default_retention_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=A_CENTURY,
+            description="Days until a task entry expires that was written without a retention. "
+            "0: never.",
+        ),
+    ] = 30
+    clear_on_success: Annotated[
+        bool, Meta(description="Clear the task store of a task instance when it succeeds.")
+    ] = False
+    state_cleanup_batch_size: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10**9,
+            description="Rows that cleanup deletes in one transaction. 0: all in one statement.",
+        ),
+    ] = 0
+    max_value_storage_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10**9,
+            description="Size of a value's JSON over which a person's write is refused and a "
+            "task's is warned about. 0: no limit.",
+        ),
+    ] = 65535
+    asset_history_limit: Annotated[
+        int, Meta(ge=1, le=10**6, description="Versions kept of each key of an asset.")
+    ] = 100
+    orphan_grace_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=A_CENTURY,
+            description="Days after which the state of an asset goes that no DAG declares any "
+            "more. 0: at once.",
+        ),
+    ] = 7
+    cleanup_interval: Annotated[
+        timedelta,
+        Meta(
+            description="How often the scheduler removes expired entries and orphaned assets' "
+            "state. `0`: never."
+        ),
+    ] = timedelta(hours=1)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings in force, and where each that is not a default came from."""
+
+    core: Core = Core()
+    database: Database = Database()
+    state_store: StateStore = StateStore()
+    directory: Path = Path()
+    origins: dict[str, str] = {}
+
+    @property
+    def home(self) -> Path:
+        return self.directory / Path(self.core.home).expanduser()
+
+    @property
+    def database_url(self) -> str:
+        return self.database.url or f"sqlite:///{self.home / 'holdfast.db'}"
+
+
+SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "core": Core,
+    "database": Database,
+    "state_store": StateStore,
+}
+
+
+class Declared(NamedTuple):
+    """A setting as declared above."""
+
+    section: str
+    key: str
+    kind: type
+    rules: Meta
+    annotated: Any
+    default: Any
+
+    @property
+    def name(self) -> str:
+        return f"{self.section}.{self.key}"
+
+    @property
+    def variable(self) -> str:
+        return f"{VARIABLE_PREFIX}{self.section}__{self.key}".upper()
+
+    @property
+    def description(self) -> str:
+        return self.rules.description or ""
+
+    @property
+    def allowed(self) -> str:
+        """What its value may be, in words."""
+        if self.kind is bool:
+            return "true or false"
+        if self.kind is int:
+            return f"a whole number from {self.rules.ge} to {self.rules.le}"
+        if self.kind is timedelta:
+            return "a duration such as 30s, 5m, 1h or 7d, or 0"
+        return "text that is not empty" if self.rules.min_length else "text"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A setting in force, as `config list` shows it."""
+
+    name: str
+    value: str | int | bool
+    origin: str
+    description: str
+
+
+def declared() -> Iterator[Declared]:
+    """Every setting there is, in order."""
+    for section, kind in SECTIONS.items():
+        for field in msgspec.structs.fields(kind):
+            bare, rules = get_args(field.type)
+            yield Declared(section, field.name, bare, rules, field.type, field.default)
+
+
+def load(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force in a directory (the current one unless given).
+
+    They come from the nearest `holdfast.toml`, or `pyproject.toml` with `[tool.holdfast]`, in it or
+    above it, and from the environment, which overrides the file.
+    """
+    start = (directory or Path.cwd()).absolute()
+    file, tables = _find(start)
+    given = _from_file(file, tables) if file else {}
+    given |= _from_environment(os.environ if environ is None else environ)
+    values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for setting in declared():
+        if setting.name in given:
+            values[setting.section][setting.key] = _checked(setting, given[setting.name])
+    return Settings(
+        core=Core(**values["core"]),
+        database=Database(**values["database"]),
+        state_store=StateStore(**values["state_store"]),
+        directory=file.parent if file else start,
+        origins={name: source.origin for name, source in given.items()},
+    )
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """Each setting with its value and origin. Passwords are not shown."""
+    for setting in declared():
+        value = getattr(getattr(settings, setting.section), setting.key)
+        if setting.name == "database.url":
+            value = without_password(settings.database_url)
+        elif isinstance(value, timedelta):
+            value = duration_text(value)
+        origin = settings.origins.get(setting.name, "default")
+        yield Row(setting.name, value, origin, setting.description)
+
+
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_DURATION: Final = re.compile(r"(\d+)([dhms])", re.ASCII)
+
+
+def duration(text: str) -> timedelta:
+    """What `30s`, `5m`, `1h`, `7d` or `0` mean; ValueError for anything else."""
+    if text == "0":
+        return timedelta(0)
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not a duration: {text!r}")
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        raise ValueError(f"too long a duration: {text!r}") from None
+
+
+def duration_text(length: timedelta) -> str:
+    """The length as `duration` reads it."""
+    for unit, name in _UNITS.items():
+        amount, rest = divmod(length, timedelta(**{name: 1}))
+        if amount and not rest:
+            return f"{amount}{unit}"
+    return "0"
+
+
+def without_password(text: str) -> str:
+    """A database URL that may be shown."""
+    # Greedy up to the last `@`: a password may hold `@`, `/` and `:`, and hiding more does no harm.
+    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text)
+    return re.sub(r"(?i)(\w*(?:passw|pwd|secret|token)\w*=)[^&\s]+", r"\1***", hidden)
+
+
+class _Given(NamedTuple):
+    value: Any
+    origin: str
+    typed: bool
+    """False for the environment, where everything is text."""
+
+
+def _find(start: Path) -> tuple[Path | None, Any]:
+    """The nearest settings file, upward, and what it says."""
+    for directory in (start, *start.parents):
+        file = directory / FILE_NAME
+        if file.is_file():
+            return file, _read(file)
+        file = directory / "pyproject.toml"
+        if file.is_file():
+            tool = _read(file).get("tool")
+            if isinstance(tool, dict) and "holdfast" in tool:
+                return file, tool["holdfast"]
+    return None, None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidSettings(f"{file} cannot be read: {error}") from None
+
+
+def _from_file(file: Path, tables: Any) -> dict[str, _Given]:
+    if not isinstance(tables, dict):
+        raise InvalidSettings(f"holdfast in {file} is not a section", hint="write [tool.holdfast]")
+    names = [setting.name for setting in declared()]
+    given = {}
+    for section, keys in tables.items():
+        if section not in SECTIONS:
+            raise _unknown(f"[{section}]", str(file), section, list(SECTIONS))
+        if not isinstance(keys, dict):
+            raise InvalidSettings(
+                f"{section} in {file} is not a section",
+                hint=f"write [{section}] on a line of its own, and its keys below",
+            )
+        for key, value in keys.items():
+            name = f"{section}.{key}"
+            if name not in names:
+                raise _unknown(name, str(file), name, names)
+            given[name] = _Given(value, str(file), typed=True)
+    return given
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    names = {setting.variable: setting.name for setting in declared()}
+    given = {}
+    for variable, text in environ.items():
+        if variable.startswith(VARIABLE_PREFIX):
+            if variable not in names:
+                raise _unknown(variable, "the environment", variable, list(names))
+            given[names[variable]] = _Given(text, variable, typed=False)
+    return given
+
+
+def _unknown(what: str, where: str, sought: str, known: list[str]) -> InvalidSettings:
+    shown = get_close_matches(sought, known, n=3) or known
+    return InvalidSettings(
+        f"there is no setting {what}, found in {where}", hint=f"known: {', '.join(shown)}"
+    )
+
+
+def _checked(setting: Declared, given: _Given) -> Any:
+    try:
+        if setting.kind is timedelta:
+            return duration(str(given.value))
+        return msgspec.convert(given.value, setting.annotated, strict=given.typed)
+    except ValueError:
+        raise InvalidSettings(
+            f"{setting.name} may not be {without_password(repr(given.value))}, "
+            f"found in {given.origin}",
+            hint=f"it is {setting.allowed}",
+        ) from None

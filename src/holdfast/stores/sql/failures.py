@@ -1,0 +1,93 @@
+"""The drivers' errors, in our words. They are translated here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from holdfast.errors import HoldfastError, StoreFailed, StoreUnavailable
+
+_START_HINT = "check that it runs, and [database] url"
+
+_SQLITE = (
+    ("unable to open", "cannot be opened", "check that its directory exists and may be written"),
+    ("readonly", "is read-only", "make the file and its directory writable, or move it"),
+    ("is full", "cannot grow: the disk is full", "free some space; nothing was lost"),
+    ("not a database", "is not a database", "check [database] url; move that file away"),
+    ("malformed", "is damaged", "restore it from a backup"),
+    ("locked", "is held by another process", "wait for it, or move to PostgreSQL"),
+    ("disk i/o", "cannot be read or written (disk I/O error)", "check the disk"),
+)
+
+_MYSQL_LOST = {2003, 2006, 2013, 2055, 1053, 1927}
+_MYSQL_AGAIN = {1205, 1213, 1020}
+
+
+def is_driver_error(error: BaseException) -> bool:
+    """Whether a driver raised it: the drivers share a naming scheme and no base class."""
+    return any(kind.__name__ == "Error" for kind in type(error).__mro__) or isinstance(
+        error, sa.exc.DBAPIError | sa.exc.TimeoutError | OSError
+    )
+
+
+def original(error: BaseException) -> BaseException:
+    """The driver's own error, where SQLAlchemy has wrapped it."""
+    inner = getattr(error, "orig", None)
+    return inner if isinstance(inner, BaseException) else error
+
+
+def is_lost(error: BaseException) -> bool:
+    """The connection is gone, or could not be made; another may work later."""
+    error = original(error)
+    if isinstance(error, OSError):
+        return True
+    state = getattr(error, "sqlstate", None)
+    if type(error).__module__.startswith("psycopg"):
+        if state is None:
+            return type(error).__name__ in ("OperationalError", "ConnectionTimeout", "PoolTimeout")
+        return state[:2] in ("08", "57") or state == "53300"
+    if type(error).__module__.startswith("pymysql"):
+        return _mysql_code(error) in _MYSQL_LOST or type(error).__name__ == "InterfaceError"
+    return False
+
+
+def is_clash(error: BaseException) -> bool:
+    """Two transactions got in each other's way, and this one was rolled back; it may run again."""
+    error = original(error)
+    state = getattr(error, "sqlstate", None)
+    return state in ("40001", "40P01") or _mysql_code(error) in _MYSQL_AGAIN
+
+
+def _mysql_code(error: BaseException) -> Any:
+    if type(error).__module__.startswith("pymysql") and error.args:
+        return error.args[0]
+    return None
+
+
+def translate(error: BaseException, url: sa.URL) -> HoldfastError:
+    """What to tell the caller."""
+    error = original(error)
+    where = f"the database {url.render_as_string(hide_password=True)}"
+    if url.get_backend_name() == "sqlite":
+        text = str(error).lower()
+        for sign, what, hint in _SQLITE:
+            if sign in text:
+                return StoreUnavailable(f"{where} {what}", hint=hint)
+    if is_lost(error) or isinstance(error, sa.exc.TimeoutError):
+        reason = _first_line(error)
+        return StoreUnavailable(f"{where} does not answer: {reason}", hint=_START_HINT)
+    if type(error).__name__ == "OperationalError":
+        return StoreUnavailable(
+            f"{where} refuses: {_first_line(error)}", hint="check user, password and database name"
+        )
+    return StoreFailed(
+        f"{where} refuses a statement: {_first_line(error)}",
+        hint="`holdfast db check` tells whether its schema fits; if it does, this is a bug",
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    text = error.args[1] if _mysql_code(error) and len(error.args) > 1 else error
+    lines = str(text).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,81 @@
+"""Between rows and the values of `holdfast.entry`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from holdfast.entry import AssetInfo, Entry, Expired, TaskWriter, Version, Writer, signature
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+
+Row = Sequence[Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_decode_writer = msgspec.json.Decoder(Writer).decode
+_encode_writer = msgspec.json.Encoder().encode
+
+
+def micros(time: datetime | None) -> int | None:
+    return None if time is None else (time - _EPOCH) // _MICROSECOND
+
+
+def time_of(micros: int | None) -> datetime | None:
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+
+
+def instant(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def digest(name: str) -> str:
+    """What finds an asset by a name or URI that is too long for an index."""
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def writer_column(writer: Writer, scope: StoreScope) -> str | None:
+    """NULL where a task instance writes its own entries."""
+    if isinstance(writer, TaskWriter) and writer.scope == scope:
+        return None
+    return _encode_writer(signature(writer)).decode()
+
+
+def _writer(column: str | None, scope: StoreScope) -> Writer:
+    if column is not None:
+        return _decode_writer(column)
+    assert isinstance(scope, TaskScope)
+    return TaskWriter(scope)
+
+
+def entry(row: Row, scope: StoreScope) -> Entry[str]:
+    key, value, version, updated_at, writer, expires_at = row[:6]
+    return Entry(
+        key, value, version, instant(updated_at), _writer(writer, scope), time_of(expires_at)
+    )
+
+
+def version(row: Row, scope: AssetScope) -> Version[str]:
+    number, value, updated_at, writer, previous = row
+    return Version(number, value, instant(updated_at), _writer(writer, scope), previous)
+
+
+def expired(row: Row) -> Expired:
+    id, dag_id, run_id, task_id, map_index, key, expires_at = row
+    return Expired(id, TaskScope(dag_id, run_id, task_id, map_index), key, instant(expires_at))
+
+
+def assets(rows: Iterable[Row]) -> tuple[AssetInfo, ...]:
+    """From one row for each asset and DAG that declares it, ordered by asset."""
+    return tuple(
+        AssetInfo(
+            *(asset[0], asset[1], asset[2], bool(asset[3])),
+            dags=tuple(row[5] for row in group if row[5] is not None),
+            orphaned_at=time_of(asset[4]),
+        )
+        for asset, group in groupby(rows, key=lambda row: tuple(row[:5]))
+    )

@@ -1,0 +1,586 @@
+"""The statements. Each is built once, from the tables, and compiled once for its database.
+
+Parameters that every statement may use: `owner` (whose entries), `key`, `now`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.dialects import Dialect, now
+
+Select = sa.Select[Any]
+
+
+class Shelf(NamedTuple):
+    """Where the entries of one kind of scope are: their owner's table, theirs, their history's."""
+
+    owner: sa.Table
+    entry: sa.Table
+    history: sa.Table | None
+
+    @property
+    def id(self) -> sa.Column[Any]:
+        """The owner's primary key."""
+        return next(iter(self.owner.primary_key.columns))
+
+    @property
+    def owner_id(self) -> sa.Column[Any]:
+        """The entry's reference to its owner."""
+        return next(iter(self.entry.foreign_keys)).parent
+
+
+TASKS = Shelf(t.task_instance, t.task_entry, None)
+ASSETS = Shelf(t.asset, t.asset_entry, t.asset_history)
+
+
+def _owned(shelf: Shelf, by: str) -> sa.ColumnElement[bool]:
+    """Entries of the owner that column `by` finds."""
+    if by == shelf.id.name:
+        return shelf.owner_id == sa.bindparam("owner")
+    found = sa.select(shelf.id).where(shelf.owner.c[by] == sa.bindparam("owner"))
+    return shelf.owner_id == found.scalar_subquery()
+
+
+def _live(shelf: Shelf) -> sa.ColumnElement[bool]:
+    if "expires_at" not in shelf.entry.c:
+        return sa.true()
+    expiry = shelf.entry.c.expires_at
+    return sa.or_(expiry.is_(None), expiry > now)
+
+
+def _entry_columns(shelf: Shelf) -> list[sa.ColumnElement[Any]]:
+    c = shelf.entry.c
+    expiry = c.expires_at if "expires_at" in c else sa.null()
+    return [c.key, c.value, c.version, c.updated_at, c.writer, expiry]
+
+
+def _of_key(table: sa.Table) -> sa.ColumnElement[bool]:
+    return table.c.key == sa.bindparam("key")
+
+
+@cache
+def get(shelf: Shelf, by: str) -> Select:
+    return sa.select(shelf.entry.c.value).where(
+        _owned(shelf, by), _of_key(shelf.entry), _live(shelf)
+    )
+
+
+@cache
+def entry(shelf: Shelf, by: str) -> Select:
+    columns = _entry_columns(shelf)
+    return sa.select(*columns).where(_owned(shelf, by), _of_key(shelf.entry), _live(shelf))
+
+
+@cache
+def owner(shelf: Shelf, by: str) -> Select:
+    return sa.select(shelf.id).where(shelf.owner.c[by] == sa.bindparam("owner"))
+
+
+@cache
+def lock_owner(shelf: Shelf, by: str, share: bool = False) -> Select:
+    """The owner's id, revision and what decides whether it may be written, locked until commit."""
+    c = shelf.owner.c
+    facts = [c.orphaned_at] if shelf is ASSETS else [c.attempt, c.live_attempt]
+    return (
+        sa.select(shelf.id, c.revision, *facts)
+        .where(c[by] == sa.bindparam("owner"))
+        .with_for_update(read=share, key_share=not share)
+    )
+
+
+@cache
+def set_revision(shelf: Shelf) -> sa.Update:
+    return (
+        sa.update(shelf.owner)
+        .where(shelf.id == sa.bindparam("owner"))
+        .values(revision=sa.bindparam("version"))
+    )
+
+
+@cache
+def current_version(shelf: Shelf) -> Select:
+    return sa.select(shelf.entry.c.version).where(
+        _owned(shelf, shelf.id.name), _of_key(shelf.entry), _live(shelf)
+    )
+
+
+@cache
+def upsert(shelf: Shelf, dialect: type[Dialect]) -> Any:
+    statement = dialect().upsert(shelf.entry, [shelf.owner_id.name, "key"])
+    return statement.values({shelf.owner_id.name: sa.bindparam("owner"), "updated_at": now})
+
+
+@cache
+def set_in_one_statement() -> Any:
+    """PostgreSQL: count the write, if the attempt may, and write the entry, in one round trip."""
+    attempt = sa.bindparam("attempt", type_=sa.Integer())
+    ti = t.task_instance
+    scope = (
+        sa.update(ti)
+        .where(
+            ti.c.ti_id == sa.bindparam("owner"),
+            sa.or_(attempt.is_(None), ti.c.live_attempt == attempt),
+        )
+        .values(revision=ti.c.revision + 1)
+        .returning(ti.c.ti_id, ti.c.revision)
+        .cte("scope")
+    )
+    values = {
+        "ti_id": scope.c.ti_id,
+        "key": sa.bindparam("key", type_=sa.Text()),
+        "value": sa.bindparam("value", type_=sa.Text()),
+        "version": scope.c.revision,
+        "updated_at": now,
+        "expires_at": sa.bindparam("expires_at", type_=sa.BigInteger()),
+        "writer": sa.bindparam("writer", type_=sa.Text()),
+    }
+    new = postgresql.insert(t.task_entry).from_select(list(values), sa.select(*values.values()))
+    changes = {name: new.excluded[name] for name in values if name not in ("ti_id", "key")}
+    return new.on_conflict_do_update(index_elements=["ti_id", "key"], set_=changes).returning(
+        t.task_entry.c.version
+    )
+
+
+@cache
+def delete(shelf: Shelf) -> sa.Delete:
+    return sa.delete(shelf.entry).where(_owned(shelf, shelf.id.name), _of_key(shelf.entry))
+
+
+@cache
+def delete_all(shelf: Shelf) -> sa.Delete:
+    return sa.delete(shelf.entry).where(_owned(shelf, shelf.id.name))
+
+
+@cache
+def keys(shelf: Shelf) -> Select:
+    c = shelf.entry.c
+    return sa.select(c.key).where(_owned(shelf, shelf.id.name)).order_by(c.key)
+
+
+@cache
+def siblings() -> Select:
+    """Every map index of the owner's task in its run, in an order that all writers lock in."""
+    me = t.task_instance.alias("me")
+    c = t.task_instance.c
+    return (
+        sa.select(c.ti_id)
+        .where(me.c.ti_id == sa.bindparam("owner"), c.run == me.c.run, c.task_id == me.c.task_id)
+        .order_by(c.ti_id)
+    )
+
+
+@cache
+def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: bool) -> Select:
+    """Entries with their owners, filtered by the conditions that are named."""
+    e = shelf.entry.c
+    possible: dict[str, sa.ColumnElement[bool]] = {
+        "dag_id": t.run.c.dag_id == sa.bindparam("dag_id"),
+        "run_id": t.run.c.run_id == sa.bindparam("run_id"),
+        "task_id": t.task_instance.c.task_id == sa.bindparam("task_id"),
+        "map_index": t.task_instance.c.map_index == sa.bindparam("map_index"),
+        "prefix": sa.func.substr(e.key, 1, sa.func.length(sa.bindparam("prefix", type_=sa.Text())))
+        == sa.bindparam("prefix", type_=sa.Text()),
+        "updated_since": e.updated_at >= sa.bindparam("updated_since"),
+    }
+    if "expires_at" in e:
+        possible["expiring_before"] = e.expires_at < sa.bindparam("expiring_before")
+    columns: list[Any] = [*_entry_columns(shelf)]
+    source: sa.FromClause
+    if shelf is TASKS:
+        names = [t.run.c.dag_id, t.run.c.run_id, t.task_instance.c.task_id]
+        columns += [*names, t.task_instance.c.map_index]
+        source = t.task_entry.join(t.task_instance).join(t.run)
+        order = [*names, t.task_instance.c.map_index, e.key]
+    else:
+        columns += [t.asset.c.id, t.asset.c.name, t.asset.c.uri]
+        source = t.asset_entry.join(t.asset)
+        order = [t.asset.c.name, e.key]
+    wanted = [possible[name] for name in sorted(conditions)] + [_live(shelf)]
+    if by is not None:
+        wanted.append(_owned(shelf, by))
+    if count:
+        return sa.select(sa.func.count()).select_from(source).where(*wanted)
+    return (
+        sa.select(*columns)
+        .select_from(source)
+        .where(*wanted)
+        .order_by(*order)
+        .limit(sa.bindparam("limit"))
+        .offset(sa.bindparam("offset"))
+    )
+
+
+@cache
+def history(by: str) -> Select:
+    c = t.asset_history.c
+    found = sa.select(t.asset.c.id).where(t.asset.c[by] == sa.bindparam("owner"))
+    return (
+        sa.select(c.version, c.value, c.updated_at, c.writer, c.previous)
+        .where(c.asset_id == found.scalar_subquery(), _of_key(t.asset_history))
+        .order_by(c.version.desc())
+        .limit(sa.bindparam("limit"))
+    )
+
+
+def _steps() -> sa.Alias:
+    return t.asset_history.alias("steps")
+
+
+@cache
+def add_history() -> sa.Insert:
+    steps = _steps().c
+    latest = sa.select(sa.func.coalesce(sa.func.max(steps.version), 0)).where(
+        steps.asset_id == sa.bindparam("owner"), steps.key == sa.bindparam("key")
+    )
+    return sa.insert(t.asset_history).values(
+        asset_id=sa.bindparam("owner"),
+        key=sa.bindparam("key"),
+        version=sa.bindparam("version"),
+        previous=latest.scalar_subquery(),
+        value=sa.bindparam("value"),
+        updated_at=now,
+        writer=sa.bindparam("writer"),
+    )
+
+
+@cache
+def trim_history() -> sa.Delete:
+    steps = _steps().c
+    # MySQL reads the table that it deletes from only through a derived table.
+    first_to_go = (
+        sa.select(steps.version)
+        .where(steps.asset_id == sa.bindparam("owner"), steps.key == sa.bindparam("key"))
+        .order_by(steps.version.desc())
+        .limit(1)
+        .offset(sa.bindparam("kept"))
+        .subquery()
+    )
+    c = t.asset_history.c
+    return sa.delete(t.asset_history).where(
+        c.asset_id == sa.bindparam("owner"),
+        _of_key(t.asset_history),
+        c.version <= sa.select(first_to_go.c.version).scalar_subquery(),
+    )
+
+
+@cache
+def staged(by: str, one_key: bool) -> Select:
+    """What the live attempt has staged for an asset, if it is the asking one."""
+    s, ti = t.staged_write.c, t.task_instance.c
+    found = sa.select(t.asset.c.id).where(t.asset.c[by] == sa.bindparam("owner"))
+    select = (
+        sa.select(s.key, s.value, s.advances, s.updated_at)
+        .select_from(t.staged_write.join(t.task_instance))
+        .where(
+            s.ti_id == sa.bindparam("ti_id"),
+            ti.live_attempt == sa.bindparam("attempt"),
+            s.asset_id == found.scalar_subquery(),
+        )
+    )
+    return select.where(_of_key(t.staged_write)) if one_key else select
+
+
+@cache
+def stage(dialect: type[Dialect]) -> Any:
+    statement = dialect().upsert(t.staged_write, ["ti_id", "asset_id", "key"])
+    return statement.values(updated_at=now)
+
+
+@cache
+def restage() -> sa.Update:
+    """Another value for what is staged; how it takes effect stays."""
+    c = t.staged_write.c
+    return (
+        sa.update(t.staged_write)
+        .where(
+            c.ti_id == sa.bindparam("ti_id"),
+            c.asset_id == sa.bindparam("asset_id"),
+            _of_key(t.staged_write),
+        )
+        .values(value=sa.bindparam("value"), updated_at=now)
+    )
+
+
+@cache
+def staged_of_task() -> Select:
+    s = t.staged_write.c
+    return (
+        sa.select(s.asset_id, s.key, s.value, s.advances, s.if_version)
+        .where(s.ti_id == sa.bindparam("owner"))
+        .order_by(s.asset_id, s.key)
+    )
+
+
+@cache
+def drop_staged() -> sa.Delete:
+    return sa.delete(t.staged_write).where(t.staged_write.c.ti_id == sa.bindparam("owner"))
+
+
+@cache
+def start_attempt() -> sa.Update:
+    return (
+        sa.update(t.task_instance)
+        .where(t.task_instance.c.ti_id == sa.bindparam("owner"))
+        .values(attempt=sa.bindparam("number"), live_attempt=sa.bindparam("number"))
+    )
+
+
+@cache
+def end_live_attempt() -> sa.Update:
+    return (
+        sa.update(t.task_instance)
+        .where(t.task_instance.c.ti_id == sa.bindparam("owner"))
+        .values(live_attempt=sa.null())
+    )
+
+
+@cache
+def add_attempt() -> sa.Insert:
+    return sa.insert(t.attempt).values(
+        ti_id=sa.bindparam("owner"), number=sa.bindparam("number"), started_at=now
+    )
+
+
+@cache
+def end_attempts() -> sa.Update:
+    """End what is open of the owner's attempts: one, or one whose end was never told."""
+    c = t.attempt.c
+    return (
+        sa.update(t.attempt)
+        .where(c.ti_id == sa.bindparam("owner"), c.ended_at.is_(None))
+        .values(ended_at=now, succeeded=sa.bindparam("outcome"))
+    )
+
+
+@cache
+def add_run(dialect: type[Dialect]) -> Any:
+    return (
+        dialect()
+        .insert_new(t.run)
+        .values(
+            dag_id=sa.bindparam("dag_id"),
+            run_id=sa.bindparam("run_id"),
+            external=sa.bindparam("external"),
+            created_at=now,
+        )
+    )
+
+
+@cache
+def find_run() -> Select:
+    c = t.run.c
+    return sa.select(c.id).where(
+        c.dag_id == sa.bindparam("dag_id"), c.run_id == sa.bindparam("run_id")
+    )
+
+
+@cache
+def delete_run() -> sa.Delete:
+    c = t.run.c
+    return sa.delete(t.run).where(
+        c.dag_id == sa.bindparam("dag_id"), c.run_id == sa.bindparam("run_id")
+    )
+
+
+@cache
+def add_task_instance(dialect: type[Dialect]) -> Any:
+    return (
+        dialect()
+        .insert_new(t.task_instance)
+        .values(
+            ti_id=sa.bindparam("owner"),
+            run=sa.bindparam("run"),
+            task_id=sa.bindparam("task_id"),
+            map_index=sa.bindparam("map_index"),
+            revision=0,
+            attempt=0,
+        )
+    )
+
+
+@cache
+def add_asset(dialect: type[Dialect]) -> Any:
+    return (
+        dialect()
+        .insert_new(t.asset)
+        .values(
+            name=sa.bindparam("name"),
+            uri=sa.bindparam("uri"),
+            name_digest=sa.bindparam("name_digest"),
+            uri_digest=sa.bindparam("uri_digest"),
+            by_hand=False,
+            revision=0,
+        )
+    )
+
+
+@cache
+def find_asset() -> Select:
+    c = t.asset.c
+    return sa.select(c.id, c.name, c.uri).where(
+        sa.or_(
+            c.name_digest == sa.bindparam("name_digest"), c.uri_digest == sa.bindparam("uri_digest")
+        )
+    )
+
+
+@cache
+def declare_by_hand() -> sa.Update:
+    return (
+        sa.update(t.asset)
+        .where(t.asset.c.id == sa.bindparam("owner"))
+        .values(by_hand=True, orphaned_at=sa.null())
+    )
+
+
+@cache
+def drop_declarations() -> sa.Delete:
+    return sa.delete(t.declaration).where(t.declaration.c.dag_id == sa.bindparam("dag_id"))
+
+
+@cache
+def add_declaration(dialect: type[Dialect]) -> Any:
+    return (
+        dialect()
+        .insert_new(t.declaration)
+        .values(dag_id=sa.bindparam("dag_id"), asset_id=sa.bindparam("owner"))
+    )
+
+
+def _is_declared() -> sa.ColumnElement[bool]:
+    return sa.or_(t.asset.c.by_hand, sa.exists().where(t.declaration.c.asset_id == t.asset.c.id))
+
+
+@cache
+def deactivate() -> sa.Update:
+    return (
+        sa.update(t.asset)
+        .where(t.asset.c.orphaned_at.is_(None), sa.not_(_is_declared()))
+        .values(orphaned_at=now)
+    )
+
+
+@cache
+def reactivate() -> sa.Update:
+    return (
+        sa.update(t.asset)
+        .where(t.asset.c.orphaned_at.is_not(None), _is_declared())
+        .values(orphaned_at=sa.null())
+    )
+
+
+def _assets() -> Select:
+    c = t.asset.c
+    return (
+        sa.select(c.id, c.name, c.uri, c.by_hand, c.orphaned_at, t.declaration.c.dag_id)
+        .select_from(t.asset.outerjoin(t.declaration))
+        .order_by(c.name, t.declaration.c.dag_id)
+    )
+
+
+@cache
+def assets() -> Select:
+    return _assets()
+
+
+@cache
+def asset_by_id() -> Select:
+    return _assets().where(t.asset.c.id == sa.bindparam("owner"))
+
+
+@cache
+def asset_names() -> Select:
+    """Enough names to suggest some in an error."""
+    return sa.select(t.asset.c.name).order_by(t.asset.c.name).limit(1000)
+
+
+@cache
+def delete_asset() -> sa.Delete:
+    return sa.delete(t.asset).where(t.asset.c.id == sa.bindparam("owner"))
+
+
+def _orphaned() -> sa.ColumnElement[bool]:
+    """The one predicate of both the preview and the sweep."""
+    return t.asset.c.orphaned_at <= sa.bindparam("cutoff")
+
+
+@cache
+def orphans() -> Select:
+    kept = sa.exists().where(t.asset_history.c.asset_id == t.asset.c.id)
+    return _assets().where(_orphaned(), kept)
+
+
+@cache
+def lock_orphans() -> Select:
+    return (
+        sa.select(t.asset.c.id)
+        .where(_orphaned())
+        .order_by(t.asset.c.id)
+        .with_for_update(key_share=True)
+    )
+
+
+@cache
+def delete_history() -> sa.Delete:
+    return sa.delete(t.asset_history).where(t.asset_history.c.asset_id == sa.bindparam("owner"))
+
+
+@cache
+def clock() -> Select:
+    return sa.select(now)
+
+
+def _expired() -> sa.ColumnElement[bool]:
+    """The one predicate of both the preview and the cleanup."""
+    return t.task_entry.c.expires_at <= sa.bindparam("cutoff")
+
+
+@cache
+def count_expired() -> Select:
+    return sa.select(sa.func.count()).select_from(t.task_entry).where(_expired())
+
+
+@cache
+def expired() -> Select:
+    """From after (`after_time`, `after_id`) on."""
+    e, ti, r = t.task_entry.c, t.task_instance.c, t.run.c
+    after_time, after_id = sa.bindparam("after_time"), sa.bindparam("after_id")
+    return (
+        sa.select(e.id, r.dag_id, r.run_id, ti.task_id, ti.map_index, e.key, e.expires_at)
+        .select_from(t.task_entry.join(t.task_instance).join(t.run))
+        .where(
+            _expired(),
+            e.expires_at >= after_time,
+            sa.or_(e.expires_at > after_time, e.id > after_id),
+        )
+        .order_by(e.expires_at, e.id)
+        .limit(sa.bindparam("limit"))
+    )
+
+
+@cache
+def lock_expired(dialect: type[Dialect]) -> Select:
+    return dialect().lock(expired(), t.task_entry)
+
+
+@cache
+def delete_expired() -> sa.Delete:
+    return sa.delete(t.task_entry).where(_expired())
+
+
+@cache
+def delete_expired_batch(dialect: type[Dialect], skip_held: bool) -> sa.Delete:
+    e = t.task_entry.c
+    batch = sa.select(e.id).where(_expired()).order_by(e.expires_at).limit(sa.bindparam("limit"))
+    return dialect().delete_batch(t.task_entry, dialect().lock(batch, t.task_entry, skip_held))
+
+
+@cache
+def delete_entry() -> sa.Delete:
+    return sa.delete(t.task_entry).where(t.task_entry.c.id == sa.bindparam("row"))

@@ -1,0 +1,218 @@
+"""The store in SQL: the two doors, and what happens when the database goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+from holdfast.command import Command
+from holdfast.errors import HoldfastError
+from holdfast.store import Store
+from holdfast.stores.sql.compiled import CompiledStatements
+from holdfast.stores.sql.dialects import PostgreSQL, SQLite, make_engine, parse_url
+from holdfast.stores.sql.operations import BEGIN, OPERATIONS, Context, Query, Steps
+from holdfast.stores.sql.patience import Patience, Progress
+from holdfast.stores.sql.rows import micros
+from holdfast.stores.sql.schema import ensure
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool
+
+A = TypeVar("A")
+
+
+class SqlStore(Store):
+    """Task and asset state in SQLite, PostgreSQL, or MySQL/MariaDB.
+
+    While the database is away, commands wait for it up to `retry_window`, as far as it is safe to
+    send them again. `clock` replaces the database's clock; for SQLite that is this machine's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        history_limit: int = 100,
+        retry_window: timedelta = timedelta(0),
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._options = (url, history_limit, retry_window, clock)
+        self._url, self._dialect = parse_url(url)
+        self._engine = make_engine(self._url, self._dialect)
+        self._context = Context(self._dialect, history_limit)
+        self._retry_window = retry_window
+        self._now = _clock(clock, isinstance(self._dialect, SQLite))
+        self._compiled = CompiledStatements(self._engine.dialect)
+        self._pools: WeakKeyDictionary[Any, AsyncConnectionPool[Any]] = WeakKeyDictionary()
+        ensure(url)
+        _OPEN.add(self)
+
+    def __repr__(self) -> str:
+        return f"<SqlStore {self._url.render_as_string(hide_password=True)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, self._options
+
+    def execute(self, command: Command[A]) -> A:
+        operation = OPERATIONS[type(command)]
+        patience = None
+        while True:
+            progress = Progress()
+            try:
+                return self._once(operation(self._context, command), progress)
+            except HoldfastError:
+                raise
+            except Exception as error:
+                patience = patience or Patience(self._retry_window, self._url, command.repeatable)
+                pause = patience.after(error, progress)
+            time.sleep(pause)
+
+    async def aexecute(self, command: Command[A]) -> A:
+        if not self._dialect.native_async:
+            return await asyncio.to_thread(self.execute, command)
+        operation = OPERATIONS[type(command)]
+        patience = None
+        while True:
+            progress = Progress()
+            try:
+                return await self._aonce(operation(self._context, command), progress)
+            except HoldfastError:
+                raise
+            except Exception as error:
+                patience = patience or Patience(self._retry_window, self._url, command.repeatable)
+                pause = patience.after(error, progress)
+            await asyncio.sleep(pause)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    async def aclose(self) -> None:
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+        self.close()
+
+    def _once(self, steps: Steps[A], progress: Progress) -> A:
+        connection = self._engine.raw_connection()
+        try:
+            cursor = connection.cursor()
+            try:
+                query = next(steps)
+                while True:
+                    if query is BEGIN:
+                        cursor.execute(self._dialect.begin)
+                        progress.begun = True
+                        query = steps.send(None)
+                    else:
+                        query = steps.send(self._run(cursor, query))
+            except StopIteration as end:
+                if progress.begun:
+                    progress.committing = True
+                    cursor.execute("COMMIT")
+                cursor.close()
+                return end.value  # type: ignore[no-any-return]
+            except HoldfastError:
+                if progress.begun:
+                    cursor.execute("ROLLBACK")
+                cursor.close()
+                raise
+        except HoldfastError:
+            raise
+        except BaseException:
+            # Whatever state it is in, nobody else should get this connection.
+            connection.invalidate()
+            raise
+        finally:
+            connection.close()
+
+    def _run(self, cursor: Any, query: Query) -> Any:
+        text, params, many = self._compiled.prepare(query, self._now())
+        if many:
+            cursor.executemany(text, params)
+        else:
+            cursor.execute(text, params)
+        return cursor.fetchall() if cursor.description else cursor.rowcount
+
+    async def _aonce(self, steps: Steps[A], progress: Progress) -> A:
+        pool = await self._pool()
+        async with pool.connection() as connection, connection.cursor() as cursor:
+            try:
+                query = next(steps)
+                while True:
+                    if query is BEGIN:
+                        await cursor.execute(self._dialect.begin)
+                        progress.begun = True
+                        query = steps.send(None)
+                    else:
+                        query = steps.send(await self._arun(cursor, query))
+            except StopIteration as end:
+                if progress.begun:
+                    progress.committing = True
+                    await cursor.execute("COMMIT")
+                return end.value  # type: ignore[no-any-return]
+            except HoldfastError:
+                if progress.begun:
+                    await cursor.execute("ROLLBACK")
+                raise
+            except BaseException:
+                await connection.close()
+                raise
+
+    async def _arun(self, cursor: Any, query: Query) -> Any:
+        text, params, many = self._compiled.prepare(query, self._now())
+        if many:
+            await cursor.executemany(text, params)
+        else:
+            await cursor.execute(text, params)
+        return await cursor.fetchall() if cursor.description else cursor.rowcount
+
+    async def _pool(self) -> AsyncConnectionPool[Any]:
+        """The pool of the running event loop: connections cannot move from one to another."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            from psycopg_pool import AsyncConnectionPool
+
+            url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
+            arguments = {**PostgreSQL.connect_args, "autocommit": True}
+            pool = AsyncConnectionPool(
+                url, kwargs=arguments, min_size=1, max_size=16, open=False, timeout=10
+            )
+            self._pools[loop] = pool
+            await pool.open()
+        return pool
+
+
+def _clock(clock: Callable[[], datetime] | None, embedded: bool) -> Callable[[], int | None]:
+    """What to bind as `now`; None lets the database use its own clock."""
+    if clock is not None:
+        return lambda: micros(clock())
+    if embedded:
+        return lambda: time.time_ns() // 1000
+    return lambda: None
+
+
+def _reopen(
+    url: str,
+    history_limit: int,
+    retry_window: timedelta,
+    clock: Callable[[], datetime] | None,
+) -> SqlStore:
+    return SqlStore(url, history_limit=history_limit, retry_window=retry_window, clock=clock)
+
+
+_OPEN: WeakSet[SqlStore] = WeakSet()
+
+
+def _leave_connections_to_parent() -> None:
+    for store in _OPEN:
+        store._engine.dispose(close=False)
+        store._pools.clear()
+
+
+os.register_at_fork(after_in_child=_leave_connections_to_parent)

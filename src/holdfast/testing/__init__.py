@@ -1,0 +1,41 @@
+"""For those who write a store or a backend: the suite that every store passes.
+
+A backend's test file is a subclass of `StoreConformance` with one fixture:
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        def make_store(self):
+            return lambda clock: MyStore(clock=clock)
+
+and `machine_for(make_store).TestCase`, which sends random commands to it and to a dict.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import MissingDependency
+
+try:
+    import hypothesis as _hypothesis  # noqa: F401
+    import pytest
+except ImportError as error:
+    raise MissingDependency(
+        f"holdfast.testing needs {error.name}, which is not installed",
+        hint="pip install 'holdfast[testing]'",
+    ) from error
+
+pytest.register_assert_rewrite("holdfast.testing.conformance", "holdfast.testing.machine")
+
+from holdfast.testing.clock import Clock  # noqa: E402
+from holdfast.testing.conformance import StoreConformance  # noqa: E402
+from holdfast.testing.door import COLOURS, Door, open_door  # noqa: E402
+from holdfast.testing.machine import StoreMachine, machine_for  # noqa: E402
+
+__all__ = [
+    "COLOURS",
+    "Clock",
+    "Door",
+    "StoreConformance",
+    "StoreMachine",
+    "machine_for",
+    "open_door",
+]

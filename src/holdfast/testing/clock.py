@@ -1,0 +1,22 @@
+"""A clock that tests move by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+
+class Clock:
+    """Stands still until it is moved.
+
+    It starts at the real time, because an accessor computes `expires_at` by the worker's clock.
+    """
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, by: timedelta) -> None:
+        """Let that much time pass."""
+        self.now += by

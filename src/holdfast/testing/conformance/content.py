@@ -1,0 +1,164 @@
+"""What keys and values may hold: each is kept exactly, whatever it looks like."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
+from holdfast.testing.door import Door
+
+KEYS = {
+    "slashes": "a/b//c/../d",
+    "leading slash": "/a",
+    "quotes": 'it\'s "quoted" `here`',
+    "backslashes": "a\\b\\\\c\\n",
+    "spaces": " a  b ",
+    "percent signs": "100%s %(x)s %%",
+    "underscores": "a_b",
+    "colons and braces": ":key {key} $1 ?",
+    "SQL": "'; DROP TABLE hf_task_entry; --",
+    "URL": "https://example.com/?a=1&b=%2F#c",
+    "accents": "caf\u00e9",
+    "combining accents": "cafe\u0301",
+    "sharp s": "stra\u00dfe",
+    "Chinese": "\u6570\u636e",
+    "right to left": "\u05e9\u05dc\u05d5\u05dd",
+    "emoji": "\U0001f680 \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "no-break space": "a\u00a0b",
+    "number": "0012",
+    "dot": ".",
+    "longest": "k" * 512,
+    "longest in 4-byte emoji": "\U0001f680" * 512,
+}
+
+ALIKE = [
+    ("A", "a"),
+    ("a", "a "),
+    ("a", " a"),
+    ("a", "\u00e4"),
+    ("caf\u00e9", "cafe\u0301"),
+    ("ss", "\u00df"),
+    ("i", "\u0131"),
+    ("1", "01"),
+    ("k" * 511 + "a", "k" * 511 + "b"),
+]
+
+VALUES: dict[str, Any] = {
+    "text": "app_1",
+    "empty text": "",
+    "text with quotes": 'it\'s "quoted" \\ `here`',
+    "text with a NUL": "a\x00b",
+    "text with control characters": "\x01\t\r\n\x1f\x7f",
+    "text with percent signs": "100% %s %(a)s",
+    "accents": "caf\u00e9 cafe\u0301",
+    "emoji": "\U0001f680",
+    "line separators": "\u2028\u2029\ufeff\uffff",
+    "zero": 0,
+    "false": False,
+    "true": True,
+    "largest integer": 2**63 - 1,
+    "smallest integer": -(2**63),
+    "float of many digits": 0.1 + 0.2,
+    "large float": 1.7976931348623157e308,
+    "small float": 5e-324,
+    "whole float": 3.0,
+    "empty list": [],
+    "empty dict": {},
+    "nested": {"a": [1, {"b": [None, True, "x", 1.5]}], "": {"\U0001f680": []}},
+    "deep": [[[[[[[[[["x"]]]]]]]]]],
+    "over the limit of a person's value": "x" * 70_000,
+    "one megabyte": "\u00e9" * 500_000,
+}
+
+SCOPES = {
+    "quotes": 'it\'s "quoted" `here`',
+    "slashes": "a/b",
+    "percent signs": "100%s",
+    "backslash": "a\\b",
+    "emoji": "\U0001f680",
+    "a run of the scheduler": "scheduled__2026-01-01T00:00:00+00:00",
+}
+
+
+class Content(StoreFixtures):
+    @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+    def test_a_key_is_just_a_key(self, do: Door, scope: StoreScope, key: str) -> None:
+        do(c.Set(scope, "other", "0", ANN))
+        do(c.Set(scope, key, "1", ANN))
+        do(c.SetMany(scope, ((key, "2"),), ANN))
+
+        assert do(c.Get(scope, key)) == "2"
+        assert do(c.List(scope, prefix=key)).found[0].entry.key == key
+        do(c.Delete(scope, key, ANN))
+        assert do(c.Get(scope, key)) is None
+        assert do(c.Get(scope, "other")) == "0"
+
+    @pytest.mark.parametrize(("one", "other"), ALIKE, ids=ascii)
+    def test_keys_that_look_alike_are_different_keys(
+        self, do: Door, scope: StoreScope, one: str, other: str
+    ) -> None:
+        do(c.Set(scope, one, "1", ANN))
+        do(c.Set(scope, other, "2", ANN))
+
+        assert do(c.Get(scope, one)) == "1"
+        assert do(c.Get(scope, other)) == "2"
+
+    @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+    def test_a_value_comes_back_as_it_was(self, accessor: Any, value: Any) -> None:
+        accessor.set("k", value)
+
+        back = accessor.get("k")
+
+        assert back == value
+        assert type(back) is type(value)
+        assert accessor.entry("k").value == value
+        assert accessor.items() == [("k", value)]
+
+    def test_a_tuple_comes_back_as_a_list(self, accessor: Any) -> None:
+        accessor.set("k", (1, ("a", ())))
+
+        assert accessor.get("k") == [1, ["a", []]]
+
+    def test_the_order_in_a_dict_is_kept(self, accessor: Any) -> None:
+        accessor.set("k", {"b": 1, "a": 2})
+
+        assert list(accessor.get("k")) == ["b", "a"]
+
+    def test_a_value_that_reads_as_false_is_no_absence(self, accessor: Any) -> None:
+        accessor.set("k", 0)
+
+        assert accessor.get("k", default=7) == 0
+        assert accessor.entry("k") is not None
+
+    @pytest.mark.parametrize("name", SCOPES.values(), ids=SCOPES)
+    def test_an_id_is_just_an_id(self, do: Door, name: str) -> None:
+        scope = TaskScope(name, name, name)
+        do(c.RegisterTask(scope))
+
+        do(c.Set(scope, "k", "1", ANN))
+
+        assert do(c.List(c.TaskFilter(dag_id=name))).found[0].scope == scope
+        assert do(c.CountExpired(do(c.Now()))) == 0
+
+    def test_ids_may_be_as_long_as_their_limits(self, do: Door) -> None:
+        scope = TaskScope("d" * 250, "\U0001f680" * 250, "t" * 250, 2**31 - 1)
+        do(c.RegisterTask(scope))
+
+        do(c.Set(scope, "k", "1", ANN, do(c.Now()) - timedelta(days=1)))
+
+        assert do(c.TakeExpired(do(c.Now()), 10))[0].scope == scope
+
+    def test_names_and_uris_of_assets_may_be_as_long_as_their_limits(self, do: Door) -> None:
+        longest = "\U0001f680" * 1499
+        do(c.DeclareAsset(longest + "a", longest + "b"))
+        do(c.DeclareAsset(longest + "c", longest + "d"))
+
+        do(c.Set(AssetScope(name=longest + "a"), "k", "1", ANN))
+
+        assert do(c.Get(AssetScope(uri=longest + "b"), "k")) == "1"
+        assert do(c.Get(AssetScope(uri=longest + "d"), "k")) is None

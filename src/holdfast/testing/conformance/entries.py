@@ -1,0 +1,317 @@
+"""Writing, reading, deleting and clearing."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import command as c
+from holdfast.command import Clear, Delete, Get, GetEntry, List, RegisterTask, Set, SetMany
+from holdfast.entry import TaskWriter, WatcherWriter, Writer
+from holdfast.errors import UnknownAsset, UnknownTaskInstance
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.clock import Clock
+from holdfast.testing.conformance.fixtures import (
+    ANN,
+    CUSTOMERS,
+    CUSTOMERS_URI,
+    ORDERS,
+    ORDERS_URI,
+    TASK,
+    MakeStore,
+    StoreFixtures,
+)
+from holdfast.testing.door import Door, open_door
+
+MAPPED = [TaskScope("sales", "monday", "load", index) for index in range(3)]
+
+NEIGHBOURS = [
+    TaskScope("returns", "monday", "load"),
+    TaskScope("sales", "tuesday", "load"),
+    TaskScope("sales", "monday", "check"),
+    TaskScope("sales", "monday", "load", 0),
+    TaskScope("Sales", "monday", "load"),
+    TaskScope("sales ", "monday", "load"),
+]
+
+WRITERS: list[Writer] = [
+    TaskWriter(TASK),
+    TaskWriter(TaskScope("returns", "tuesday", "count", 7)),
+    WatcherWriter(),
+    ANN,
+]
+
+ABOUT_ONE_TASK: list[c.Command[object]] = [
+    Get(TASK, "k"),
+    GetEntry(TASK, "k"),
+    List(TASK),
+    Set(TASK, "k", "1", ANN),
+    Set(TASK, "k", "1", ANN, if_version=0),
+    SetMany(TASK, (("k", "1"),), ANN),
+    Delete(TASK, "k", ANN),
+    Clear(TASK, ANN),
+    Clear(TASK, ANN, all_map_indices=True),
+    c.StartAttempt(TASK),
+    c.FinishAttempt(TaskWriter(TASK, 1), succeeded=True),
+]
+
+ABOUT_ONE_ASSET: list[c.Command[object]] = [
+    Get(ORDERS, "k"),
+    GetEntry(ORDERS, "k"),
+    List(ORDERS),
+    Set(ORDERS, "k", "1", ANN),
+    Set(ORDERS, "k", "1", ANN, if_version=0),
+    SetMany(ORDERS, (("k", "1"),), ANN),
+    Delete(ORDERS, "k", ANN),
+    Clear(ORDERS, ANN),
+    c.Advance(ORDERS, "k", "1", ANN),
+    c.History(ORDERS, "k"),
+    c.Rewind(ORDERS, "k", c.ToVersion(1), ANN),
+    c.DeleteAsset(ORDERS),
+]
+
+
+def named(command: c.Command[object]) -> str:
+    return type(command).__name__
+
+
+class Entries(StoreFixtures):
+    def test_what_was_set_can_be_got(self, do: Door, scope: StoreScope) -> None:
+        do(Set(scope, "job_id", '"app_1"', ANN))
+
+        assert do(Get(scope, "job_id")) == '"app_1"'
+
+    def test_a_key_that_was_never_set_is_absent(self, do: Door, scope: StoreScope) -> None:
+        assert do(Get(scope, "job_id")) is None
+        assert do(GetEntry(scope, "job_id")) is None
+        assert do(List(scope)).found == ()
+
+    def test_set_overwrites(self, do: Door, scope: StoreScope) -> None:
+        do(Set(scope, "job_id", '"app_1"', ANN))
+        do(Set(scope, "job_id", '"app_2"', ANN))
+
+        assert do(Get(scope, "job_id")) == '"app_2"'
+
+    def test_values_are_kept_verbatim(self, do: Door, scope: StoreScope) -> None:
+        do(Set(scope, "k", '{"b": 1,  "a": 1.0, "c": "\\u00e9"}', ANN))
+
+        assert do(Get(scope, "k")) == '{"b": 1,  "a": 1.0, "c": "\\u00e9"}'
+
+    def test_an_entry_carries_its_key_value_version_and_time(
+        self, do: Door, scope: StoreScope, clock: Clock
+    ) -> None:
+        version = do(Set(scope, "rows", "42", ANN))
+
+        entry = do(GetEntry(scope, "rows"))
+
+        assert entry is not None
+        assert (entry.key, entry.value, entry.version) == ("rows", "42", version)
+        assert entry.updated_at == clock()
+        assert entry.expires_at is None
+        assert not entry.staged
+
+    @pytest.mark.parametrize("writer", WRITERS, ids=str)
+    def test_an_entry_knows_its_last_writer(
+        self, do: Door, scope: StoreScope, writer: Writer
+    ) -> None:
+        do(Set(scope, "k", "1", ANN))
+        do(Set(scope, "k", "2", writer))
+
+        entry = do(GetEntry(scope, "k"))
+
+        assert entry is not None
+        assert entry.writer == writer
+
+    def test_delete_removes_only_that_key(self, do: Door, scope: StoreScope) -> None:
+        do(SetMany(scope, (("a", "1"), ("b", "2")), ANN))
+
+        do(Delete(scope, "a", ANN))
+
+        assert do(Get(scope, "a")) is None
+        assert do(GetEntry(scope, "a")) is None
+        assert do(Get(scope, "b")) == "2"
+
+    def test_deleting_what_is_absent_does_nothing(self, do: Door, scope: StoreScope) -> None:
+        do(Delete(scope, "a", ANN))
+
+        assert do(List(scope)).total == 0
+
+    def test_a_deleted_key_can_be_set_again(self, do: Door, scope: StoreScope) -> None:
+        do(Set(scope, "a", "1", ANN))
+        do(Delete(scope, "a", ANN))
+        do(Set(scope, "a", "2", ANN))
+
+        assert do(Get(scope, "a")) == "2"
+
+    def test_clear_removes_every_key(self, do: Door, scope: StoreScope) -> None:
+        do(SetMany(scope, (("a", "1"), ("b", "2")), ANN))
+
+        do(Clear(scope, ANN))
+
+        assert do(List(scope)).total == 0
+
+    def test_clearing_what_is_empty_does_nothing(self, do: Door, scope: StoreScope) -> None:
+        do(Clear(scope, ANN))
+
+        assert do(List(scope)).total == 0
+
+    def test_set_many_writes_all_of_it(self, do: Door, scope: StoreScope) -> None:
+        do(Set(scope, "a", "0", ANN))
+
+        do(SetMany(scope, (("a", "1"), ("b", "2")), ANN))
+
+        assert do(Get(scope, "a")) == "1"
+        assert do(Get(scope, "b")) == "2"
+
+    def test_set_many_of_nothing_writes_nothing(self, do: Door, scope: StoreScope) -> None:
+        do(SetMany(scope, (), ANN))
+
+        assert do(List(scope)).total == 0
+
+    def test_set_many_takes_the_last_value_of_a_repeated_key(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        do(SetMany(scope, (("a", "1"), ("b", "2"), ("a", "3")), ANN))
+
+        assert do(Get(scope, "a")) == "3"
+
+    def test_set_many_takes_a_thousand_entries(self, do: Door, scope: StoreScope) -> None:
+        values = tuple((f"part-{n:04}", str(n)) for n in range(1000))
+
+        do(SetMany(scope, values, ANN))
+
+        found = do(List(scope)).found
+        assert tuple((each.entry.key, each.entry.value) for each in found) == values
+
+    @pytest.mark.parametrize("command", ABOUT_ONE_TASK, ids=named)
+    def test_an_unknown_task_instance_is_an_error(
+        self, do: Door, command: c.Command[object]
+    ) -> None:
+        with pytest.raises(UnknownTaskInstance, match="sales/monday/load"):
+            do(command)
+
+    @pytest.mark.parametrize("command", ABOUT_ONE_ASSET, ids=named)
+    def test_an_unknown_asset_is_an_error(self, do: Door, command: c.Command[object]) -> None:
+        with pytest.raises(UnknownAsset, match="orders"):
+            do(command)
+
+    def test_a_mistyped_asset_does_not_look_like_a_first_load(
+        self, do: Door, asset: AssetScope
+    ) -> None:
+        do(Set(asset, "watermark", "1", ANN))
+
+        with pytest.raises(UnknownAsset, match=r"`orderz`[^$]*orders"):
+            do(Get(AssetScope(name="orderz"), "watermark"))
+
+    def test_reading_registers_nothing(self, do: Door) -> None:
+        with pytest.raises(UnknownTaskInstance):
+            do(Get(TASK, "k"))
+        with pytest.raises(UnknownTaskInstance):
+            do(Get(TASK, "k"))
+
+    def test_registering_a_task_twice_keeps_its_entries(self, do: Door, task: TaskScope) -> None:
+        do(Set(task, "k", "1", ANN))
+
+        do(RegisterTask(task))
+
+        assert do(Get(task, "k")) == "1"
+
+    @pytest.mark.parametrize("neighbour", NEIGHBOURS, ids=str)
+    def test_task_instances_do_not_see_each_others_entries(
+        self, do: Door, task: TaskScope, neighbour: TaskScope
+    ) -> None:
+        do(RegisterTask(neighbour))
+        do(Set(task, "k", '"mine"', ANN))
+        do(Set(neighbour, "k", '"theirs"', ANN))
+
+        do(Clear(neighbour, ANN))
+
+        assert do(Get(task, "k")) == '"mine"'
+        assert do(Get(neighbour, "k")) is None
+
+    def test_assets_do_not_see_each_others_entries(self, do: Door, asset: AssetScope) -> None:
+        do(c.DeclareAsset("customers", CUSTOMERS_URI))
+        do(Set(asset, "k", '"mine"', ANN))
+        do(Set(CUSTOMERS, "k", '"theirs"', ANN))
+
+        do(Clear(CUSTOMERS, ANN))
+
+        assert do(Get(asset, "k")) == '"mine"'
+        assert do(Get(CUSTOMERS, "k")) is None
+
+    def test_an_asset_is_the_same_by_name_uri_and_id(self, do: Door) -> None:
+        declared = do(c.DeclareAsset("orders", ORDERS_URI))
+        do(Set(AssetScope(name="orders"), "k", "1", ANN))
+
+        assert do(Get(AssetScope(uri=ORDERS_URI), "k")) == "1"
+        assert do(Get(AssetScope(asset_id=declared.asset_id), "k")) == "1"
+        assert do(Get(declared.scope, "k")) == "1"
+
+    def test_clear_of_one_map_index_leaves_the_others(self, do: Door) -> None:
+        first, second, third = self._mapped_entries(do)
+
+        do(Clear(second, ANN))
+
+        assert do(Get(first, "k")) == "0"
+        assert do(Get(second, "k")) is None
+        assert do(Get(third, "k")) == "2"
+
+    def test_clear_of_all_map_indices_clears_this_task_in_this_run_only(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        first, second, third = self._mapped_entries(do)
+        for scope in (task, *NEIGHBOURS[:3]):
+            do(RegisterTask(scope))
+            do(Set(scope, "k", '"here"', ANN))
+
+        do(Clear(second, ANN, all_map_indices=True))
+
+        assert [do(Get(scope, "k")) for scope in (first, second, third, task)] == [None] * 4
+        assert [do(Get(scope, "k")) for scope in NEIGHBOURS[:3]] == ['"here"'] * 3
+
+    def _mapped_entries(self, do: Door) -> list[TaskScope]:
+        for scope in MAPPED:
+            do(RegisterTask(scope))
+            do(Set(scope, "k", str(scope.map_index), ANN))
+        return MAPPED
+
+    def test_writers_at_the_same_time_all_get_through(self, do: Door, scope: StoreScope) -> None:
+        versions = do.together([Set(scope, f"k{n}", str(n), ANN) for n in range(8)])
+
+        assert len(set(versions)) == 8
+        assert [do(Get(scope, f"k{n}")) for n in range(8)] == [str(n) for n in range(8)]
+
+    def test_writers_of_one_new_key_at_the_same_time_all_get_through(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        versions = do.together([Set(scope, "k", str(n), ANN) for n in range(8)])
+
+        entry = do(GetEntry(scope, "k"))
+        assert entry is not None
+        assert entry.version == max(versions)
+        assert entry.value == str(versions.index(entry.version))
+
+    def test_set_manys_at_the_same_time_do_not_mix(self, do: Door, scope: StoreScope) -> None:
+        do.together(
+            [
+                SetMany(scope, tuple((key, str(n)) for key in keys), ANN)
+                for n, keys in enumerate(["abc", "cba", "bca", "acb"])
+            ]
+        )
+
+        assert len({do(Get(scope, key)) for key in "abc"}) == 1
+
+    def test_registering_one_task_at_the_same_time_is_fine(self, do: Door) -> None:
+        assert do.together([RegisterTask(TASK)] * 8) == [None] * 8
+
+    def test_what_was_written_is_seen_through_another_store(
+        self, do: Door, scope: StoreScope, make_store: MakeStore, store_clock: Clock, colour: str
+    ) -> None:
+        if not self.durable:
+            pytest.skip(f"{type(self).__name__}: its stores do not share what they keep")
+        do(Set(scope, "k", "1", ANN))
+
+        other = open_door(colour, make_store(store_clock))
+        seen = other(Get(scope, "k"))
+        other.close()
+
+        assert seen == "1"

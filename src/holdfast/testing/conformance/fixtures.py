@@ -1,0 +1,169 @@
+"""What the tests of the suite are handed: a store behind a door, a clock, and whose state it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+import pytest
+
+from holdfast import command as c
+from holdfast.accessor import Accessor, AssetStore, Rules, TaskStore
+from holdfast.entry import ApiWriter, TaskWriter, Writer
+from holdfast.errors import NotSupported
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.store import Store
+from holdfast.testing.clock import Clock
+from holdfast.testing.door import COLOURS, Door, open_door
+
+A = TypeVar("A")
+
+MakeStore: TypeAlias = Callable[[Clock], Store]
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load")
+ORDERS = AssetScope(name="orders")
+ORDERS_URI = "s3://lake/orders"
+CUSTOMERS = AssetScope(name="customers")
+CUSTOMERS_URI = "s3://lake/customers"
+
+
+class StoreUnderTest(Store):
+    """Passes everything on; a test that needs what the store cannot do is skipped."""
+
+    def __init__(self, store: Store) -> None:
+        self.inner = store
+
+    def execute(self, command: c.Command[A]) -> A:
+        self._skip_unless_supported(command)
+        try:
+            return self.inner.execute(command)
+        except NotSupported as error:
+            pytest.skip(str(error))
+
+    async def aexecute(self, command: c.Command[A]) -> A:
+        self._skip_unless_supported(command)
+        try:
+            return await self.inner.aexecute(command)
+        except NotSupported as error:
+            pytest.skip(str(error))
+
+    def _skip_unless_supported(self, command: c.Command[Any]) -> None:
+        if not self.inner.supports(type(command)):
+            pytest.skip(f"{type(self.inner).__name__} does not support {type(command).__name__}")
+
+    def close(self) -> None:
+        self.inner.close()
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class Coloured:
+    """An accessor behind a door: `set` is `set` or `aset`, as the door has it."""
+
+    def __init__(self, door: Door, accessor: Accessor) -> None:
+        self._door = door
+        self._accessor = accessor
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **options: self._door.call(self._accessor, name, *args, **options)
+
+
+class StoreFixtures:
+    """A subclass says how its stores are made, and what they cannot do."""
+
+    settable_clock: ClassVar[bool] = True
+    """Whether the store goes by the clock that `make_store` is given."""
+
+    durable: ClassVar[bool] = True
+    """Whether a second store from `make_store` finds, within one test, what the first has written."""
+
+    picklable: ClassVar[bool] = True
+    """Whether the store can be sent to another process."""
+
+    history_limit: ClassVar[int] = 100
+    """How many versions of an asset's entry the store keeps; 4 at least."""
+
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        """Override this: a function that takes a clock and gives a store with nothing in it."""
+        raise NotImplementedError("a subclass of StoreConformance has a fixture `make_store`")
+
+    @pytest.fixture
+    def store_clock(self) -> Clock:
+        return Clock()
+
+    @pytest.fixture
+    def clock(self, store_clock: Clock) -> Clock:
+        """The store's clock, for tests that read or move it."""
+        if not self.settable_clock:
+            pytest.skip(f"{type(self).__name__}: the clock of its stores cannot be set")
+        return store_clock
+
+    @pytest.fixture(params=COLOURS)
+    def colour(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture
+    def store(self, make_store: MakeStore, store_clock: Clock) -> Store:
+        return make_store(store_clock)
+
+    @pytest.fixture
+    def do(self, store: Store, colour: str) -> Iterator[Door]:
+        """The door that every command of a test goes through."""
+        door = open_door(colour, StoreUnderTest(store))
+        yield door
+        door.close()
+
+    @pytest.fixture
+    def task(self, do: Door) -> TaskScope:
+        """A task instance that is known."""
+        do(c.RegisterTask(TASK))
+        return TASK
+
+    @pytest.fixture
+    def asset(self, do: Door) -> AssetScope:
+        """An asset that is declared."""
+        do(c.DeclareAsset("orders", ORDERS_URI))
+        return ORDERS
+
+    @pytest.fixture(params=["task", "asset"])
+    def scope(self, request: pytest.FixtureRequest) -> StoreScope:
+        """For what holds in both stores alike."""
+        scope: StoreScope = request.getfixturevalue(request.param)
+        return scope
+
+    @pytest.fixture
+    def attempt(self, do: Door, task: TaskScope) -> TaskWriter:
+        """A live attempt of the task."""
+        return TaskWriter(task, do(c.StartAttempt(task)))
+
+    @pytest.fixture
+    def open_task_store(self, do: Door, task: TaskScope) -> Callable[..., Any]:
+        """The accessor that a task holds, in the colour of the door."""
+
+        def opened(writer: Writer | None = None, rules: Rules | None = None) -> Coloured:
+            return Coloured(do, TaskStore(do.store, task, writer or TaskWriter(task), rules))
+
+        return opened
+
+    @pytest.fixture
+    def open_asset_store(self, do: Door, asset: AssetScope) -> Callable[..., Any]:
+        def opened(writer: Writer = ANN) -> Coloured:
+            return Coloured(do, AssetStore(do.store, asset, writer))
+
+        return opened
+
+    @pytest.fixture
+    def task_store(self, open_task_store: Callable[..., Any]) -> Any:
+        return open_task_store()
+
+    @pytest.fixture
+    def asset_store(self, open_asset_store: Callable[..., Any]) -> Any:
+        return open_asset_store()
+
+    @pytest.fixture(params=["task", "asset"])
+    def accessor(self, request: pytest.FixtureRequest) -> Any:
+        """For what holds in both accessors alike."""
+        return request.getfixturevalue(f"{request.param}_store")

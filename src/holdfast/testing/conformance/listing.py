@@ -1,0 +1,245 @@
+"""Lists: of one scope, or of all that a filter matches; in order, in pages."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.command import (
+    AssetFilter,
+    DeclareAsset,
+    Delete,
+    List,
+    RegisterTask,
+    Set,
+    SetMany,
+    TaskFilter,
+)
+from holdfast.entry import Page
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.clock import Clock
+from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, CUSTOMERS_URI, StoreFixtures
+from holdfast.testing.door import Door
+
+BY_CODE_POINT = [
+    "!",
+    "A",
+    "B",
+    "a",
+    "a b",
+    "a!",
+    "a/b",
+    "aa",
+    "b",
+    "\u00e9",
+    "\uffee",
+    "\U0001f680",
+]
+
+EVERYWHERE = [
+    TaskScope("returns", "monday", "load"),
+    TaskScope("sales", "monday", "check"),
+    TaskScope("sales", "monday", "load"),
+    TaskScope("sales", "monday", "load", 0),
+    TaskScope("sales", "monday", "load", 2),
+    TaskScope("sales", "monday", "load", 10),
+    TaskScope("sales", "tuesday", "load"),
+]
+
+FILTERS = [
+    (TaskFilter(), EVERYWHERE),
+    (TaskFilter(dag_id="sales"), EVERYWHERE[1:]),
+    (TaskFilter(run_id="monday"), EVERYWHERE[:6]),
+    (TaskFilter(task_id="check"), EVERYWHERE[1:2]),
+    (TaskFilter(map_index=-1), [*EVERYWHERE[:3], EVERYWHERE[6]]),
+    (TaskFilter(dag_id="sales", run_id="monday", task_id="load"), EVERYWHERE[2:6]),
+    (TaskFilter("sales", "monday", "load", 2), EVERYWHERE[4:5]),
+    (TaskFilter(dag_id="Sales"), []),
+    (TaskFilter(dag_id="nowhere"), []),
+]
+
+
+def keys(page: Page) -> list[str]:
+    return [each.entry.key for each in page.found]
+
+
+def scopes(page: Page) -> list[StoreScope]:
+    return [each.scope for each in page.found]
+
+
+class Listing(StoreFixtures):
+    def test_keys_are_in_order_of_code_points(self, do: Door, scope: StoreScope) -> None:
+        do(SetMany(scope, tuple((key, "1") for key in reversed(BY_CODE_POINT)), ANN))
+
+        assert keys(do(List(scope))) == BY_CODE_POINT
+
+    def test_a_listed_entry_is_the_whole_entry(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        expiry = clock() + timedelta(hours=1)
+        version = do(Set(task, "k", '"v"', ANN, expiry))
+
+        (found,) = do(List(task)).found
+
+        assert found.scope == task
+        assert (found.entry.key, found.entry.value, found.entry.version) == ("k", '"v"', version)
+        assert (found.entry.updated_at, found.entry.expires_at) == (clock(), expiry)
+        assert found.entry.writer == ANN
+
+    def test_a_listed_asset_has_its_id_name_and_uri(self, do: Door, asset: AssetScope) -> None:
+        declared = do(DeclareAsset("orders", "s3://lake/orders"))
+        do(Set(asset, "k", "1", ANN))
+
+        assert scopes(do(List(asset))) == [declared.scope]
+
+    def test_a_prefix_selects_keys(self, do: Door, scope: StoreScope) -> None:
+        self._set_all(do, scope, ["part-1", "part-2", "Part-3", "par", "a part-4"])
+
+        assert keys(do(List(scope, prefix="part-"))) == ["part-1", "part-2"]
+
+    @pytest.mark.parametrize(
+        ("prefix", "selected"),
+        [
+            ("a%", ["a%b"]),
+            ("a_", ["a_b"]),
+            ("a\\", ["a\\b"]),
+            ("a*", ["a*b"]),
+            ("a[", ["a[b"]),
+            ("a'", ["a'b"]),
+            ("a ", ["a b"]),
+            ("%", []),
+            ("_", []),
+        ],
+    )
+    def test_nothing_in_a_prefix_is_a_wildcard(
+        self, do: Door, scope: StoreScope, prefix: str, selected: list[str]
+    ) -> None:
+        self._set_all(do, scope, ["a%b", "a_b", "a\\b", "a*b", "a[b", "a'b", "a b", "axb"])
+
+        assert keys(do(List(scope, prefix=prefix))) == selected
+
+    def test_a_prefix_at_the_end_of_unicode_selects_keys(self, do: Door, scope: StoreScope) -> None:
+        self._set_all(do, scope, ["\U0010ffff", "\U0010ffffa", "\ud7ff", "\ud7ffa", "a"])
+
+        assert keys(do(List(scope, prefix="\U0010ffff"))) == ["\U0010ffff", "\U0010ffffa"]
+        assert keys(do(List(scope, prefix="\ud7ff"))) == ["\ud7ff", "\ud7ffa"]
+
+    def test_a_limit_and_an_offset_make_a_page_and_the_total_is_of_all(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        self._set_all(do, scope, ["a", "b", "c", "d", "e"])
+
+        page = do(List(scope, limit=2, offset=1))
+
+        assert keys(page) == ["b", "c"]
+        assert page.total == 5
+
+    def test_an_offset_alone_skips_entries(self, do: Door, scope: StoreScope) -> None:
+        self._set_all(do, scope, ["a", "b", "c"])
+
+        page = do(List(scope, offset=2))
+
+        assert keys(page) == ["c"]
+        assert page.total == 3
+
+    def test_a_page_after_the_end_is_empty_and_knows_the_total(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        self._set_all(do, scope, ["a", "b", "c"])
+
+        page = do(List(scope, limit=2, offset=4))
+
+        assert keys(page) == []
+        assert page.total == 3
+
+    def test_a_limit_of_zero_only_counts(self, do: Door, scope: StoreScope) -> None:
+        self._set_all(do, scope, ["a", "b", "c"])
+
+        assert do(List(scope, limit=0)) == Page((), 3)
+
+    def test_the_total_is_of_those_selected(self, do: Door, scope: StoreScope) -> None:
+        self._set_all(do, scope, ["a1", "a2", "b1"])
+
+        assert do(List(scope, prefix="a", limit=1)).total == 2
+
+    def test_what_was_deleted_is_not_listed(self, do: Door, scope: StoreScope) -> None:
+        self._set_all(do, scope, ["a", "b"])
+        do(Delete(scope, "a", ANN))
+
+        assert keys(do(List(scope))) == ["b"]
+
+    def test_updated_since_selects_later_writes(
+        self, do: Door, scope: StoreScope, clock: Clock
+    ) -> None:
+        self._set_all(do, scope, ["old", "rewritten"])
+        clock.forward(timedelta(hours=1))
+        since = clock()
+        self._set_all(do, scope, ["rewritten", "new"])
+
+        assert keys(do(List(scope, updated_since=since))) == ["new", "rewritten"]
+
+    def test_expiring_before_selects_what_expires_sooner(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        do(Set(task, "never", "1", ANN))
+        do(Set(task, "tomorrow", "1", ANN, clock() + timedelta(days=1)))
+        do(Set(task, "next month", "1", ANN, clock() + timedelta(days=30)))
+
+        found = do(List(task, expiring_before=clock() + timedelta(days=2)))
+
+        assert keys(found) == ["tomorrow"]
+
+    @pytest.mark.parametrize(("where", "matching"), FILTERS)
+    def test_a_filter_selects_task_instances_in_order(
+        self, do: Door, where: TaskFilter, matching: list[TaskScope]
+    ) -> None:
+        for scope in reversed(EVERYWHERE):
+            do(RegisterTask(scope))
+            do(Set(scope, "k", "1", ANN))
+
+        page = do(List(where))
+
+        assert scopes(page) == matching
+        assert page.total == len(matching)
+
+    def test_a_filter_and_a_prefix_select_together(self, do: Door) -> None:
+        for scope in EVERYWHERE:
+            do(RegisterTask(scope))
+            do(SetMany(scope, (("a", "1"), ("b", "1")), ANN))
+
+        page = do(List(TaskFilter(run_id="tuesday"), prefix="b"))
+
+        assert (scopes(page), keys(page)) == (EVERYWHERE[6:], ["b"])
+
+    def test_a_page_goes_on_from_one_scope_to_the_next(self, do: Door) -> None:
+        for scope in EVERYWHERE[:2]:
+            do(RegisterTask(scope))
+            do(SetMany(scope, (("a", "1"), ("b", "1")), ANN))
+
+        page = do(List(TaskFilter(), limit=2, offset=1))
+
+        assert (scopes(page), keys(page)) == (EVERYWHERE[:2], ["b", "a"])
+
+    def test_a_filter_of_assets_lists_them_by_name(self, do: Door, asset: AssetScope) -> None:
+        do(DeclareAsset("customers", CUSTOMERS_URI))
+        do(Set(asset, "k", "1", ANN))
+        do(Set(CUSTOMERS, "k", "1", ANN))
+
+        found = do(List(AssetFilter())).found
+
+        assert [str(each.scope) for each in found] == [str(CUSTOMERS), str(asset)]
+
+    def test_a_filter_that_matches_nothing_is_no_error(self, do: Door) -> None:
+        assert do(List(TaskFilter())) == Page((), 0)
+        assert do(List(AssetFilter())) == Page((), 0)
+
+    def test_the_accessor_lists_keys_and_items(self, accessor: Any) -> None:
+        accessor.set_many({"b": [2], "a": 1})
+
+        assert accessor.keys() == ["a", "b"]
+        assert accessor.items() == [("a", 1), ("b", [2])]
+
+    def _set_all(self, do: Door, scope: StoreScope, keys: list[str]) -> None:
+        do(SetMany(scope, tuple((key, "1") for key in keys), ANN))

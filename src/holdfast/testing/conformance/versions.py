@@ -1,0 +1,182 @@
+"""Versions only ever grow, and a write can insist on one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast.command import Clear, Delete, Get, GetEntry, Set, SetMany
+from holdfast.errors import VersionConflict
+from holdfast.scope import StoreScope, TaskScope
+from holdfast.testing.clock import Clock
+from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
+from holdfast.testing.door import Door
+
+
+class Versions(StoreFixtures):
+    def test_the_first_version_is_above_zero(self, do: Door, scope: StoreScope) -> None:
+        assert do(Set(scope, "k", "1", ANN)) > 0
+
+    def test_each_write_has_a_larger_version(self, do: Door, scope: StoreScope) -> None:
+        first = do(Set(scope, "k", "1", ANN))
+        second = do(Set(scope, "k", "1", ANN))
+        third = do(SetMany(scope, (("k", "1"),), ANN))
+
+        assert first < second < third
+
+    def test_set_many_is_one_version(self, do: Door, scope: StoreScope) -> None:
+        version = do(SetMany(scope, (("a", "1"), ("b", "2")), ANN))
+
+        assert [self._version(do, scope, key) for key in "ab"] == [version, version]
+
+    def test_versions_grow_across_delete(self, do: Door, scope: StoreScope) -> None:
+        before = do(Set(scope, "k", "1", ANN))
+        do(Delete(scope, "k", ANN))
+
+        assert do(Set(scope, "k", "1", ANN)) > before
+
+    def test_versions_grow_across_clear(self, do: Door, scope: StoreScope) -> None:
+        before = do(Set(scope, "k", "1", ANN))
+        do(Clear(scope, ANN))
+
+        assert do(Set(scope, "k", "1", ANN)) > before
+
+    def test_versions_grow_across_expiry(self, do: Door, task: TaskScope, clock: Clock) -> None:
+        before = do(Set(task, "k", "1", ANN, clock() + timedelta(hours=1)))
+        clock.forward(timedelta(hours=2))
+
+        assert do(Set(task, "k", "1", ANN)) > before
+
+    def test_versions_grow_across_cleanup(self, do: Door, task: TaskScope, clock: Clock) -> None:
+        before = do(Set(task, "k", "1", ANN, clock() + timedelta(hours=1)))
+        clock.forward(timedelta(hours=2))
+        do(c.DeleteExpired(clock()))
+
+        assert do(Set(task, "k", "1", ANN)) > before
+
+    def test_if_version_writes_over_that_version(self, do: Door, scope: StoreScope) -> None:
+        before = do(Set(scope, "k", "1", ANN))
+
+        after = do(Set(scope, "k", "2", ANN, if_version=before))
+
+        assert after > before
+        assert do(Get(scope, "k")) == "2"
+
+    def test_if_version_of_an_older_version_writes_nothing(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        old = do(Set(scope, "k", "1", ANN))
+        standing = do(Set(scope, "k", "2", ANN))
+
+        with pytest.raises(VersionConflict, match="k"):
+            do(Set(scope, "k", "3", ANN, if_version=old))
+
+        assert do(Get(scope, "k")) == "2"
+        assert self._version(do, scope, "k") == standing
+
+    def test_if_version_of_a_version_to_come_writes_nothing(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        version = do(Set(scope, "k", "1", ANN))
+
+        with pytest.raises(VersionConflict):
+            do(Set(scope, "k", "2", ANN, if_version=version + 1))
+
+        assert do(Get(scope, "k")) == "1"
+
+    def test_if_version_zero_writes_where_there_is_nothing(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        do(Set(scope, "k", "1", ANN, if_version=0))
+
+        assert do(Get(scope, "k")) == "1"
+
+    def test_if_version_zero_does_not_overwrite(self, do: Door, scope: StoreScope) -> None:
+        do(Set(scope, "k", "1", ANN))
+
+        with pytest.raises(VersionConflict):
+            do(Set(scope, "k", "2", ANN, if_version=0))
+
+        assert do(Get(scope, "k")) == "1"
+
+    def test_if_version_zero_writes_after_a_delete(self, do: Door, scope: StoreScope) -> None:
+        before = do(Set(scope, "k", "1", ANN))
+        do(Delete(scope, "k", ANN))
+
+        assert do(Set(scope, "k", "2", ANN, if_version=0)) > before
+
+    def test_if_version_zero_writes_over_an_expired_entry(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        before = do(Set(task, "k", "1", ANN, clock() + timedelta(hours=1)))
+        clock.forward(timedelta(hours=2))
+
+        assert do(Set(task, "k", "2", ANN, if_version=0)) > before
+        assert do(Get(task, "k")) == "2"
+
+    def test_if_version_of_a_deleted_entry_writes_nothing(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        version = do(Set(scope, "k", "1", ANN))
+        do(Delete(scope, "k", ANN))
+
+        with pytest.raises(VersionConflict, match="absent"):
+            do(Set(scope, "k", "2", ANN, if_version=version))
+
+        assert do(Get(scope, "k")) is None
+
+    def test_if_version_of_an_expired_entry_writes_nothing(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        version = do(Set(task, "k", "1", ANN, clock() + timedelta(hours=1)))
+        clock.forward(timedelta(hours=2))
+
+        with pytest.raises(VersionConflict, match="absent"):
+            do(Set(task, "k", "2", ANN, if_version=version))
+
+        assert do(Get(task, "k")) is None
+
+    def test_if_version_of_one_key_is_no_matter_to_another(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        version = do(Set(scope, "a", "1", ANN))
+        do(Set(scope, "b", "1", ANN))
+
+        do(Set(scope, "a", "2", ANN, if_version=version))
+
+        assert do(Get(scope, "a")) == "2"
+
+    def test_of_those_that_insist_on_one_version_one_writes(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        version = do(Set(scope, "k", '"before"', ANN))
+
+        outcomes = do.together([Set(scope, "k", str(n), ANN, if_version=version) for n in range(8)])
+
+        refused = [each for each in outcomes if isinstance(each, VersionConflict)]
+        assert len(refused) == 7
+        assert self._version(do, scope, "k") in outcomes
+
+    def test_of_those_that_insist_on_absence_one_writes(self, do: Door, scope: StoreScope) -> None:
+        outcomes = do.together([Set(scope, "k", str(n), ANN, if_version=0) for n in range(8)])
+
+        refused = [each for each in outcomes if isinstance(each, VersionConflict)]
+        assert len(refused) == 7
+
+    def test_the_accessor_insists_on_a_version(self, accessor: Any) -> None:
+        accessor.set("k", 1, if_version=0)
+        version = accessor.entry("k").version
+
+        accessor.set("k", 2, if_version=version)
+
+        with pytest.raises(VersionConflict):
+            accessor.set("k", 3, if_version=version)
+        assert accessor.get("k") == 2
+
+    def _version(self, do: Door, scope: StoreScope, key: str) -> int:
+        entry = do(GetEntry(scope, key))
+        assert entry is not None
+        return entry.version

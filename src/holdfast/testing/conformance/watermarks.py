@@ -1,0 +1,159 @@
+"""`advance`: the larger of what stands and what is given."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast.command import Advance, Get, GetEntry
+from holdfast.errors import HoldfastError
+from holdfast.scope import AssetScope
+from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
+from holdfast.testing.door import Door
+
+
+class Watermarks(StoreFixtures):
+    def test_a_watermark_begins_where_it_is_first_advanced(self, asset_store: Any) -> None:
+        assert asset_store.advance("watermark", "2026-01-01") == "2026-01-01"
+        assert asset_store.get("watermark") == "2026-01-01"
+
+    def test_a_watermark_moves_forward(self, asset_store: Any) -> None:
+        asset_store.advance("watermark", 1)
+
+        assert asset_store.advance("watermark", 2) == 2
+        assert asset_store.get("watermark") == 2
+
+    def test_a_watermark_never_moves_back(self, asset_store: Any) -> None:
+        asset_store.advance("watermark", 2)
+
+        assert asset_store.advance("watermark", 1) == 2
+        assert asset_store.get("watermark") == 2
+
+    @pytest.mark.parametrize("order", permutations([1, 2, 3]))
+    def test_the_order_of_writers_does_not_matter(
+        self, asset_store: Any, order: tuple[int, ...]
+    ) -> None:
+        standing = [asset_store.advance("watermark", value) for value in order]
+
+        assert standing[-1] == 3
+        assert asset_store.get("watermark") == 3
+
+    def test_an_advance_that_moves_nothing_is_no_new_version(self, asset_store: Any) -> None:
+        asset_store.advance("watermark", 2)
+        before = asset_store.entry("watermark")
+
+        asset_store.advance("watermark", 2)
+        asset_store.advance("watermark", 1)
+
+        assert asset_store.entry("watermark") == before
+        assert len(asset_store.history("watermark")) == 1
+
+    def test_an_advance_is_a_new_version_with_its_writer(self, do: Door, asset: AssetScope) -> None:
+        before = do(c.Set(asset, "watermark", "1", c.WatcherWriter()))
+
+        do(Advance(asset, "watermark", "2", ANN))
+
+        entry = do(GetEntry(asset, "watermark"))
+        assert entry is not None
+        assert entry.version > before
+        assert entry.writer == ANN
+        assert [step.value for step in do(c.History(asset, "watermark"))] == ["2", "1"]
+
+    @pytest.mark.parametrize(
+        ("smaller", "larger"),
+        [
+            (-5, 3),
+            (9, 10),
+            (1, 1.5),
+            (1.5, 2),
+            (2**53, 2**53 + 1),
+            (2**63 - 2, 2**63 - 1),
+            (-(2**63), 0),
+            (0.1, 0.1 + 2**-54),
+            (1e308, 1.1e308),
+        ],
+    )
+    def test_numbers_compare_as_numbers(
+        self, asset_store: Any, smaller: float, larger: float
+    ) -> None:
+        asset_store.advance("watermark", smaller)
+
+        assert asset_store.advance("watermark", larger) == larger
+        assert asset_store.advance("watermark", smaller) == larger
+        assert asset_store.get("watermark") == larger
+
+    @pytest.mark.parametrize(
+        ("smaller", "larger"),
+        [
+            ("10", "9"),
+            ("", "a"),
+            ("a", "a "),
+            ("B", "a"),
+            ("Z", "\u00c4"),
+            ("\uffee", "\U0001f680"),
+            ("2026-01-01", "2026-01-01T00:00"),
+        ],
+    )
+    def test_strings_compare_by_code_points(
+        self, asset_store: Any, smaller: str, larger: str
+    ) -> None:
+        asset_store.advance("watermark", smaller)
+
+        assert asset_store.advance("watermark", larger) == larger
+        assert asset_store.advance("watermark", smaller) == larger
+        assert asset_store.get("watermark") == larger
+
+    def test_a_number_equal_to_the_one_that_stands_leaves_it(self, asset_store: Any) -> None:
+        asset_store.advance("watermark", 3)
+
+        asset_store.advance("watermark", 3.0)
+
+        assert type(asset_store.get("watermark")) is int
+
+    @pytest.mark.parametrize(
+        ("standing", "proposed"),
+        [(1, "2"), ("1", 2), (1.5, "x"), (True, 2), (False, "x"), ([1], 2), ({"a": 1}, "x")],
+    )
+    def test_another_type_than_the_one_that_stands_is_refused(
+        self, asset_store: Any, standing: Any, proposed: Any
+    ) -> None:
+        asset_store.set("watermark", standing)
+
+        with pytest.raises(TypeError, match="watermark") as refused:
+            asset_store.advance("watermark", proposed)
+
+        assert isinstance(refused.value, HoldfastError)
+        assert asset_store.get("watermark") == standing
+
+    @pytest.mark.parametrize("value", [True, False, [1], {"a": 1}], ids=repr)
+    def test_what_has_no_order_cannot_advance(self, asset_store: Any, value: Any) -> None:
+        with pytest.raises(TypeError, match="watermark") as refused:
+            asset_store.advance("watermark", value)
+
+        assert isinstance(refused.value, HoldfastError)
+        assert asset_store.entry("watermark") is None
+
+    def test_a_set_may_move_a_watermark_back(self, asset_store: Any) -> None:
+        asset_store.advance("watermark", 2)
+        asset_store.set("watermark", 1)
+
+        assert asset_store.get("watermark") == 1
+
+    def test_after_a_delete_a_watermark_begins_anew(self, asset_store: Any) -> None:
+        asset_store.advance("watermark", 2)
+        asset_store.delete("watermark")
+
+        assert asset_store.advance("watermark", 1) == 1
+
+    def test_those_who_advance_at_the_same_time_end_with_the_maximum(
+        self, do: Door, asset: AssetScope
+    ) -> None:
+        values = [3, 8, 1, 7, 2, 6, 4, 5]
+
+        standing = do.together([Advance(asset, "watermark", str(n), ANN) for n in values])
+
+        assert do(Get(asset, "watermark")) == "8"
+        assert all(int(stood) >= value for stood, value in zip(standing, values, strict=True))

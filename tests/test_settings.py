@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import InvalidSettings
+from holdfast.settings import declared, duration, duration_text, load, rows, without_password
+
+
+def write(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def refusal(directory: Path, environ: dict[str, str] | None = None) -> InvalidSettings:
+    with pytest.raises(InvalidSettings) as raised:
+        load(directory, environ or {})
+    return raised.value
+
+
+def test_with_nothing_configured_every_setting_has_its_default(tmp_path: Path) -> None:
+    settings = load(tmp_path, {})
+
+    assert settings.core.retry_window == timedelta(seconds=60)
+    assert settings.state_store.default_retention_days == 30
+    assert settings.state_store.clear_on_success is False
+    assert settings.state_store.cleanup_interval == timedelta(hours=1)
+    assert settings.home == tmp_path / ".holdfast"
+    assert settings.database_url == f"sqlite:///{tmp_path}/.holdfast/holdfast.db"
+
+
+def test_the_nearest_file_above_counts_and_home_is_relative_to_it(tmp_path: Path) -> None:
+    write(tmp_path / "holdfast.toml", '[core]\nhome = "far"')
+    write(tmp_path / "project" / "holdfast.toml", '[core]\nhome = "state"')
+    deep = tmp_path / "project" / "dags" / "daily"
+    deep.mkdir(parents=True)
+
+    assert load(deep, {}).home == tmp_path / "project" / "state"
+
+
+def test_a_pyproject_counts_only_with_its_own_section(tmp_path: Path) -> None:
+    write(tmp_path / "pyproject.toml", '[tool.holdfast.core]\nhome = "state"')
+    write(tmp_path / "inner" / "pyproject.toml", '[project]\nname = "x"')
+
+    assert load(tmp_path / "inner", {}).home == tmp_path / "state"
+
+
+def test_an_absolute_home_stays_where_it_is(tmp_path: Path) -> None:
+    write(tmp_path / "holdfast.toml", f'[core]\nhome = "{tmp_path}/elsewhere"')
+
+    assert load(tmp_path, {}).home == tmp_path / "elsewhere"
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    write(
+        tmp_path / "holdfast.toml",
+        '[state_store]\ndefault_retention_days = 3\ncleanup_interval = "5m"\n',
+    )
+
+    settings = load(
+        tmp_path,
+        {
+            "HOLDFAST__STATE_STORE__DEFAULT_RETENTION_DAYS": "9",
+            "HOLDFAST__STATE_STORE__CLEAR_ON_SUCCESS": "true",
+            "HOLDFAST_TRACEBACK": "1",
+        },
+    )
+
+    assert settings.state_store.default_retention_days == 9
+    assert settings.state_store.clear_on_success is True
+    assert settings.state_store.cleanup_interval == timedelta(minutes=5)
+
+
+def test_zero_may_be_written_as_a_number(tmp_path: Path) -> None:
+    write(tmp_path / "holdfast.toml", "[state_store]\ncleanup_interval = 0")
+
+    assert load(tmp_path, {}).state_store.cleanup_interval == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[state_stor]\nbackend = 'x'", "[state_stor]"),
+        ("[state_store]\nretention = 3", "state_store.retention"),
+        ("state_store = 3", "state_store"),
+        ("[state_store", "cannot be read"),
+        ("[state_store]\ndefault_retention_days = -1", "state_store.default_retention_days"),
+        ("[state_store]\ndefault_retention_days = '30'", "state_store.default_retention_days"),
+        ("[state_store]\ndefault_retention_days = 99999999", "state_store.default_retention_days"),
+        ("[state_store]\nasset_history_limit = 0", "state_store.asset_history_limit"),
+        ("[state_store]\nclear_on_success = 'yes'", "state_store.clear_on_success"),
+        ("[state_store]\ncleanup_interval = '1 hour'", "state_store.cleanup_interval"),
+        ("[state_store]\ncleanup_interval = 60", "state_store.cleanup_interval"),
+        ("[state_store]\nbackend = ''", "state_store.backend"),
+        ("[core]\nretry_window = '-5s'", "core.retry_window"),
+        ("[core]\nretry_window = '99999999999d'", "core.retry_window"),
+        ("[core]\nhome = 7", "core.home"),
+    ],
+)
+def test_a_bad_file_is_refused_by_key_and_file(tmp_path: Path, text: str, named: str) -> None:
+    file = write(tmp_path / "holdfast.toml", text)
+
+    error = refusal(tmp_path)
+
+    assert named in error.message
+    assert str(file) in error.message
+
+
+def test_a_bad_value_is_shown_with_what_is_allowed(tmp_path: Path) -> None:
+    error = refusal(tmp_path, {"HOLDFAST__STATE_STORE__ORPHAN_GRACE_DAYS": "-2"})
+
+    assert error.message == (
+        "state_store.orphan_grace_days may not be '-2', "
+        "found in HOLDFAST__STATE_STORE__ORPHAN_GRACE_DAYS"
+    )
+    assert error.hint == "it is a whole number from 0 to 36500"
+
+
+def test_an_unknown_variable_is_refused_with_the_likely_one(tmp_path: Path) -> None:
+    error = refusal(tmp_path, {"HOLDFAST__DATABASE__URI": "sqlite://"})
+
+    assert "HOLDFAST__DATABASE__URI" in error.message
+    assert "HOLDFAST__DATABASE__URL" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("pyproject.toml", "[tool]\nholdfast = 3", "holdfast"),
+        ("holdfast.toml", "[database]\nurl = ['postgresql://ann:s3cret@host/db']", "database.url"),
+    ],
+)
+def test_a_refusal_never_shows_a_password(tmp_path: Path, name: str, text: str, named: str) -> None:
+    write(tmp_path / name, text)
+
+    error = refusal(tmp_path)
+
+    assert named in error.message
+    assert "s3cret" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:////data/holdfast.db", "sqlite:////data/holdfast.db"),
+        ("postgresql://ann@host:5432/db", "postgresql://ann@host:5432/db"),
+        ("postgresql://ann:pw@host/db", "postgresql://ann:***@host/db"),
+        ("postgresql://ann:p@w/:d@host/db", "postgresql://ann:***@host/db"),
+        ("mysql://:pw@host/db", "mysql://:***@host/db"),
+        ("postgresql:///db?user=ann&password=pw&x=1", "postgresql:///db?user=ann&password=***&x=1"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+def test_rows_say_value_origin_and_meaning(tmp_path: Path) -> None:
+    file = write(tmp_path / "holdfast.toml", '[core]\nretry_window = "120s"')
+    environ = {"HOLDFAST__DATABASE__URL": "postgresql://ann:pw@host/db"}
+
+    shown = {row.name: row for row in rows(load(tmp_path, environ))}
+
+    assert (shown["core.retry_window"].value, shown["core.retry_window"].origin) == (
+        "2m",
+        str(file),
+    )
+    assert shown["database.url"].value == "postgresql://ann:***@host/db"
+    assert shown["database.url"].origin == "HOLDFAST__DATABASE__URL"
+    assert shown["state_store.asset_history_limit"].origin == "default"
+    assert list(shown) == [setting.name for setting in declared()]
+    assert all(row.description for row in shown.values())
+
+
+def test_the_default_database_is_shown_as_the_url_in_force(tmp_path: Path) -> None:
+    settings = load(tmp_path, {})
+
+    assert settings.database_url in {row.value for row in rows(settings)}
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("30s", timedelta(seconds=30)),
+        ("5m", timedelta(minutes=5)),
+        ("1h", timedelta(hours=1)),
+        ("7d", timedelta(days=7)),
+        ("0", timedelta(0)),
+    ],
+)
+def test_durations_read_and_write_alike(text: str, length: timedelta) -> None:
+    assert duration(text) == length
+    assert duration_text(length) == text
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 m", "1.5h", "m", "7w", "1h30m", "٣s", "-1s"])
+def test_anything_else_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        duration(text)
