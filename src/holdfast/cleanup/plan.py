@@ -1,4 +1,4 @@
-"""What a cleanup would remove: the cut-off, fixed once, from which preview and deletion are built."""
+"""What a cleanup removes: a cut-off, fixed once, that preview and deletion are both built on."""
 
 from __future__ import annotations
 

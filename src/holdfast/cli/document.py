@@ -18,7 +18,8 @@ def of_scope(scope: StoreScope) -> dict[str, Any]:
             "task_id": scope.task_id,
             "map_index": scope.map_index,
         }
-    return {"asset": scope.name, "asset_uri": scope.uri}
+    named = {"asset": scope.name, "asset_uri": scope.uri}
+    return {field: name for field, name in named.items() if name is not None}
 
 
 def of_writer(writer: Writer) -> dict[str, Any]:

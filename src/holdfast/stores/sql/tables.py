@@ -8,58 +8,46 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
-from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.dialects import mysql, postgresql
 
 from holdfast.scope import MAX_ASSET_LENGTH, MAX_ID_LENGTH
 from holdfast.value import MAX_KEY_LENGTH
 
 
-class ExactText(sa.types.UserDefinedType[str]):
+class ExactText(sa.types.TypeDecorator[str]):
     """Text of limited length that compares by code points: `A` is not `a`, nor `a ` the same."""
 
+    impl = sa.String
     cache_ok = True
 
     def __init__(self, length: int) -> None:
+        super().__init__(length)
         self.length = length
 
-
-@compiles(ExactText)
-def _exact_text(kind: ExactText, compiler: Any, **options: Any) -> str:
-    return f"VARCHAR({kind.length})"
-
-
-@compiles(ExactText, "postgresql")
-def _exact_text_postgresql(kind: ExactText, compiler: Any, **options: Any) -> str:
-    return f'VARCHAR({kind.length}) COLLATE "C"'
-
-
-@compiles(ExactText, "mysql", "mariadb")
-def _exact_text_mysql(kind: ExactText, compiler: Any, **options: Any) -> str:
-    # The plain `utf8mb4_bin` pads with spaces, so that `a` would equal `a `.
-    collation = "utf8mb4_nopad_bin" if compiler.dialect.is_mariadb else "utf8mb4_0900_bin"
-    return f"VARCHAR({kind.length}) CHARACTER SET utf8mb4 COLLATE {collation}"
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(sa.String(self.length, collation="C"))
+        if dialect.name in ("mysql", "mariadb"):
+            # The plain `utf8mb4_bin` pads with spaces, so that `a` would equal `a `.
+            mariadb = getattr(dialect, "is_mariadb", False)
+            collation = "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"
+            text = mysql.VARCHAR(self.length, charset="utf8mb4", collation=collation)
+            return dialect.type_descriptor(text)
+        return dialect.type_descriptor(sa.String(self.length))
 
 
-class TaskInstanceId(sa.types.UserDefinedType[str]):
+class TaskInstanceId(sa.types.TypeDecorator[str]):
     """A `ti_id`, passed as text; PostgreSQL keeps it in its own UUID type."""
 
+    impl = sa.CHAR(36)
     cache_ok = True
 
-
-@compiles(TaskInstanceId)
-def _ti_id(kind: TaskInstanceId, compiler: Any, **options: Any) -> str:
-    return "CHAR(36)"
-
-
-@compiles(TaskInstanceId, "postgresql")
-def _ti_id_postgresql(kind: TaskInstanceId, compiler: Any, **options: Any) -> str:
-    return "UUID"
-
-
-@compiles(TaskInstanceId, "mysql", "mariadb")
-def _ti_id_mysql(kind: TaskInstanceId, compiler: Any, **options: Any) -> str:
-    return "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin"
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(postgresql.UUID(as_uuid=False))
+        if dialect.name in ("mysql", "mariadb"):
+            return dialect.type_descriptor(mysql.CHAR(36, charset="ascii", collation="ascii_bin"))
+        return dialect.type_descriptor(sa.CHAR(36))
 
 
 def long_text() -> sa.types.TypeEngine[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -123,8 +123,8 @@ class Expiry(StoreFixtures):
     def test_an_expiry_in_another_time_zone_is_the_same_moment(
         self, do: Door, task: TaskScope, clock: Clock
     ) -> None:
-        zone = datetime.now().astimezone(tz=None).tzinfo
-        do(Set(task, "k", "1", ANN, (clock() + HOUR).astimezone(zone)))
+        kolkata = timezone(timedelta(hours=5, minutes=30))
+        do(Set(task, "k", "1", ANN, (clock() + HOUR).astimezone(kolkata)))
 
         entry = do(GetEntry(task, "k"))
 

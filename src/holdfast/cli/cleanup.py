@@ -1,0 +1,128 @@
+"""`holdfast state-store cleanup-task-store`: remove what has expired, or show what would go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+import click
+import msgspec
+
+from holdfast import command as c
+from holdfast.cleanup import run
+from holdfast.cleanup.plan import CleanupPlan, can_plan
+from holdfast.cli import document
+from holdfast.cli.opening import open_store
+from holdfast.cli.output import json_option, print_document, print_lines
+from holdfast.entry import Expired
+from holdfast.settings import load
+from holdfast.store import Store
+
+
+@click.command("cleanup-task-store")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(0, 10**9),
+    metavar="N",
+    help="Rows in one transaction; 0: all in one statement. Overrides state_cleanup_batch_size.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--verbose", is_flag=True, help="Show each row that goes.")
+@json_option
+def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
+    """Delete the task entries that have expired by now.
+
+    Rows are shown by dag, run, task, map index and key. Also spelled cleanup-task-states and
+    clean.
+    """
+    settings = load()
+    size = settings.state_store.state_cleanup_batch_size if batch_size is None else batch_size
+    with open_store(settings) as store:
+        if not can_plan(store):
+            clean_backend(store, settings.state_store.backend, dry_run, as_json)
+            return
+        plan = CleanupPlan.now(store)
+        if dry_run:
+            preview(plan, as_json)
+        elif verbose:
+            delete_verbosely(plan, size, as_json)
+        else:
+            delete(plan, size, as_json)
+
+
+def clean_backend(store: Store, name: str, dry_run: bool, as_json: bool) -> None:
+    """A custom backend cleans up by itself, or not at all."""
+    called = not dry_run and store.execute(c.CleanUpBackend()).called
+    if as_json:
+        print_document({"backend": name, "dry_run": dry_run, "called": called})
+    elif dry_run:
+        click.echo(f"There is no preview: the backend {name} cleans up by itself.")
+    elif called:
+        click.echo(f"The backend {name} has run its own cleanup.")
+    else:
+        click.echo(f"Skipped: the backend {name} has no cleanup of its own.")
+
+
+def preview(plan: CleanupPlan, as_json: bool) -> None:
+    if as_json:
+        print_rows_document(plan, plan.rows(), dry_run=True)
+    elif count := plan.count():
+        click.echo(f"{rows_text(count)} would be deleted:")
+        print_lines(line(row) for row in plan.rows())
+    else:
+        click.echo("Nothing to delete.")
+
+
+def delete_verbosely(plan: CleanupPlan, batch_size: int, as_json: bool) -> None:
+    rows = run.take(plan, batch_size)
+    if as_json:
+        print_rows_document(plan, rows, dry_run=False)
+    else:
+        click.echo(deleted_text(print_lines(line(row) for row in rows)))
+
+
+def delete(plan: CleanupPlan, batch_size: int, as_json: bool) -> None:
+    batches = run.delete(plan, batch_size)
+    if sys.stderr.isatty():
+        batches = with_progress(plan, batches)
+    count = sum(batches)
+    if as_json:
+        print_document({"cutoff": plan.cutoff, "dry_run": False, "count": count})
+    else:
+        click.echo(deleted_text(count))
+
+
+def with_progress(plan: CleanupPlan, batches: Iterable[int]) -> Iterator[int]:
+    """The same batches, with a bar on the terminal while they run."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("Deleting expired entries", total=plan.count())
+        for gone in batches:
+            progress.advance(bar, gone)
+            yield gone
+
+
+def print_rows_document(plan: CleanupPlan, rows: Iterable[Expired], dry_run: bool) -> None:
+    """One JSON document, written as the rows come: there may be more than memory holds."""
+    head = msgspec.json.encode({"cutoff": plan.cutoff, "dry_run": dry_run}).decode()
+    click.echo(f'{head[:-1]},"rows":[', nl=False)
+    count = 0
+    for count, row in enumerate(rows, start=1):
+        text = msgspec.json.encode({**document.of_scope(row.scope), "key": row.key}).decode()
+        sys.stdout.write(f"{',' if count > 1 else ''}\n{text}")
+    click.echo(f'\n],"count":{count}}}')
+
+
+def line(row: Expired) -> str:
+    scope = row.scope
+    return "\t".join((scope.dag_id, scope.run_id, scope.task_id, str(scope.map_index), row.key))
+
+
+def deleted_text(count: int) -> str:
+    return f"{rows_text(count)} deleted." if count else "Nothing to delete."
+
+
+def rows_text(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

@@ -1,0 +1,81 @@
+"""Arguments and options that several commands share, or that are more than text."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+
+import click
+
+from holdfast.errors import InvalidInput
+from holdfast.retention import NEVER_EXPIRE
+from holdfast.scope import check_text
+from holdfast.settings import duration
+from holdfast.value import check_encoded, check_key
+
+COUNT = click.IntRange(0, 2**31 - 1)
+VERSION = click.IntRange(0, 2**63 - 1)
+
+
+def _key(ctx: click.Context, parameter: click.Parameter, key: str) -> str:
+    check_key(key)
+    return key
+
+
+def _prefix(ctx: click.Context, parameter: click.Parameter, prefix: str) -> str:
+    check_text("--prefix", prefix)
+    return prefix
+
+
+def _value(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
+    if text == "-":
+        try:
+            text = sys.stdin.buffer.read().decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"stdin is not UTF-8 text: {error}") from None
+    check_encoded(text)
+    return text
+
+
+def _retention(
+    ctx: click.Context, parameter: click.Parameter, text: str | None
+) -> timedelta | None:
+    if text is None:
+        return None
+    try:
+        return NEVER_EXPIRE if text == "never" else duration(text)
+    except ValueError:
+        raise InvalidInput(
+            f"--retention may not be {text!r}", hint="write 30s, 5m, 1h, 7d or never"
+        ) from None
+
+
+def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"--at is no time: {text!r}", hint="write 2026-01-31T12:00:00Z"
+        ) from None
+    if time.tzinfo is None:
+        raise InvalidInput(f"--at has no time zone: {text!r}", hint=f"for UTC, write {text}Z")
+    return time
+
+
+key_argument = click.argument("key", callback=_key)
+value_argument = click.argument("value", callback=_value)
+prefix_option = click.option(
+    "--prefix", default="", callback=_prefix, help="Only keys that begin so."
+)
+retention_option = click.option(
+    "--retention",
+    metavar="DURATION",
+    callback=_retention,
+    help="When a task's entry expires: 30s, 5m, 1h or 7d from now, or never. Otherwise the "
+    "configured default counts.",
+)
+time_option = click.option(
+    "--at", metavar="TIME", callback=_time, help="To what it was then: 2026-01-31T12:00:00Z."
+)

@@ -1,0 +1,314 @@
+"""`holdfast state-store`: the entries of task instances and assets."""
+
+from __future__ import annotations
+
+from copy import copy
+from datetime import datetime, timedelta
+
+import click
+
+from holdfast import command as c
+from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, rewind_target
+from holdfast.cli import document
+from holdfast.cli.cleanup import cleanup_task_store
+from holdfast.cli.opening import open_store, person
+from holdfast.cli.output import json_option, print_document, print_table, say, time_text
+from holdfast.cli.parameter import (
+    COUNT,
+    VERSION,
+    key_argument,
+    prefix_option,
+    retention_option,
+    time_option,
+    value_argument,
+)
+from holdfast.cli.question import ask, yes_option
+from holdfast.cli.scope import asset_options, filter_options, scope_options
+from holdfast.entry import Entry, Found
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.settings import Settings, load
+from holdfast.store import Store
+from holdfast.value import check_size, decode
+
+
+@click.group("state-store")
+def command() -> None:
+    """Read, write and clean up the state of task instances and assets."""
+
+
+@command.command("list")
+@filter_options
+@prefix_option
+@click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    type=COUNT,
+    metavar="N",
+    help="How many at most; 0: all.",
+)
+@click.option("--offset", default=0, type=COUNT, metavar="N", help="Leave out the first N.")
+@json_option
+def list_entries(where: c.Where, prefix: str, limit: int, offset: int, as_json: bool) -> None:
+    """List entries, ordered by scope and key.
+
+    Of one task instance or asset, or of all task instances that match the options given.
+    """
+    with open_store(load()) as store:
+        page = store.execute(c.List(where, prefix=prefix, limit=limit or None, offset=offset))
+    if as_json:
+        entries = [document.of_entry(found.scope, found.entry) for found in page.found]
+        print_document({"entries": entries, "total_entries": page.total})
+        return
+    if page.found:
+        print_entries(where, page.found)
+    last = offset + len(page.found)
+    if last < page.total:
+        say(f"{len(page.found)} of {page.total} entries; --offset {last} goes on.")
+    elif where == c.TaskFilter() and not page.total:
+        say("There are no task entries; --assets lists those of assets.")
+    elif not page.found:
+        say("There are no entries." if not page.total else f"All {page.total} are before those.")
+
+
+@command.command("get")
+@scope_options
+@key_argument
+@json_option
+def get_entry(scope: StoreScope, key: str, as_json: bool) -> None:
+    """Print the value of KEY as JSON; with --json, the whole entry."""
+    with open_store(load()) as store:
+        if as_json:
+            entry = store.execute(c.GetEntry(scope, key))
+            if entry is not None:
+                print_document(document.of_entry(scope, entry))
+                return
+        else:
+            text = store.execute(c.Get(scope, key))
+            if text is not None:
+                click.echo(text)
+                return
+    raise NotFound(
+        f"{scope} has no entry `{key}`", hint="`holdfast state-store list` shows what there is"
+    )
+
+
+# A value such as -5 is not an option.
+@command.command("set", context_settings={"ignore_unknown_options": True})
+@scope_options
+@key_argument
+@value_argument
+@retention_option
+@click.option(
+    "--if-version",
+    type=VERSION,
+    metavar="N",
+    help="Write only where the entry has this version; 0: only where there is none.",
+)
+@click.option(
+    "--declare",
+    is_flag=True,
+    help="Make the asset known first. Name and URI default to each other.",
+)
+@json_option
+def set_entry(
+    scope: StoreScope,
+    key: str,
+    value: str,
+    retention: timedelta | None,
+    if_version: int | None,
+    declare: bool,
+    as_json: bool,
+) -> None:
+    """Write VALUE, which is JSON, to KEY; `-` reads it from stdin.
+
+    A task instance that is not known yet is registered, as one that runs outside Holdfast.
+    """
+    settings = load()
+    check_size(value, settings.state_store.max_value_storage_bytes, f"`{key}` of {scope}")
+    with open_store(settings) as store:
+        if isinstance(scope, TaskScope):
+            if declare:
+                raise InvalidInput("--declare is for assets", hint="a task needs no declaring")
+            task_store = ExternalTaskStore(store, scope, person(), rules(settings))
+            task_store.set(key, decode(value), retention=retention, if_version=if_version)
+        else:
+            if retention is not None:
+                raise InvalidInput("--retention is for tasks", hint="assets do not expire")
+            if declare:
+                scope = declared(store, scope)
+            asset_store = AssetStore(store, scope, person(), rules(settings))
+            asset_store.set(key, decode(value), if_version=if_version)
+        say(f"Set `{key}` of {scope}.")
+        if as_json:
+            entry = store.execute(c.GetEntry(scope, key))
+            print_document(entry and document.of_entry(scope, entry))
+
+
+@command.command("delete")
+@scope_options
+@key_argument
+@yes_option
+@json_option
+def delete_entry(scope: StoreScope, key: str, yes: bool, as_json: bool) -> None:
+    """Remove KEY. What an asset's key held stays in its history."""
+    with open_store(load()) as store:
+        found = store.execute(c.Get(scope, key)) is not None
+        if found:
+            ask(f"Delete `{key}` of {scope}?", yes)
+            store.execute(c.Delete(scope, key, person()))
+            say(f"Deleted `{key}` of {scope}.")
+        else:
+            say(f"{scope} has no entry `{key}`; nothing to delete.")
+    if as_json:
+        print_document({"deleted": int(found)})
+
+
+@command.command("clear")
+@scope_options
+@click.option("--all-map-indices", is_flag=True, help="Every index of the task in this run.")
+@yes_option
+@json_option
+def clear_entries(scope: StoreScope, all_map_indices: bool, yes: bool, as_json: bool) -> None:
+    """Remove every key. What an asset's keys held stays in their history."""
+    where: c.Where = scope
+    whose = str(scope)
+    if all_map_indices:
+        if not isinstance(scope, TaskScope):
+            raise InvalidInput("--all-map-indices is for tasks", hint="leave it out")
+        where = c.TaskFilter(scope.dag_id, scope.run_id, scope.task_id)
+        whose = f"{scope} and all its map indices"
+    with open_store(load()) as store:
+        count = count_entries(store, where)
+        if count == 0:
+            say(f"There are no entries of {whose}; nothing to clear.")
+        else:
+            ask(f"Clear {'all' if count is None else count} entries of {whose}?", yes)
+            store.execute(c.Clear(scope, person(), all_map_indices))
+            say(f"Cleared {whose}.")
+    if as_json:
+        print_document({"deleted": count})
+
+
+@command.command("history")
+@asset_options
+@key_argument
+@json_option
+def history(scope: AssetScope, key: str, as_json: bool) -> None:
+    """Show the last versions of an asset's KEY, newest first, deletions included."""
+    with open_store(load()) as store:
+        steps = store.execute(c.History(scope, key))
+    if not steps:
+        raise NotFound(
+            f"`{key}` of {scope} has no history",
+            hint="`holdfast state-store list` shows which keys there are",
+        )
+    if as_json:
+        print_document([document.of_version(step) for step in steps])
+        return
+    print_table(
+        ("version", "value", "updated", "writer"),
+        [
+            (
+                str(step.version),
+                "(deleted)" if step.value is None else step.value,
+                time_text(step.updated_at),
+                str(step.writer),
+            )
+            for step in steps
+        ],
+    )
+
+
+@command.command("rewind")
+@asset_options
+@key_argument
+@click.option(
+    "--version", "--to-version", "version", type=VERSION, metavar="N", help="To that version."
+)
+@click.option(
+    "--run-id",
+    "--before-run",
+    "run_id",
+    metavar="ID",
+    help="To what it was before that run first wrote.",
+)
+@time_option
+@click.option("--dry-run", is_flag=True, help="Only show what would be put back.")
+@json_option
+def rewind(
+    scope: AssetScope,
+    key: str,
+    version: int | None,
+    run_id: str | None,
+    at: datetime | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Put an old value of an asset's KEY back, as a new version. Prints that value."""
+    target = rewind_target(version, run_id, at)
+    with open_store(load()) as store:
+        step = store.execute(c.Rewind(scope, key, target, person(), dry_run))
+    where = f"`{key}` of {scope}"
+    if as_json:
+        put_back = document.of_version(step) if step else None
+        print_document({"put_back": put_back, "dry_run": dry_run})
+    elif step is None or step.value is None:
+        say(f"{where} was absent then; it {'would be' if dry_run else 'is'} absent again.")
+    else:
+        say(f"{'Would put' if dry_run else 'Put'} version {step.version} of {where} back:")
+        click.echo(step.value)
+
+
+command.add_command(cleanup_task_store)
+for spelling in ("cleanup-task-states", "clean"):
+    same = copy(cleanup_task_store)
+    same.hidden = True
+    command.add_command(same, spelling)
+
+
+def rules(settings: Settings) -> Rules:
+    return Rules(
+        default_retention=timedelta(days=settings.state_store.default_retention_days),
+        max_value_bytes=settings.state_store.max_value_storage_bytes,
+    )
+
+
+def declared(store: Store, scope: AssetScope) -> AssetScope:
+    name, uri = scope.name or scope.uri, scope.uri or scope.name
+    assert name is not None
+    assert uri is not None
+    return store.execute(c.DeclareAsset(name, uri)).scope
+
+
+def count_entries(store: Store, where: c.Where) -> int | None:
+    """How many there are; None where the backend cannot tell."""
+    if not store.supports(c.List):
+        return None
+    return store.execute(c.List(where, limit=1)).total
+
+
+def print_entries(where: c.Where, found: tuple[Found, ...]) -> None:
+    of_tasks = isinstance(where, TaskScope | c.TaskFilter)
+    columns: tuple[str, ...] = ("key", "value", "version", "updated")
+    columns += ("expires",) if of_tasks else ("writer",)
+    rows = [entry_cells(of_tasks, item.entry) for item in found]
+    if isinstance(where, c.TaskFilter):
+        columns = ("dag", "run", "task", "map index", *columns)
+    elif isinstance(where, c.AssetFilter):
+        columns = ("asset", *columns)
+    if isinstance(where, c.TaskFilter | c.AssetFilter):
+        rows = [(*scope_cells(item.scope), *cells) for item, cells in zip(found, rows, strict=True)]
+    print_table(columns, rows)
+
+
+def scope_cells(scope: StoreScope) -> tuple[str, ...]:
+    if isinstance(scope, TaskScope):
+        return scope.dag_id, scope.run_id, scope.task_id, str(scope.map_index)
+    return (scope.name or "",)
+
+
+def entry_cells(of_task: bool, entry: Entry[str]) -> tuple[str, ...]:
+    last = time_text(entry.expires_at) if of_task else str(entry.writer)
+    return entry.key, entry.value, str(entry.version), time_text(entry.updated_at), last

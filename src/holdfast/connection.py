@@ -1,0 +1,195 @@
+"""State for programs that Holdfast did not start: scripts, notebooks, other orchestrators."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from holdfast import command as c
+from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, Steps, TaskStore, arun, run
+from holdfast.backend import load_backend
+from holdfast.entry import ApiWriter, TaskWriter, Writer
+from holdfast.errors import HoldfastError, InvalidInput, UnknownTaskInstance
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.settings import Settings, load
+from holdfast.store import Store
+from holdfast.stores.sql import SqlStore
+
+
+def open_store(settings: Settings, *, retry_window: timedelta = timedelta(0)) -> Store:
+    """The configured store: the product's database, and behind it the configured backend."""
+    ledger = SqlStore(
+        settings.database_url,
+        history_limit=settings.state_store.asset_history_limit,
+        retry_window=retry_window,
+    )
+    return load_backend(settings.state_store.backend).open(ledger)
+
+
+def connect(url: str | None = None) -> Connection:
+    """Open the configured store, or that of a database URL."""
+    settings = load()
+    if url is not None:
+        database = msgspec.structs.replace(settings.database, url=url)
+        settings = msgspec.structs.replace(settings, database=database)
+    store = open_store(settings, retry_window=settings.core.retry_window)
+    return Connection(store, rules(settings))
+
+
+def rules(settings: Settings) -> Rules:
+    """What the settings say about values and their lifetime."""
+    section = settings.state_store
+    return Rules(
+        default_retention=timedelta(days=section.default_retention_days),
+        max_value_bytes=section.max_value_storage_bytes,
+        clear_on_success=section.clear_on_success,
+    )
+
+
+def whoami() -> ApiWriter:
+    """The person or service account that runs this process."""
+    try:
+        return ApiWriter(getpass.getuser())
+    except (KeyError, OSError):
+        return ApiWriter("unknown")
+
+
+class Connection:
+    """Both stores, for whoever runs this program."""
+
+    def __init__(self, store: Store, rules: Rules | None = None) -> None:
+        self.store = store
+        self._rules = rules or Rules()
+
+    def task_store(
+        self, dag_id: str, run_id: str, task_id: str, map_index: int = -1
+    ) -> ScriptTaskStore:
+        """The store of a task instance. A first write registers its run as external."""
+        scope = TaskScope(dag_id, run_id, task_id, map_index)
+        return ScriptTaskStore(self.store, scope, whoami(), self._rules)
+
+    def asset_store(
+        self, *, name: str | None = None, uri: str | None = None, declare: bool = False
+    ) -> AssetStore:
+        """The store of an asset that a DAG declares, or that `declare=True` once declared."""
+        return _asset_store(self.store, name, uri, declare, whoami(), self._rules)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _asset_store(
+    store: Store,
+    name: str | None,
+    uri: str | None,
+    declare: bool,
+    writer: Writer,
+    rules: Rules,
+) -> AssetStore:
+    if (name is None) == (uri is None) and not declare:
+        raise InvalidInput("an asset has a name and a URI", hint="give one of them: name= or uri=")
+    scope = AssetScope(name=name, uri=uri)
+    if declare:
+        declared = (name or uri, uri or name)
+        assert declared[0] is not None
+        assert declared[1] is not None
+        scope = store.execute(c.DeclareAsset(*declared)).scope
+    return AssetStore(store, scope, writer, rules)
+
+
+class ScriptTaskStore(ExternalTaskStore):
+    """The task store of a program that can also be an attempt, as tasks under a runner are."""
+
+    def attempt(self) -> Attempt:
+        """`with store.attempt() as attempt:` fences off earlier attempts of the same task
+        instance, and gives stores whose staged writes take effect when the block ends well."""
+        return Attempt(self._store, self._scope, self._rules)
+
+
+class Attempt:
+    """One attempt of a task instance, from entering the block to leaving it."""
+
+    def __init__(self, store: Store, scope: TaskScope, rules: Rules) -> None:
+        self._store = store
+        self._scope = scope
+        self._rules = rules
+        self._writer = TaskWriter(scope)
+
+    @property
+    def number(self) -> int:
+        """Which attempt this is; the first is 1."""
+        if self._writer.attempt is None:
+            raise InvalidInput("the attempt has not begun", hint="use it in a `with` statement")
+        return self._writer.attempt
+
+    @property
+    def task_store(self) -> TaskStore:
+        """The task store, for as long as this is the newest attempt."""
+        return TaskStore(self._store, self._scope, self._begun(), self._rules)
+
+    def asset_store(
+        self, *, name: str | None = None, uri: str | None = None, declare: bool = False
+    ) -> AssetStore:
+        """The store of an asset, with `on_success=True` for writes that wait for the end."""
+        return _asset_store(self._store, name, uri, declare, self._begun(), self._rules)
+
+    def _begun(self) -> TaskWriter:
+        return TaskWriter(self._scope, self.number)
+
+    def __enter__(self) -> Self:
+        self._writer = run(self._store, self._start())
+        return self
+
+    async def __aenter__(self) -> Self:
+        self._writer = await arun(self._store, self._start())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        run(self._store, self._finish(succeeded=error is None))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await arun(self._store, self._finish(succeeded=error is None))
+
+    def _start(self) -> Steps[TaskWriter]:
+        try:
+            number = yield c.StartAttempt(self._scope)
+        except UnknownTaskInstance:
+            yield c.RegisterTask(self._scope)
+            number = yield c.StartAttempt(self._scope)
+        return TaskWriter(self._scope, number)
+
+    def _finish(self, succeeded: bool) -> Steps[None]:
+        clear = succeeded and self._rules.clear_on_success
+        try:
+            yield c.FinishAttempt(self._writer, succeeded, clear)
+        except HoldfastError:
+            # The success did not stand, so the attempt has failed; the caller learns why.
+            if succeeded:
+                yield c.FinishAttempt(self._writer, False)
+            raise

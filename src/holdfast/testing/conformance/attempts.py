@@ -1,0 +1,228 @@
+"""Attempts: only the newest one of a task instance may write, while it lasts."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import command as c
+from holdfast.command import (
+    Advance,
+    Clear,
+    Delete,
+    FinishAttempt,
+    Get,
+    GetEntry,
+    List,
+    Rewind,
+    Set,
+    SetMany,
+    StartAttempt,
+)
+from holdfast.entry import TaskWriter
+from holdfast.errors import StaleAttempt, UnknownTaskInstance
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.conformance.fixtures import ANN, ORDERS, TASK, StoreFixtures
+from holdfast.testing.door import Door
+
+FIRST = TaskWriter(TASK, 1)
+
+WRITES_OF_THE_FIRST: list[c.Command[object]] = [
+    Set(TASK, "k", '"zombie"', FIRST),
+    Set(TASK, "new", '"zombie"', FIRST),
+    Set(TASK, "new", '"zombie"', FIRST, if_version=0),
+    SetMany(TASK, (("k", '"zombie"'), ("new", '"zombie"')), FIRST),
+    Delete(TASK, "k", FIRST),
+    Clear(TASK, FIRST),
+    Clear(TASK, FIRST, all_map_indices=True),
+    Set(ORDERS, "k", '"zombie"', FIRST),
+    Set(ORDERS, "new", '"zombie"', FIRST),
+    Set(ORDERS, "new", '"zombie"', FIRST, if_version=0),
+    Set(ORDERS, "k", '"zombie"', FIRST, on_success=True),
+    SetMany(ORDERS, (("k", '"zombie"'), ("new", '"zombie"')), FIRST),
+    Delete(ORDERS, "k", FIRST),
+    Clear(ORDERS, FIRST),
+    Advance(ORDERS, "k", '"zombie"', FIRST),
+    Advance(ORDERS, "new", '"zombie"', FIRST),
+    Advance(ORDERS, "k", '"zombie"', FIRST, on_success=True),
+    Rewind(ORDERS, "k", c.ToVersion(1), FIRST),
+    FinishAttempt(FIRST, succeeded=True),
+    FinishAttempt(FIRST, succeeded=True, clear=True),
+    FinishAttempt(FIRST, succeeded=False),
+]
+
+
+def described(command: c.Command[object]) -> str:
+    return f"{type(command).__name__} {getattr(command, 'scope', '')}"
+
+
+class Attempts(StoreFixtures):
+    def test_attempts_are_numbered_from_one(self, do: Door, task: TaskScope) -> None:
+        assert [do(StartAttempt(task)) for _ in range(3)] == [1, 2, 3]
+
+    def test_map_indices_have_attempts_of_their_own(self, do: Door, task: TaskScope) -> None:
+        other = TaskScope(task.dag_id, task.run_id, task.task_id, 0)
+        do(c.RegisterTask(other))
+        do(StartAttempt(task))
+
+        assert do(StartAttempt(other)) == 1
+
+    def test_a_live_attempt_may_write_and_delete_in_both_stores(
+        self, do: Door, scope: StoreScope, attempt: TaskWriter
+    ) -> None:
+        do(Set(scope, "k", "1", attempt))
+        do(SetMany(scope, (("a", "1"), ("b", "2")), attempt))
+        do(Delete(scope, "a", attempt))
+
+        assert [each.entry.key for each in do(List(scope)).found] == ["b", "k"]
+
+    def test_an_entry_knows_the_task_of_the_attempt_that_wrote_it(
+        self, do: Door, scope: StoreScope, attempt: TaskWriter
+    ) -> None:
+        do(Set(scope, "k", "1", attempt))
+
+        entry = do(GetEntry(scope, "k"))
+
+        assert entry is not None
+        assert isinstance(entry.writer, TaskWriter)
+        assert entry.writer.scope == attempt.scope
+
+    @pytest.mark.parametrize("command", WRITES_OF_THE_FIRST, ids=described)
+    def test_a_superseded_attempt_may_not_write(
+        self, do: Door, task: TaskScope, asset: AssetScope, command: c.Command[object]
+    ) -> None:
+        self._first_attempt_writes(do, task, asset)
+        do(StartAttempt(task))
+
+        with pytest.raises(StaleAttempt, match="sales/monday/load"):
+            do(command)
+
+        self._assert_nothing_was_written(do, task, asset)
+
+    @pytest.mark.parametrize("succeeded", [True, False], ids=["success", "failure"])
+    @pytest.mark.parametrize("command", WRITES_OF_THE_FIRST, ids=described)
+    def test_an_ended_attempt_may_not_write(
+        self,
+        do: Door,
+        task: TaskScope,
+        asset: AssetScope,
+        command: c.Command[object],
+        succeeded: bool,
+    ) -> None:
+        self._first_attempt_writes(do, task, asset)
+        do(FinishAttempt(FIRST, succeeded))
+
+        with pytest.raises(StaleAttempt, match="sales/monday/load"):
+            do(command)
+
+        self._assert_nothing_was_written(do, task, asset)
+
+    @pytest.mark.parametrize("number", [1, 2, 7])
+    def test_an_attempt_that_was_never_started_may_not_write(
+        self, do: Door, task: TaskScope, number: int
+    ) -> None:
+        with pytest.raises(StaleAttempt):
+            do(Set(task, "k", "1", TaskWriter(task, number)))
+
+    def test_an_attempt_to_come_may_not_write(self, do: Door, attempt: TaskWriter) -> None:
+        assert attempt.attempt is not None
+
+        with pytest.raises(StaleAttempt):
+            do(Set(attempt.scope, "k", "1", TaskWriter(attempt.scope, attempt.attempt + 1)))
+
+    def test_a_superseded_attempt_may_still_read(
+        self, do: Door, scope: StoreScope, attempt: TaskWriter
+    ) -> None:
+        do(Set(scope, "k", "1", attempt))
+        do(StartAttempt(attempt.scope))
+
+        assert do(Get(scope, "k", attempt)) == "1"
+        assert do(List(scope, reader=attempt)).total == 1
+
+    def test_an_attempt_is_no_matter_to_other_writers(
+        self, do: Door, scope: StoreScope, attempt: TaskWriter
+    ) -> None:
+        do(StartAttempt(attempt.scope))
+
+        do(Set(scope, "k", "1", ANN))
+        do(Set(scope, "k", "2", TaskWriter(attempt.scope)))
+
+        assert do(Get(scope, "k")) == "2"
+
+    def test_a_retry_finds_what_the_attempt_before_it_stored(
+        self, do: Door, scope: StoreScope, attempt: TaskWriter
+    ) -> None:
+        do(Set(scope, "job_id", '"app_1"', attempt))
+        do(FinishAttempt(attempt, succeeded=False))
+
+        retry = TaskWriter(attempt.scope, do(StartAttempt(attempt.scope)))
+
+        assert do(Get(scope, "job_id", retry)) == '"app_1"'
+        do(Set(scope, "job_id", '"app_2"', retry))
+        assert do(Get(scope, "job_id")) == '"app_2"'
+
+    def test_an_attempt_of_a_deleted_run_may_not_write(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        do(c.DeleteRun(attempt.scope.dag_id, attempt.scope.run_id))
+
+        with pytest.raises(UnknownTaskInstance):
+            do(Set(attempt.scope, "k", "1", attempt))
+        with pytest.raises(UnknownTaskInstance):
+            do(Set(asset, "k", "1", attempt))
+        assert do(Get(asset, "k")) is None
+
+    def test_success_keeps_the_task_store(self, do: Door, attempt: TaskWriter) -> None:
+        do(Set(attempt.scope, "k", "1", attempt))
+
+        do(FinishAttempt(attempt, succeeded=True))
+
+        assert do(Get(attempt.scope, "k")) == "1"
+
+    def test_success_can_clear_the_task_store_and_leaves_the_asset_store(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        do(Set(attempt.scope, "k", "1", attempt))
+        do(Set(asset, "k", "1", attempt))
+
+        do(FinishAttempt(attempt, succeeded=True, clear=True))
+
+        assert do(List(attempt.scope)).total == 0
+        assert do(Get(asset, "k")) == "1"
+
+    def test_success_clears_this_map_index_only(self, do: Door, attempt: TaskWriter) -> None:
+        other = TaskScope(attempt.scope.dag_id, attempt.scope.run_id, attempt.scope.task_id, 0)
+        do(c.RegisterTask(other))
+        do(Set(other, "k", "1", ANN))
+
+        do(FinishAttempt(attempt, succeeded=True, clear=True))
+
+        assert do(Get(other, "k")) == "1"
+
+    def test_failure_never_clears_the_task_store(self, do: Door, attempt: TaskWriter) -> None:
+        do(Set(attempt.scope, "k", "1", attempt))
+
+        do(FinishAttempt(attempt, succeeded=False, clear=True))
+
+        assert do(Get(attempt.scope, "k")) == "1"
+
+    def test_of_attempts_started_at_the_same_time_one_may_write(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        numbers = do.together([StartAttempt(task)] * 6)
+
+        outcomes = do.together([Set(task, "k", str(n), TaskWriter(task, n)) for n in numbers])
+
+        assert sorted(numbers) == [1, 2, 3, 4, 5, 6]
+        assert sum(isinstance(each, StaleAttempt) for each in outcomes) == 5
+        assert do(Get(task, "k")) == "6"
+
+    def _first_attempt_writes(self, do: Door, task: TaskScope, asset: AssetScope) -> None:
+        do(StartAttempt(task))
+        do(Set(task, "k", '"first"', FIRST))
+        do(Set(asset, "k", '"first"', FIRST))
+
+    def _assert_nothing_was_written(self, do: Door, task: TaskScope, asset: AssetScope) -> None:
+        for scope in (task, asset):
+            (found,) = do(List(scope)).found
+            assert (found.entry.key, found.entry.value) == ("k", '"first"')
+        assert len(do(c.History(asset, "k"))) == 1
