@@ -127,7 +127,10 @@ class Accessor:
 
     def _entry(self, key: str) -> Steps[Entry[Any] | None]:
         entry = yield c.GetEntry(self._scope, key, self._reader)
-        return entry and msgspec.structs.replace(entry, value=decode(entry.value))
+        if entry is None:
+            return None
+        decoded: Entry[Any] = msgspec.structs.replace(entry, value=decode(entry.value))
+        return decoded
 
     def _items(self) -> Steps[list[tuple[str, Any]]]:
         page = yield c.List(self._scope, reader=self._reader)

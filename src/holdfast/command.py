@@ -185,6 +185,13 @@ class RegisterTask(Command[None], frozen=True):
     scope: TaskScope
 
 
+class ListTasks(Command[tuple[TaskScope, ...]], frozen=True):
+    """The task instances of a run."""
+
+    dag_id: str
+    run_id: str
+
+
 class DeleteRun(Command[None], frozen=True):
     """Forget a run with all its task instances and their entries."""
 

@@ -106,10 +106,7 @@ def _asset_store(
         raise InvalidInput("an asset has a name and a URI", hint="give one of them: name= or uri=")
     scope = AssetScope(name=name, uri=uri)
     if declare:
-        declared = (name or uri, uri or name)
-        assert declared[0] is not None
-        assert declared[1] is not None
-        scope = store.execute(c.DeclareAsset(*declared)).scope
+        scope = store.execute(c.DeclareAsset(name or uri or "", uri or name or "")).scope
     return AssetStore(store, scope, writer, rules)
 
 

@@ -68,7 +68,7 @@ class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
 
 
 class AssetScope(msgspec.Struct, frozen=True, tag="asset"):
-    """One asset: by id on the server, by name or URI on a worker. The first that is given counts."""
+    """One asset: by id on the server, by name or URI on a worker. The first given counts."""
 
     asset_id: int | None = None
     name: str | None = None

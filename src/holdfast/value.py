@@ -32,6 +32,12 @@ _INSTEAD = {
     "Row": "store value.asDict() instead",
 }
 
+_REFERENCE = "__holdfast_ref__"
+_LITERAL = "__holdfast_value__"
+_RESERVED = (_REFERENCE, _LITERAL)
+# A reference is stored as {_REFERENCE: text}. A user's own dict of that look, or of the other, is
+# stored as {_LITERAL: dict}, so that neither is ever taken for the other.
+
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
 
@@ -56,23 +62,48 @@ def encode(value: JsonValue) -> str:
             "None cannot be stored: it means that there is no entry",
             hint="delete the key, or store an empty string, list or dict",
         )
-    return _to_json(_plain(value, "value", 0)).decode()
+    plain = _plain(value, "value", 0)
+    if _looks_reserved(plain):
+        plain = {_LITERAL: plain}
+    return _to_json(plain).decode()
 
 
 def decode(text: str) -> Any:
     """The value behind JSON text that `encode` has made."""
-    return _from_json(text)
+    value = _from_json(text)
+    if _looks_reserved(value) and _LITERAL in value:
+        return value[_LITERAL]
+    return value
 
 
-def check_encoded(text: str) -> None:
-    """Hold text from outside against the rules of `encode`."""
+def parse(text: str) -> str:
+    """JSON text that a person or another program wrote, as `encode` would have written it."""
     try:
         value = _from_json(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidInput(
             f"the value is not JSON: {error}", hint="text is written in quotes: '\"like this\"'"
         ) from None
-    encode(value)
+    return encode(value)
+
+
+def as_reference(reference: str) -> str:
+    """The JSON text that stands for a reference to a value kept elsewhere."""
+    return _to_json({_REFERENCE: reference}).decode()
+
+
+def reference_in(text: str) -> str | None:
+    """The reference that JSON text stands for, if it does."""
+    if _REFERENCE not in text:
+        return None
+    value = _from_json(text)
+    if _looks_reserved(value) and _REFERENCE in value:
+        return str(value[_REFERENCE])
+    return None
+
+
+def _looks_reserved(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _RESERVED
 
 
 def check_size(text: str, limit: int, where: str) -> None:

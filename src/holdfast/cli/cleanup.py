@@ -13,7 +13,8 @@ from holdfast.cleanup import run
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cli import document
 from holdfast.cli.opening import open_store
-from holdfast.cli.output import json_option, print_document, print_lines
+from holdfast.cli.output import counted, json_option, print_document, print_lines
+from holdfast.cli.parameter import COUNT
 from holdfast.entry import Expired
 from holdfast.settings import load
 from holdfast.store import Store
@@ -22,7 +23,7 @@ from holdfast.store import Store
 @click.command("cleanup-task-store")
 @click.option(
     "--batch-size",
-    type=click.IntRange(0, 10**9),
+    type=COUNT,
     metavar="N",
     help="Rows in one transaction; 0: all in one statement. Overrides state_cleanup_batch_size.",
 )
@@ -32,8 +33,8 @@ from holdfast.store import Store
 def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
     """Delete the task entries that have expired by now.
 
-    Rows are shown by dag, run, task, map index and key. Also spelled cleanup-task-states and
-    clean.
+    Rows are shown by dag, run, task, map index and key. Also spelled `clean` and
+    `cleanup-task-states`.
     """
     settings = load()
     size = settings.state_store.state_cleanup_batch_size if batch_size is None else batch_size
@@ -67,7 +68,7 @@ def preview(plan: CleanupPlan, as_json: bool) -> None:
     if as_json:
         print_rows_document(plan, plan.rows(), dry_run=True)
     elif count := plan.count():
-        click.echo(f"{rows_text(count)} would be deleted:")
+        click.echo(f"{counted(count, 'row', 'rows')} would be deleted:")
         print_lines(line(row) for row in plan.rows())
     else:
         click.echo("Nothing to delete.")
@@ -121,8 +122,4 @@ def line(row: Expired) -> str:
 
 
 def deleted_text(count: int) -> str:
-    return f"{rows_text(count)} deleted." if count else "Nothing to delete."
-
-
-def rows_text(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
+    return f"{counted(count, 'row', 'rows')} deleted." if count else "Nothing to delete."

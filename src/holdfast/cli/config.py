@@ -10,7 +10,7 @@ from holdfast.settings import load, rows
 
 @click.group("config")
 def command() -> None:
-    """Settings: what is in force, and where it comes from."""
+    """The settings in force."""
 
 
 @command.command("list")

@@ -12,7 +12,7 @@ from holdfast.settings import load
 
 @click.group("db")
 def command() -> None:
-    """The database's schema: bring it up to date, check it, take it back."""
+    """The schema of the database."""
 
 
 @command.command("migrate")

@@ -1,26 +1,36 @@
-"""The store that is configured here, and the person who uses it."""
+"""The stores that are configured here, and the person who uses them.
+
+The database library is loaded only when one of these is called: help and completion do without.
+"""
 
 from __future__ import annotations
 
-import getpass
-import os
+from typing import TYPE_CHECKING
 
 from holdfast.entry import ApiWriter
 from holdfast.settings import Settings
 from holdfast.store import Store
 
+if TYPE_CHECKING:
+    from holdfast.connection import Connection
+
 
 def open_store(settings: Settings) -> Store:
-    """The configured store. One that does not answer fails at once: a person is waiting."""
+    """The configured store. A database that does not answer fails at once: a person waits."""
     from holdfast import connection
 
     return connection.open_store(settings)
 
 
+def open_connection(settings: Settings) -> Connection:
+    """The same, for writing as programs do."""
+    from holdfast.connection import Connection, rules
+
+    return Connection(open_store(settings), rules(settings))
+
+
 def person() -> ApiWriter:
     """Whoever runs this command, as a writer."""
-    try:
-        return ApiWriter(getpass.getuser())
-    except (KeyError, OSError):
-        # A container may run under a user id that has no name.
-        return ApiWriter(f"uid {os.getuid()}")
+    from holdfast.connection import whoami
+
+    return whoami()

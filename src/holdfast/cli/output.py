@@ -51,9 +51,18 @@ def print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(shortened(cell) for cell in row))
     # Keys and values are shown as they are, whatever rich would read into them.
     Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+def shortened(cell: str) -> str:
+    """A value may be long; a terminal shows its beginning."""
+    return cell if len(cell) <= 200 else cell[:199] + "…"
+
+
+def counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def time_text(time: datetime | None) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import click
@@ -11,10 +13,24 @@ from holdfast.errors import InvalidInput
 from holdfast.retention import NEVER_EXPIRE
 from holdfast.scope import check_text
 from holdfast.settings import duration
-from holdfast.value import check_encoded, check_key
+from holdfast.value import check_key, parse
 
-COUNT = click.IntRange(0, 2**31 - 1)
-VERSION = click.IntRange(0, 2**63 - 1)
+
+def whole_number(lowest: int, highest: int) -> Callable[[str | int], int]:
+    """A type whose range is too wide to be worth showing in the help, as click's own would."""
+
+    def integer(text: str | int) -> int:
+        with suppress(ValueError):
+            if lowest <= int(text) <= highest:
+                return int(text)
+        raise click.BadParameter(f"{text!r} is not a whole number from {lowest} to {highest}.")
+
+    return integer
+
+
+COUNT = whole_number(0, 2**31 - 1)
+MAP_INDEX = whole_number(-1, 2**31 - 1)
+VERSION = whole_number(0, 2**63 - 1)
 
 
 def _key(ctx: click.Context, parameter: click.Parameter, key: str) -> str:
@@ -33,8 +49,7 @@ def _value(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
             text = sys.stdin.buffer.read().decode()
         except UnicodeDecodeError as error:
             raise InvalidInput(f"stdin is not UTF-8 text: {error}") from None
-    check_encoded(text)
-    return text
+    return parse(text)
 
 
 def _retention(
@@ -43,11 +58,14 @@ def _retention(
     if text is None:
         return None
     try:
-        return NEVER_EXPIRE if text == "never" else duration(text)
+        length = NEVER_EXPIRE if text == "never" else duration(text)
     except ValueError:
+        length = timedelta(0)
+    if not length:
         raise InvalidInput(
             f"--retention may not be {text!r}", hint="write 30s, 5m, 1h, 7d or never"
-        ) from None
+        )
+    return length
 
 
 def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import click
 
+from holdfast.cli.parameter import MAP_INDEX
 from holdfast.command import AssetFilter, TaskFilter, Where
 from holdfast.errors import InvalidInput
 from holdfast.scope import AssetScope, StoreScope, TaskScope, check_text
@@ -20,7 +21,7 @@ _TASK_OPTIONS = (
     click.option("--task-id", metavar="ID", help="Task of the task instance."),
     click.option(
         "--map-index",
-        type=click.IntRange(-1, 2**31 - 1),
+        type=MAP_INDEX,
         metavar="N",
         help="Index of a mapped task instance; -1, the default, where it is not mapped.",
     ),

@@ -6,13 +6,14 @@ from copy import copy
 from datetime import datetime, timedelta
 
 import click
+import msgspec
 
 from holdfast import command as c
-from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, rewind_target
+from holdfast.accessor import rewind_target
 from holdfast.cli import document
 from holdfast.cli.cleanup import cleanup_task_store
-from holdfast.cli.opening import open_store, person
-from holdfast.cli.output import json_option, print_document, print_table, say, time_text
+from holdfast.cli.opening import open_connection, open_store, person
+from holdfast.cli.output import counted, json_option, print_document, print_table, say, time_text
 from holdfast.cli.parameter import (
     COUNT,
     VERSION,
@@ -27,14 +28,13 @@ from holdfast.cli.scope import asset_options, filter_options, scope_options
 from holdfast.entry import Entry, Found
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.settings import Settings, load
-from holdfast.store import Store
+from holdfast.settings import load
 from holdfast.value import check_size, decode
 
 
 @click.group("state-store")
 def command() -> None:
-    """Read, write and clean up the state of task instances and assets."""
+    """The state of task instances and assets."""
 
 
 @command.command("list")
@@ -53,7 +53,8 @@ def command() -> None:
 def list_entries(where: c.Where, prefix: str, limit: int, offset: int, as_json: bool) -> None:
     """List entries, ordered by scope and key.
 
-    Of one task instance or asset, or of all task instances that match the options given.
+    They are those of one task instance or asset, or of all task instances that match the options
+    given.
     """
     with open_store(load()) as store:
         page = store.execute(c.List(where, prefix=prefix, limit=limit or None, offset=offset))
@@ -77,7 +78,10 @@ def list_entries(where: c.Where, prefix: str, limit: int, offset: int, as_json: 
 @key_argument
 @json_option
 def get_entry(scope: StoreScope, key: str, as_json: bool) -> None:
-    """Print the value of KEY as JSON; with --json, the whole entry."""
+    """Print the value of KEY.
+
+    It is JSON; with --json it is the whole entry.
+    """
     with open_store(load()) as store:
         if as_json:
             entry = store.execute(c.GetEntry(scope, key))
@@ -121,28 +125,27 @@ def set_entry(
     declare: bool,
     as_json: bool,
 ) -> None:
-    """Write VALUE, which is JSON, to KEY; `-` reads it from stdin.
+    """Write VALUE, which is JSON, to KEY.
 
-    A task instance that is not known yet is registered, as one that runs outside Holdfast.
+    `-` reads the value from stdin. A task instance that is not known yet is registered, as one
+    that runs outside Holdfast.
     """
+    if isinstance(scope, TaskScope) and declare:
+        raise InvalidInput("--declare is for assets", hint="a task needs no declaring")
+    if isinstance(scope, AssetScope) and retention is not None:
+        raise InvalidInput("--retention is for tasks", hint="assets do not expire")
     settings = load()
     check_size(value, settings.state_store.max_value_storage_bytes, f"`{key}` of {scope}")
-    with open_store(settings) as store:
+    with open_connection(settings) as connection:
         if isinstance(scope, TaskScope):
-            if declare:
-                raise InvalidInput("--declare is for assets", hint="a task needs no declaring")
-            task_store = ExternalTaskStore(store, scope, person(), rules(settings))
+            task_store = connection.task_store(*msgspec.structs.astuple(scope))
             task_store.set(key, decode(value), retention=retention, if_version=if_version)
         else:
-            if retention is not None:
-                raise InvalidInput("--retention is for tasks", hint="assets do not expire")
-            if declare:
-                scope = declared(store, scope)
-            asset_store = AssetStore(store, scope, person(), rules(settings))
+            asset_store = connection.asset_store(name=scope.name, uri=scope.uri, declare=declare)
             asset_store.set(key, decode(value), if_version=if_version)
         say(f"Set `{key}` of {scope}.")
         if as_json:
-            entry = store.execute(c.GetEntry(scope, key))
+            entry = connection.store.execute(c.GetEntry(scope, key))
             print_document(entry and document.of_entry(scope, entry))
 
 
@@ -180,15 +183,17 @@ def clear_entries(scope: StoreScope, all_map_indices: bool, yes: bool, as_json: 
         where = c.TaskFilter(scope.dag_id, scope.run_id, scope.task_id)
         whose = f"{scope} and all its map indices"
     with open_store(load()) as store:
-        count = count_entries(store, where)
-        if count == 0:
-            say(f"There are no entries of {whose}; nothing to clear.")
-        else:
-            ask(f"Clear {'all' if count is None else count} entries of {whose}?", yes)
-            store.execute(c.Clear(scope, person(), all_map_indices))
-            say(f"Cleared {whose}.")
+        page = store.execute(c.List(where, limit=1)) if store.supports(c.List) else None
+        entries = counted(page.total, "entry", "entries") if page else "all entries"
+        if page and page.found and all_map_indices:
+            # The task may be known by other indices than the one that the options default to.
+            scope = page.found[0].scope
+        if page is None or page.total:
+            ask(f"Clear {entries} of {whose}?", yes)
+        store.execute(c.Clear(scope, person(), all_map_indices))
+    say(f"Cleared {entries} of {whose}.")
     if as_json:
-        print_document({"deleted": count})
+        print_document({"deleted": page and page.total})
 
 
 @command.command("history")
@@ -196,7 +201,10 @@ def clear_entries(scope: StoreScope, all_map_indices: bool, yes: bool, as_json: 
 @key_argument
 @json_option
 def history(scope: AssetScope, key: str, as_json: bool) -> None:
-    """Show the last versions of an asset's KEY, newest first, deletions included."""
+    """Show the last versions of an asset's KEY.
+
+    Newest first, deletions included.
+    """
     with open_store(load()) as store:
         steps = store.execute(c.History(scope, key))
     if not steps:
@@ -246,7 +254,10 @@ def rewind(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Put an old value of an asset's KEY back, as a new version. Prints that value."""
+    """Put an old value of an asset's KEY back.
+
+    It becomes a new version, and is printed.
+    """
     target = rewind_target(version, run_id, at)
     with open_store(load()) as store:
         step = store.execute(c.Rewind(scope, key, target, person(), dry_run))
@@ -266,27 +277,6 @@ for spelling in ("cleanup-task-states", "clean"):
     same = copy(cleanup_task_store)
     same.hidden = True
     command.add_command(same, spelling)
-
-
-def rules(settings: Settings) -> Rules:
-    return Rules(
-        default_retention=timedelta(days=settings.state_store.default_retention_days),
-        max_value_bytes=settings.state_store.max_value_storage_bytes,
-    )
-
-
-def declared(store: Store, scope: AssetScope) -> AssetScope:
-    name, uri = scope.name or scope.uri, scope.uri or scope.name
-    assert name is not None
-    assert uri is not None
-    return store.execute(c.DeclareAsset(name, uri)).scope
-
-
-def count_entries(store: Store, where: c.Where) -> int | None:
-    """How many there are; None where the backend cannot tell."""
-    if not store.supports(c.List):
-        return None
-    return store.execute(c.List(where, limit=1)).total
 
 
 def print_entries(where: c.Where, found: tuple[Found, ...]) -> None:

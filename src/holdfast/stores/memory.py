@@ -22,6 +22,7 @@ from holdfast.entry import (
     Writer,
     signature,
 )
+from holdfast.errors import InvalidInput
 from holdfast.rewind import choose
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
@@ -42,6 +43,7 @@ class _Shelf:
 @dataclass
 class _Staged:
     command: c.Set | c.Advance
+    updated_at: datetime
 
 
 @dataclass
@@ -90,6 +92,9 @@ class MemoryStore(Store):
         with self._lock:
             return cast(A, operation(self, command))
 
+    def supports(self, command: type[c.Command[Any]]) -> bool:
+        return command in _OPERATIONS
+
     # reading
 
     def _shelf(self, scope: StoreScope) -> _Task | _Asset:
@@ -123,22 +128,27 @@ class MemoryStore(Store):
     def _seen(self, shelf: _Task | _Asset, reader: TaskWriter | None) -> dict[str, Entry[str]]:
         """What is live, with what the reading attempt has staged laid over it."""
         entries = self._live(shelf)
-        if isinstance(shelf, _Asset) and reader is not None:
-            task = self._task(reader.scope)
-            if task.live and task.attempt == reader.attempt:
-                for (asset_id, key), staged in task.staged.items():
-                    if asset_id == shelf.asset_id:
-                        entries[key] = self._preview(key, entries.get(key), staged.command)
+        task = self._tasks.get(reader.scope) if reader else None
+        if isinstance(shelf, _Asset) and task and reader and task.live:
+            for (asset_id, key), staged in task.staged.items():
+                if asset_id == shelf.asset_id and task.attempt == reader.attempt:
+                    entries[key] = self._preview(entries.get(key), staged)
         return dict(sorted(entries.items()))
 
-    def _preview(
-        self, key: str, standing: Entry[str] | None, staged: c.Set | c.Advance
-    ) -> Entry[str]:
-        value = staged.value
-        if isinstance(staged, c.Advance):
-            value = larger(standing and standing.value, value, f"`{key}` of {staged.scope}")
+    def _preview(self, standing: Entry[str] | None, staged: _Staged) -> Entry[str]:
+        """The entry as it would be if the staged write took effect now."""
+        change = staged.command
+        value = self._outcome(standing, change)
         version = standing.version if standing else 0
-        return Entry(key, value, version, self._clock(), signature(staged.writer), staged=True)
+        writer = signature(change.writer)
+        return Entry(change.key, value, version, staged.updated_at, writer, staged=True)
+
+    def _outcome(self, standing: Entry[str] | None, change: c.Set | c.Advance) -> str:
+        """The value after the change."""
+        if isinstance(change, c.Set):
+            return change.value
+        where = f"`{change.key}` of {change.scope}"
+        return larger(standing.value if standing else None, change.value, where)
 
     def _get(self, command: c.Get) -> str | None:
         entry = self._get_entry(command)
@@ -183,8 +193,8 @@ class MemoryStore(Store):
 
     def _open(self, scope: StoreScope, writer: Writer) -> _Task | _Asset:
         """The shelf, for a writer that may write to it."""
-        shelf = self._shelf(scope)
         self._fence(writer)
+        shelf = self._shelf(scope)
         if isinstance(shelf, _Asset) and shelf.orphaned_at:
             assert isinstance(scope, AssetScope)
             raise refusal.inactive(scope)
@@ -207,6 +217,7 @@ class MemoryStore(Store):
         shelf.revision += 1
         now = self._clock()
         writer = signature(writer)
+        expires_at = expires_at.astimezone(UTC) if expires_at else None
         for key, value in values:
             if value is None:
                 del shelf.entries[key]
@@ -242,13 +253,11 @@ class MemoryStore(Store):
 
     def _advance(self, command: c.Advance) -> str:
         asset = self._open(command.scope, command.writer)
-        reader = command.writer if isinstance(command.writer, TaskWriter) else None
-        entry = self._seen(asset, reader if command.on_success else None).get(command.key)
-        standing = entry.value if entry else None
-        value = larger(standing, command.value, f"`{command.key}` of {command.scope}")
+        standing = asset.entries.get(command.key)
         if command.on_success:
-            self._stage(asset, msgspec.structs.replace(command, value=value))
-        elif value is not standing:
+            return self._stage(asset, self._over_staged(asset, command)).value
+        value = self._outcome(standing, command)
+        if not standing or value is not standing.value:
             self._put(asset, [(command.key, value)], command.writer)
         return value
 
@@ -285,14 +294,30 @@ class MemoryStore(Store):
 
     # attempts and staged writes
 
-    def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> None:
+    def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> Entry[str]:
+        """Keep the write for the attempt's success; what its attempt reads from now on."""
         assert isinstance(shelf, _Asset)
+        staged = _Staged(command, self._clock())
+        preview = self._preview(shelf.entries.get(command.key), staged)
+        self._task_of(command).staged[shelf.asset_id, command.key] = staged
+        return preview
+
+    def _over_staged(self, shelf: _Task | _Asset, command: c.Advance) -> c.Set | c.Advance:
+        """Together with what is staged for its key: a staged `set` goes on as a `set`.
+
+        What stands is left out of it until success, because it may yet be moved back.
+        """
+        assert isinstance(shelf, _Asset)
+        before = self._task_of(command).staged.get((shelf.asset_id, command.key))
+        if before is None:
+            return command
+        where = f"`{command.key}` of {command.scope}"
+        value = larger(before.command.value, command.value, where)
+        return msgspec.structs.replace(before.command, value=value)
+
+    def _task_of(self, command: c.Set | c.Advance) -> _Task:
         assert isinstance(command.writer, TaskWriter)
-        staged = self._task(command.writer.scope).staged
-        before = staged.get((shelf.asset_id, command.key))
-        if isinstance(command, c.Advance) and before and isinstance(before.command, c.Set):
-            command = msgspec.structs.replace(before.command, value=command.value)
-        staged[shelf.asset_id, command.key] = _Staged(command)
+        return self._task(command.writer.scope)
 
     def _start_attempt(self, command: c.StartAttempt) -> int:
         task = self._task(command.scope)
@@ -318,13 +343,11 @@ class MemoryStore(Store):
             change = staged.command
             asset = self._open(change.scope, change.writer)
             standing = asset.entries.get(key)
-            value = change.value
+            value = self._outcome(standing, change)
             if isinstance(change, c.Set):
                 self._check_version(asset, change)
-            else:
-                value = larger(standing and standing.value, value, f"`{key}` of {change.scope}")
-                if standing and value is standing.value:
-                    continue
+            elif standing and value is standing.value:
+                continue
             writes.setdefault(asset_id, []).append((key, value))
         for asset_id, values in writes.items():
             self._put(self._assets[asset_id], values, change.writer)
@@ -333,6 +356,11 @@ class MemoryStore(Store):
 
     def _register_task(self, command: c.RegisterTask) -> None:
         self._tasks.setdefault(command.scope, _Task())
+
+    def _list_tasks(self, command: c.ListTasks) -> tuple[TaskScope, ...]:
+        run = (command.dag_id, command.run_id)
+        tasks = [scope for scope in self._tasks if (scope.dag_id, scope.run_id) == run]
+        return tuple(sorted(tasks, key=_order))
 
     def _delete_run(self, command: c.DeleteRun) -> None:
         for scope in list(self._tasks):
@@ -357,7 +385,12 @@ class MemoryStore(Store):
         return asset.info()
 
     def _declare_dag_assets(self, command: c.DeclareDagAssets) -> None:
-        declared = [self._declare(name, uri) for name, uri in command.assets]
+        before = dict(self._assets)
+        try:
+            declared = [self._declare(name, uri) for name, uri in command.assets]
+        except InvalidInput:
+            self._assets = before
+            raise
         for asset in self._assets.values():
             asset.dags.discard(command.dag_id)
         for asset in declared:
@@ -385,20 +418,22 @@ class MemoryStore(Store):
 
     def _expired(self, cutoff: datetime) -> list[Expired]:
         rows = [
-            (entry.expires_at, scope, entry.key)
+            Expired(0, scope, entry.key, entry.expires_at)
             for scope, task in self._tasks.items()
             for entry in task.entries.values()
             if entry.expires_at is not None and entry.expires_at <= cutoff
         ]
-        rows.sort(key=lambda row: (row[0], _order(row[1]), row[2]))
-        return [Expired(i, scope, key, at) for i, (at, scope, key) in enumerate(rows, start=1)]
+        return sorted(rows, key=_order_of_expiry)
 
     def _count_expired(self, command: c.CountExpired) -> int:
         return len(self._expired(command.cutoff))
 
     def _list_expired(self, command: c.ListExpired) -> tuple[Expired, ...]:
-        start = command.after.id if command.after else 0
-        return tuple(self._expired(command.cutoff)[start : start + command.limit])
+        rows = self._expired(command.cutoff)
+        if command.after is not None:
+            after = _order_of_expiry(command.after)
+            rows = [row for row in rows if _order_of_expiry(row) > after]
+        return tuple(rows[: command.limit])
 
     def _delete_expired(self, command: c.DeleteExpired) -> int:
         rows = self._expired(command.cutoff)[: command.limit or None]
@@ -435,6 +470,10 @@ def _order(scope: TaskScope) -> tuple[str, str, str, int]:
     return scope.dag_id, scope.run_id, scope.task_id, scope.map_index
 
 
+def _order_of_expiry(row: Expired) -> tuple[datetime, tuple[str, str, str, int], str]:
+    return row.expires_at, _order(row.scope), row.key
+
+
 _OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
     c.Get: MemoryStore._get,
     c.GetEntry: MemoryStore._get_entry,
@@ -447,6 +486,7 @@ _OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
     c.History: MemoryStore._history,
     c.Rewind: MemoryStore._rewind,
     c.RegisterTask: MemoryStore._register_task,
+    c.ListTasks: MemoryStore._list_tasks,
     c.DeleteRun: MemoryStore._delete_run,
     c.DeclareAsset: MemoryStore._declare_asset,
     c.DeclareDagAssets: MemoryStore._declare_dag_assets,

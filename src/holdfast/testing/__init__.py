@@ -7,7 +7,8 @@ A backend's test file is a subclass of `StoreConformance` with one fixture:
         def make_store(self):
             return lambda clock: MyStore(clock=clock)
 
-and `machine_for(make_store).TestCase`, which sends random commands to it and to a dict.
+Part of it is `StoreMachine`, which sends random commands to the store and to a dict; outside of
+the suite, `machine_for(make_store).TestCase` runs it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ except ImportError as error:
 pytest.register_assert_rewrite("holdfast.testing.conformance", "holdfast.testing.machine")
 
 from holdfast.testing.clock import Clock  # noqa: E402
-from holdfast.testing.conformance import StoreConformance  # noqa: E402
+from holdfast.testing.conformance import MakeStore, StoreConformance  # noqa: E402
 from holdfast.testing.door import COLOURS, Door, open_door  # noqa: E402
 from holdfast.testing.machine import StoreMachine, machine_for  # noqa: E402
 
@@ -34,6 +35,7 @@ __all__ = [
     "COLOURS",
     "Clock",
     "Door",
+    "MakeStore",
     "StoreConformance",
     "StoreMachine",
     "machine_for",

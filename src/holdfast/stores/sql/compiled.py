@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.stores.sql.operations import Query
+from holdfast.stores.sql.operations.steps import Query
 
 
 class CompiledStatements:

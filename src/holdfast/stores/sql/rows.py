@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -17,7 +17,7 @@ Row = Sequence[Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_decode_writer = msgspec.json.Decoder(Writer).decode
+_decode_writer: Callable[[str], Writer] = msgspec.json.Decoder(Writer).decode
 _encode_writer = msgspec.json.Encoder().encode
 
 

@@ -83,6 +83,12 @@ def owner(shelf: Shelf, by: str) -> Select:
 
 
 @cache
+def identity(by: str) -> Select:
+    c = t.asset.c
+    return sa.select(c.id, c.name, c.uri).where(c[by] == sa.bindparam("owner"))
+
+
+@cache
 def lock_owner(shelf: Shelf, by: str, share: bool = False) -> Select:
     """The owner's id, revision and what decides whether it may be written, locked until commit."""
     c = shelf.owner.c
@@ -228,7 +234,7 @@ def history(by: str) -> Select:
     )
 
 
-def _steps() -> sa.Alias:
+def _steps() -> Any:
     return t.asset_history.alias("steps")
 
 
@@ -381,6 +387,17 @@ def find_run() -> Select:
 
 
 @cache
+def tasks_of_run() -> Select:
+    c = t.task_instance.c
+    return (
+        sa.select(c.task_id, c.map_index)
+        .select_from(t.task_instance.join(t.run))
+        .where(t.run.c.dag_id == sa.bindparam("dag_id"), t.run.c.run_id == sa.bindparam("run_id"))
+        .order_by(c.task_id, c.map_index)
+    )
+
+
+@cache
 def delete_run() -> sa.Delete:
     c = t.run.c
     return sa.delete(t.run).where(
@@ -511,9 +528,11 @@ def _orphaned() -> sa.ColumnElement[bool]:
 
 
 @cache
-def orphans() -> Select:
+def orphans(with_state: bool) -> Select:
+    """Orphaned assets; with state: those that have some here."""
+    select = _assets().where(_orphaned())
     kept = sa.exists().where(t.asset_history.c.asset_id == t.asset.c.id)
-    return _assets().where(_orphaned(), kept)
+    return select.where(kept) if with_state else select
 
 
 @cache
@@ -550,7 +569,8 @@ def count_expired() -> Select:
 def expired() -> Select:
     """From after (`after_time`, `after_id`) on."""
     e, ti, r = t.task_entry.c, t.task_instance.c, t.run.c
-    after_time, after_id = sa.bindparam("after_time"), sa.bindparam("after_id")
+    after_time: Any = sa.bindparam("after_time")
+    after_id: Any = sa.bindparam("after_id")
     return (
         sa.select(e.id, r.dag_id, r.run_id, ti.task_id, ti.map_index, e.key, e.expires_at)
         .select_from(t.task_entry.join(t.task_instance).join(t.run))

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from holdfast.command import Command
@@ -15,7 +15,8 @@ from holdfast.errors import HoldfastError
 from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import PostgreSQL, SQLite, make_engine, parse_url
-from holdfast.stores.sql.operations import BEGIN, OPERATIONS, Context, Query, Steps
+from holdfast.stores.sql.operations import OPERATIONS, Operation
+from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Query, Steps
 from holdfast.stores.sql.patience import Patience, Progress
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
@@ -59,12 +60,18 @@ class SqlStore(Store):
         return _reopen, self._options
 
     def execute(self, command: Command[A]) -> A:
-        operation = OPERATIONS[type(command)]
+        return self.run(OPERATIONS[type(command)], command)
+
+    async def aexecute(self, command: Command[A]) -> A:
+        return await self.arun(OPERATIONS[type(command)], command)
+
+    def run(self, operation: Operation, command: Command[A]) -> A:
+        """Carry out a command as this operation does."""
         patience = None
         while True:
             progress = Progress()
             try:
-                return self._once(operation(self._context, command), progress)
+                return cast(A, self._once(operation(self._context, command), progress))
             except HoldfastError:
                 raise
             except Exception as error:
@@ -72,15 +79,15 @@ class SqlStore(Store):
                 pause = patience.after(error, progress)
             time.sleep(pause)
 
-    async def aexecute(self, command: Command[A]) -> A:
+    async def arun(self, operation: Operation, command: Command[A]) -> A:
+        """The same without blocking the event loop."""
         if not self._dialect.native_async:
-            return await asyncio.to_thread(self.execute, command)
-        operation = OPERATIONS[type(command)]
+            return await asyncio.to_thread(self.run, operation, command)
         patience = None
         while True:
             progress = Progress()
             try:
-                return await self._aonce(operation(self._context, command), progress)
+                return cast(A, await self._aonce(operation(self._context, command), progress))
             except HoldfastError:
                 raise
             except Exception as error:
@@ -108,6 +115,8 @@ class SqlStore(Store):
                         cursor.execute(self._dialect.begin)
                         progress.begun = True
                         query = steps.send(None)
+                    elif isinstance(query, Call):
+                        query = self._call(steps, query)
                     else:
                         query = steps.send(self._run(cursor, query))
             except StopIteration as end:
@@ -138,6 +147,20 @@ class SqlStore(Store):
             cursor.execute(text, params)
         return cursor.fetchall() if cursor.description else cursor.rowcount
 
+    def _call(self, steps: Steps[Any], call: Call) -> Query | Call:
+        try:
+            answer = call.sync()
+        except Exception as error:
+            return steps.throw(error)
+        return steps.send(answer)
+
+    async def _acall(self, steps: Steps[Any], call: Call) -> Query | Call:
+        try:
+            answer = await call.asynchronous()
+        except Exception as error:
+            return steps.throw(error)
+        return steps.send(answer)
+
     async def _aonce(self, steps: Steps[A], progress: Progress) -> A:
         pool = await self._pool()
         async with pool.connection() as connection, connection.cursor() as cursor:
@@ -148,6 +171,8 @@ class SqlStore(Store):
                         await cursor.execute(self._dialect.begin)
                         progress.begun = True
                         query = steps.send(None)
+                    elif isinstance(query, Call):
+                        query = await self._acall(steps, query)
                     else:
                         query = steps.send(await self._arun(cursor, query))
             except StopIteration as end:

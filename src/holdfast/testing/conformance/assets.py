@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ DAY = timedelta(days=1)
 OF_ORDERS = ("orders", ORDERS_URI)
 OF_CUSTOMERS = ("customers", CUSTOMERS_URI)
 
-WRITES: list[c.Command[object]] = [
+WRITES: list[c.Command[Any]] = [
     Set(ORDERS, "k", "2", ANN),
     Set(ORDERS, "new", "2", ANN, if_version=0),
     c.SetMany(ORDERS, (("k", "2"), ("new", "2")), ANN),
@@ -50,7 +51,7 @@ WRITES: list[c.Command[object]] = [
 ]
 
 
-def named(command: c.Command[object]) -> str:
+def named(command: c.Command[Any]) -> str:
     return type(command).__name__
 
 
@@ -123,9 +124,7 @@ class Declarations(StoreFixtures):
         do(Set(asset, "k", "1", ANN))
 
     @pytest.mark.parametrize("command", WRITES, ids=named)
-    def test_an_inactive_asset_cannot_be_written(
-        self, do: Door, command: c.Command[object]
-    ) -> None:
+    def test_an_inactive_asset_cannot_be_written(self, do: Door, command: c.Command[Any]) -> None:
         self._orphan(do)
 
         with pytest.raises(AssetInactive, match="orders"):
@@ -160,7 +159,7 @@ class Declarations(StoreFixtures):
         ids=["by a DAG", "by hand"],
     )
     def test_an_asset_that_comes_back_has_its_state_back(
-        self, do: Door, declaration: c.Command[object]
+        self, do: Door, declaration: c.Command[Any]
     ) -> None:
         self._orphan(do)
 
@@ -218,9 +217,7 @@ class Declarations(StoreFixtures):
         assert do(DeleteOrphans(clock())) == 0
         assert do(Get(ORDERS, "k")) == "1"
 
-    def test_the_sweep_takes_what_is_left_of_deleted_entries(
-        self, do: Door, clock: Clock
-    ) -> None:
+    def test_the_sweep_takes_what_is_left_of_deleted_entries(self, do: Door, clock: Clock) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
         do(Set(ORDERS, "k", "1", ANN))
         do(c.Delete(ORDERS, "k", ANN))
@@ -245,9 +242,7 @@ class Declarations(StoreFixtures):
 
         assert do(ListOrphans(clock())) == ()
 
-    def test_a_swept_asset_is_still_known_and_still_inactive(
-        self, do: Door, clock: Clock
-    ) -> None:
+    def test_a_swept_asset_is_still_known_and_still_inactive(self, do: Door, clock: Clock) -> None:
         self._orphan(do)
         do(DeleteOrphans(clock()))
 
@@ -314,9 +309,7 @@ class Deletion(StoreFixtures):
             with pytest.raises(UnknownTaskInstance):
                 do(Get(scope, "k"))
 
-    def test_a_deleted_run_that_comes_back_has_no_entries(
-        self, do: Door, task: TaskScope
-    ) -> None:
+    def test_a_deleted_run_that_comes_back_has_no_entries(self, do: Door, task: TaskScope) -> None:
         do(Set(task, "k", "1", ANN))
         do(c.DeleteRun(task.dag_id, task.run_id))
 

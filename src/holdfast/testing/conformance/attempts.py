@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import command as c
@@ -26,7 +28,7 @@ from holdfast.testing.door import Door
 
 FIRST = TaskWriter(TASK, 1)
 
-WRITES_OF_THE_FIRST: list[c.Command[object]] = [
+WRITES_OF_THE_FIRST: list[c.Command[Any]] = [
     Set(TASK, "k", '"zombie"', FIRST),
     Set(TASK, "new", '"zombie"', FIRST),
     Set(TASK, "new", '"zombie"', FIRST, if_version=0),
@@ -51,7 +53,7 @@ WRITES_OF_THE_FIRST: list[c.Command[object]] = [
 ]
 
 
-def described(command: c.Command[object]) -> str:
+def described(command: c.Command[Any]) -> str:
     return f"{type(command).__name__} {getattr(command, 'scope', '')}"
 
 
@@ -88,7 +90,7 @@ class Attempts(StoreFixtures):
 
     @pytest.mark.parametrize("command", WRITES_OF_THE_FIRST, ids=described)
     def test_a_superseded_attempt_may_not_write(
-        self, do: Door, task: TaskScope, asset: AssetScope, command: c.Command[object]
+        self, do: Door, task: TaskScope, asset: AssetScope, command: c.Command[Any]
     ) -> None:
         self._first_attempt_writes(do, task, asset)
         do(StartAttempt(task))
@@ -105,7 +107,7 @@ class Attempts(StoreFixtures):
         do: Door,
         task: TaskScope,
         asset: AssetScope,
-        command: c.Command[object],
+        command: c.Command[Any],
         succeeded: bool,
     ) -> None:
         self._first_attempt_writes(do, task, asset)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import command as c
@@ -17,10 +19,9 @@ from holdfast.testing.conformance.fixtures import (
     ORDERS,
     ORDERS_URI,
     TASK,
-    MakeStore,
     StoreFixtures,
 )
-from holdfast.testing.door import Door, open_door
+from holdfast.testing.door import Door
 
 MAPPED = [TaskScope("sales", "monday", "load", index) for index in range(3)]
 
@@ -40,7 +41,7 @@ WRITERS: list[Writer] = [
     ANN,
 ]
 
-ABOUT_ONE_TASK: list[c.Command[object]] = [
+ABOUT_ONE_TASK: list[c.Command[Any]] = [
     Get(TASK, "k"),
     GetEntry(TASK, "k"),
     List(TASK),
@@ -54,7 +55,7 @@ ABOUT_ONE_TASK: list[c.Command[object]] = [
     c.FinishAttempt(TaskWriter(TASK, 1), succeeded=True),
 ]
 
-ABOUT_ONE_ASSET: list[c.Command[object]] = [
+ABOUT_ONE_ASSET: list[c.Command[Any]] = [
     Get(ORDERS, "k"),
     GetEntry(ORDERS, "k"),
     List(ORDERS),
@@ -70,7 +71,7 @@ ABOUT_ONE_ASSET: list[c.Command[object]] = [
 ]
 
 
-def named(command: c.Command[object]) -> str:
+def named(command: c.Command[Any]) -> str:
     return type(command).__name__
 
 
@@ -183,14 +184,12 @@ class Entries(StoreFixtures):
         assert tuple((each.entry.key, each.entry.value) for each in found) == values
 
     @pytest.mark.parametrize("command", ABOUT_ONE_TASK, ids=named)
-    def test_an_unknown_task_instance_is_an_error(
-        self, do: Door, command: c.Command[object]
-    ) -> None:
+    def test_an_unknown_task_instance_is_an_error(self, do: Door, command: c.Command[Any]) -> None:
         with pytest.raises(UnknownTaskInstance, match="sales/monday/load"):
             do(command)
 
     @pytest.mark.parametrize("command", ABOUT_ONE_ASSET, ids=named)
-    def test_an_unknown_asset_is_an_error(self, do: Door, command: c.Command[object]) -> None:
+    def test_an_unknown_asset_is_an_error(self, do: Door, command: c.Command[Any]) -> None:
         with pytest.raises(UnknownAsset, match="orders"):
             do(command)
 
@@ -214,6 +213,15 @@ class Entries(StoreFixtures):
         do(RegisterTask(task))
 
         assert do(Get(task, "k")) == "1"
+
+    def test_the_task_instances_of_a_run_are_listed_in_order(self, do: Door) -> None:
+        for scope in reversed([*NEIGHBOURS, TASK, *MAPPED]):
+            do(RegisterTask(scope))
+
+        listed = do(c.ListTasks("sales", "monday"))
+
+        assert listed == (TaskScope("sales", "monday", "check"), TASK, *MAPPED)
+        assert do(c.ListTasks("sales", "never")) == ()
 
     @pytest.mark.parametrize("neighbour", NEIGHBOURS, ids=str)
     def test_task_instances_do_not_see_each_others_entries(
@@ -302,16 +310,3 @@ class Entries(StoreFixtures):
 
     def test_registering_one_task_at_the_same_time_is_fine(self, do: Door) -> None:
         assert do.together([RegisterTask(TASK)] * 8) == [None] * 8
-
-    def test_what_was_written_is_seen_through_another_store(
-        self, do: Door, scope: StoreScope, make_store: MakeStore, store_clock: Clock, colour: str
-    ) -> None:
-        if not self.durable:
-            pytest.skip(f"{type(self).__name__}: its stores do not share what they keep")
-        do(Set(scope, "k", "1", ANN))
-
-        other = open_door(colour, make_store(store_clock))
-        seen = other(Get(scope, "k"))
-        other.close()
-
-        assert seen == "1"

@@ -76,9 +76,6 @@ class StoreFixtures:
     settable_clock: ClassVar[bool] = True
     """Whether the store goes by the clock that `make_store` is given."""
 
-    durable: ClassVar[bool] = True
-    """Whether a second store from `make_store` finds, within one test, what the first has written."""
-
     picklable: ClassVar[bool] = True
     """Whether the store can be sent to another process."""
 
@@ -129,7 +126,7 @@ class StoreFixtures:
         return ORDERS
 
     @pytest.fixture(params=["task", "asset"])
-    def scope(self, request: pytest.FixtureRequest) -> StoreScope:
+    def scope(self, request: pytest.FixtureRequest, do: Door) -> StoreScope:
         """For what holds in both stores alike."""
         scope: StoreScope = request.getfixturevalue(request.param)
         return scope
@@ -164,6 +161,6 @@ class StoreFixtures:
         return open_asset_store()
 
     @pytest.fixture(params=["task", "asset"])
-    def accessor(self, request: pytest.FixtureRequest) -> Any:
+    def accessor(self, request: pytest.FixtureRequest, do: Door) -> Any:
         """For what holds in both accessors alike."""
         return request.getfixturevalue(f"{request.param}_store")

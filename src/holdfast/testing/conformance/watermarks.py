@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import command as c
 from holdfast.command import Advance, Get, GetEntry
+from holdfast.entry import WatcherWriter
 from holdfast.errors import HoldfastError
 from holdfast.scope import AssetScope
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
@@ -32,7 +33,7 @@ class Watermarks(StoreFixtures):
         assert asset_store.advance("watermark", 1) == 2
         assert asset_store.get("watermark") == 2
 
-    @pytest.mark.parametrize("order", permutations([1, 2, 3]))
+    @pytest.mark.parametrize("order", list(permutations([1, 2, 3])))
     def test_the_order_of_writers_does_not_matter(
         self, asset_store: Any, order: tuple[int, ...]
     ) -> None:
@@ -52,7 +53,7 @@ class Watermarks(StoreFixtures):
         assert len(asset_store.history("watermark")) == 1
 
     def test_an_advance_is_a_new_version_with_its_writer(self, do: Door, asset: AssetScope) -> None:
-        before = do(c.Set(asset, "watermark", "1", c.WatcherWriter()))
+        before = do(c.Set(asset, "watermark", "1", WatcherWriter()))
 
         do(Advance(asset, "watermark", "2", ANN))
 

@@ -1,0 +1,1 @@
+"""What pipeline authors import."""

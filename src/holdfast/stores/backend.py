@@ -1,0 +1,247 @@
+"""A custom backend as a store: the product's database in front of it says who may write what.
+
+Writes hold the scope's lock in the database while the backend writes, so that fencing is exact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast import command as c
+from holdfast.backend import BaseStoreBackend
+from holdfast.entry import BackendCleanup, TaskWriter
+from holdfast.errors import BackendFailed, HoldfastError, NotSupported
+from holdfast.scope import AssetScope, StoreScope
+from holdfast.store import Store
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql.operations import OPERATIONS, Operation, expiry, registry
+from holdfast.stores.sql.operations.attempts import end_attempt
+from holdfast.stores.sql.operations.scopes import lock_scope, open_scope, resolve
+from holdfast.stores.sql.operations.staging import stage, staged_by, staged_for
+from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Steps
+
+A = TypeVar("A")
+
+_LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
+    {
+        c.RegisterTask,
+        c.ListTasks,
+        c.DeclareAsset,
+        c.DeclareDagAssets,
+        c.ListAssets,
+        c.StartAttempt,
+        c.Now,
+    }
+)
+"""Commands that are about no entry; the ledger answers them alone."""
+
+_VERSIONED: frozenset[type[c.Command[Any]]] = frozenset(
+    {c.GetEntry, c.List, c.SetMany, c.Advance, c.History, c.Rewind}
+)
+_EXPIRY: frozenset[type[c.Command[Any]]] = frozenset(
+    {c.CountExpired, c.ListExpired, c.DeleteExpired, c.TakeExpired}
+)
+
+
+class BackendStore(Store):
+    """The ledger's runs, assets, attempts and staged writes; the backend's entries."""
+
+    def __init__(self, backend: BaseStoreBackend, ledger: SqlStore) -> None:
+        self._backend = backend
+        self._name = type(backend).__name__
+        self._ledger = ledger
+        self._operations: dict[type[c.Command[Any]], Operation] = {
+            **{kind: OPERATIONS[kind] for kind in _LEDGER},
+            **{kind: self._extended for kind in _VERSIONED if backend.supports(kind)},
+            **{kind: self._passed_on for kind in _EXPIRY if backend.supports(kind)},
+            c.Get: self._get,
+            c.Set: self._set,
+            c.Delete: self._delete,
+            c.Clear: self._clear,
+            c.FinishAttempt: self._finish_attempt,
+            c.DeleteRun: self._delete_run,
+            c.DeleteAsset: self._delete_asset,
+            c.ListOrphans: self._list_orphans,
+            c.DeleteOrphans: self._delete_orphans,
+            c.CleanUpBackend: self._clean_up,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BackendStore, (self._backend, self._ledger)
+
+    def supports(self, command: type[c.Command[Any]]) -> bool:
+        return command in self._operations
+
+    def execute(self, command: c.Command[A]) -> A:
+        return self._ledger.run(self._operation(command), command)
+
+    async def aexecute(self, command: c.Command[A]) -> A:
+        return await self._ledger.arun(self._operation(command), command)
+
+    def close(self) -> None:
+        self._ledger.close()
+
+    async def aclose(self) -> None:
+        await self._ledger.aclose()
+
+    def _operation(self, command: c.Command[A]) -> Operation:
+        operation = self._operations.get(type(command))
+        if operation is None:
+            raise self._cannot(f"do `{type(command).__name__}`")
+        return operation
+
+    def _cannot(self, what: str) -> NotSupported:
+        return NotSupported(
+            f"the backend {self._name} cannot {what}",
+            hint="it has get, set, delete and clear only; use the default backend for the rest",
+        )
+
+    def _call(self, method: str, scope: StoreScope | None, *args: Any, **named: Any) -> Steps[Any]:
+        """Call the backend, from whichever door the command came through."""
+        backend = self._backend
+        given = args if scope is None else (scope, *args)
+        where = f"{self._name}.{method} for {scope}" if scope else f"{self._name}.{method}"
+        try:
+            answer = yield Call(
+                lambda: getattr(backend, method)(*given, **named),
+                lambda: getattr(backend, f"a{method}")(*given, **named),
+            )
+        except HoldfastError:
+            raise
+        except NotImplementedError:
+            raise self._cannot(f"do `{method}`") from None
+        except Exception as error:
+            raise BackendFailed(
+                f"{where} failed: {type(error).__name__}: {error}",
+                hint="the backend raised this; its own logs may say more",
+            ) from error
+        return answer
+
+    def _execute(self, command: c.Command[A]) -> Steps[A]:
+        answer: A = yield _in_thread(lambda: self._backend.execute(command))
+        return answer
+
+    def _get(self, context: Context, command: c.Get) -> Steps[str | None]:
+        scope = yield from resolve(command.scope)
+        if command.reader is not None and isinstance(scope, AssetScope):
+            for row in (yield from staged_for(scope, command.reader, command.key)):
+                return row[1]  # type: ignore[no-any-return]
+        value = yield from self._call("get", scope, command.key)
+        if value is not None and not isinstance(value, str):
+            kind = type(value).__name__
+            raise BackendFailed(
+                f"{self._name}.get for {scope} returned a {kind} for `{command.key}`",
+                hint="it must return the text that was set, or None",
+            )
+        return value
+
+    def _open(self, command: Any) -> Steps[StoreScope]:
+        yield from open_scope(command.scope, command.writer)
+        return (yield from resolve(command.scope))
+
+    def _set(self, context: Context, command: c.Set) -> Steps[int]:
+        versioned = self.supports(c.GetEntry)
+        if command.if_version is not None and not versioned:
+            raise self._cannot("compare versions (`if_version`)")
+        owner = yield from open_scope(command.scope, command.writer)
+        if command.on_success:
+            assert isinstance(command.writer, TaskWriter)
+            others = yield from staged_by(command.writer)
+            if any((row[0], row[1]) != (owner.id, command.key) for row in others):
+                raise self._cannot("apply several staged writes as one")
+            yield from stage(context, owner, command)
+            return 0
+        scope = yield from resolve(command.scope)
+        if versioned:
+            return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
+        yield from self._call(
+            "set", scope, command.key, command.value, expires_at=command.expires_at
+        )
+        return 0
+
+    def _delete(self, context: Context, command: c.Delete) -> Steps[None]:
+        scope = yield from self._open(command)
+        yield from self._call("delete", scope, command.key)
+
+    def _clear(self, context: Context, command: c.Clear) -> Steps[None]:
+        scope = yield from self._open(command)
+        yield from self._call("clear", scope, all_map_indices=command.all_map_indices)
+
+    def _extended(self, context: Context, command: Any) -> Steps[Any]:
+        """A command that the backend answers by itself, once the scope and writer are checked."""
+        if isinstance(command, c.List):
+            if not isinstance(command.where, c.TaskFilter | c.AssetFilter):
+                where = yield from resolve(command.where)
+                command = msgspec.structs.replace(command, where=where)
+        else:
+            if getattr(command, "on_success", False):
+                raise self._cannot("stage an `advance`")
+            if hasattr(command, "writer"):
+                scope = yield from self._open(command)
+            else:
+                scope = yield from resolve(command.scope)
+            command = msgspec.structs.replace(command, scope=scope)
+        return (yield from self._execute(command))
+
+    def _passed_on(self, context: Context, command: c.Command[A]) -> Steps[A]:
+        return (yield from self._execute(command))
+
+    def _finish_attempt(self, context: Context, command: c.FinishAttempt) -> Steps[None]:
+        """The staged write, then the success: a crash in between leaves the attempt unfinished,
+        and the next one does the work again before it stages anew."""
+        writer = command.writer
+        yield BEGIN
+        owner = yield from lock_scope(writer.scope, writer)
+        if command.succeeded:
+            staged = yield from staged_by(writer)
+            for asset_id, key, value, _, if_version in staged:
+                yield from lock_scope(AssetScope(asset_id), writer)
+                scope = yield from resolve(AssetScope(asset_id))
+                if if_version is None:
+                    yield from self._call("set", scope, key, value)
+                else:
+                    yield from self._execute(
+                        c.Set(scope, key, value, writer, if_version=if_version)
+                    )
+            if command.clear:
+                yield from self._call("clear", writer.scope)
+        yield from end_attempt(owner, command.succeeded)
+
+    def _delete_run(self, context: Context, command: c.DeleteRun) -> Steps[None]:
+        yield BEGIN
+        tasks = yield from registry.list_tasks(context, c.ListTasks(command.dag_id, command.run_id))
+        for scope in tasks:
+            yield from self._call("clear", scope)
+        yield from registry.delete_run(context, command)
+
+    def _delete_asset(self, context: Context, command: c.DeleteAsset) -> Steps[None]:
+        yield BEGIN
+        scope = yield from resolve(command.scope)
+        yield from self._call("clear", scope)
+        yield from registry.delete_asset(context, command)
+
+    def _list_orphans(self, context: Context, command: c.ListOrphans) -> Steps[Any]:
+        return (yield from expiry.orphans(command.cutoff))
+
+    def _delete_orphans(self, context: Context, command: c.DeleteOrphans) -> Steps[int]:
+        """How many entries each had, only the backend knows; the answer counts assets."""
+        yield BEGIN
+        orphans = yield from expiry.orphans(command.cutoff)
+        for orphan in orphans:
+            yield from self._call("clear", orphan.scope)
+        return len(orphans)
+
+    def _clean_up(self, context: Context, command: c.CleanUpBackend) -> Steps[BackendCleanup]:
+        called = type(self._backend).cleanup is not BaseStoreBackend.cleanup
+        if called:
+            yield _in_thread(self._backend.cleanup)
+        return BackendCleanup(self._name, called)
+
+
+def _in_thread(work: Callable[[], Any]) -> Call:
+    """What a backend has in one colour only."""
+    return Call(work, lambda: asyncio.to_thread(work))

@@ -1,0 +1,155 @@
+"""Reading and writing entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from holdfast import command as c
+from holdfast.entry import Entry, TaskWriter, Writer
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.stores import refusal
+from holdfast.stores.sql import rows
+from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.scopes import Owner, find, known, open_scope
+from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
+from holdfast.stores.sql.operations.steps import Context, Steps
+
+
+def get(context: Context, command: c.Get) -> Steps[str | None]:
+    shelf, by, params = find(command.scope)
+    params["key"] = command.key
+    if command.reader is not None and shelf is s.ASSETS:
+        entry = yield from get_entry(context, command)
+        return entry.value if entry else None
+    found = yield s.get(shelf, by), params
+    if found:
+        return found[0][0]  # type: ignore[no-any-return]
+    yield from known(command.scope)
+    return None
+
+
+def get_entry(context: Context, command: c.Get | c.GetEntry) -> Steps[Entry[str] | None]:
+    shelf, by, params = find(command.scope)
+    params["key"] = command.key
+    found = yield s.entry(shelf, by), params
+    entry = rows.entry(found[0], command.scope) if found else None
+    if command.reader is not None and isinstance(command.scope, AssetScope):
+        staged = yield from staged_for(command.scope, command.reader, command.key)
+        for row in staged:
+            entry = overlaid(entry, row, command.reader, command.scope)
+    if entry is None:
+        yield from known(command.scope)
+    return entry
+
+
+def put(
+    context: Context,
+    owner: Owner,
+    values: Sequence[tuple[str, str]],
+    writer: Writer,
+    expires_at: datetime | None = None,
+) -> Steps[int]:
+    """Write these keys as one version."""
+    common = {
+        "owner": owner.id,
+        "version": owner.revision + 1,
+        "expires_at": rows.micros(expires_at),
+        "writer": rows.writer_column(writer, owner.scope),
+    }
+    entries = [{**common, "key": key, "value": value} for key, value in values]
+    yield s.upsert(owner.shelf, type(context.dialect)), entries
+    return (yield from record(context, owner, values, writer))
+
+
+def record(
+    context: Context, owner: Owner, values: Sequence[tuple[str, str | None]], writer: Writer
+) -> Steps[int]:
+    """Count the write as the scope's next version, and keep it in the history if there is one."""
+    version = owner.revision + 1
+    if owner.shelf.history is not None:
+        column = rows.writer_column(writer, owner.scope)
+        common = {"owner": owner.id, "version": version, "writer": column}
+        steps = [{**common, "key": key, "value": value} for key, value in values]
+        yield s.add_history(), steps
+        yield s.trim_history(), [{**step, "kept": context.history_limit} for step in steps]
+    yield s.set_revision(owner.shelf), {"owner": owner.id, "version": version}
+    return version
+
+
+def entry_of(owner: Owner, key: str) -> Steps[Entry[str] | None]:
+    shelf = owner.shelf
+    found = yield s.entry(shelf, shelf.id.name), {"owner": owner.id, "key": key}
+    return rows.entry(found[0], owner.scope) if found else None
+
+
+def check_version(owner: Owner, key: str, if_version: int | None) -> Steps[None]:
+    if if_version is None:
+        return
+    entry = yield from entry_of(owner, key)
+    current = entry.version if entry else 0
+    if current != if_version:
+        raise refusal.conflict(owner.scope, key, if_version, current)
+
+
+def set_(context: Context, command: c.Set) -> Steps[int]:
+    scope, writer = command.scope, command.writer
+    if isinstance(scope, TaskScope) and context.dialect.one_statement_set:
+        own = isinstance(writer, TaskWriter) and writer.scope == scope
+        if command.if_version is None and (own or not isinstance(writer, TaskWriter)):
+            params = {
+                "owner": str(scope.ti_id),
+                "key": command.key,
+                "value": command.value,
+                "attempt": writer.attempt if isinstance(writer, TaskWriter) else None,
+                "expires_at": rows.micros(command.expires_at),
+                "writer": rows.writer_column(writer, scope),
+            }
+            written = yield s.set_in_one_statement(), params
+            if written:
+                return written[0][0]  # type: ignore[no-any-return]
+            # Refused; the long way says why.
+    owner = yield from open_scope(scope, writer)
+    if command.on_success:
+        yield from stage(context, owner, command)
+        return owner.revision
+    yield from check_version(owner, command.key, command.if_version)
+    value = [(command.key, command.value)]
+    return (yield from put(context, owner, value, writer, command.expires_at))
+
+
+def set_many(context: Context, command: c.SetMany) -> Steps[int]:
+    owner = yield from open_scope(command.scope, command.writer)
+    if not command.values:
+        return owner.revision
+    values = list(dict(command.values).items())
+    return (yield from put(context, owner, values, command.writer, command.expires_at))
+
+
+def delete(context: Context, command: c.Delete) -> Steps[None]:
+    owner = yield from open_scope(command.scope, command.writer)
+    gone = yield s.delete(owner.shelf), {"owner": owner.id, "key": command.key}
+    if gone:
+        yield from record(context, owner, [(command.key, None)], command.writer)
+
+
+def clear(context: Context, command: c.Clear) -> Steps[None]:
+    owner = yield from open_scope(command.scope, command.writer)
+    if not command.all_map_indices or owner.shelf is s.ASSETS:
+        yield from empty(context, owner, command.writer)
+        return
+    siblings = yield s.siblings(), {"owner": owner.id}
+    for (ti_id,) in siblings:
+        params = {"owner": ti_id}
+        [(id, revision, *_)] = yield s.lock_owner(s.TASKS, "ti_id"), params
+        sibling = Owner(s.TASKS, id, revision, owner.scope)
+        yield from empty(context, sibling, command.writer)
+
+
+def empty(context: Context, owner: Owner, writer: Writer) -> Steps[None]:
+    keys = []
+    if owner.shelf.history is not None:
+        keys = yield s.keys(owner.shelf), {"owner": owner.id}
+    gone = yield s.delete_all(owner.shelf), {"owner": owner.id}
+    if gone:
+        yield from record(context, owner, [(key, None) for (key,) in keys], writer)

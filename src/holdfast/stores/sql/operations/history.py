@@ -1,0 +1,59 @@
+"""What only assets have: values that never move back, and a history to go back in."""
+
+from __future__ import annotations
+
+from holdfast import command as c
+from holdfast.entry import TaskWriter, Version
+from holdfast.rewind import choose
+from holdfast.stores.sql import rows
+from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.entries import entry_of, put, record
+from holdfast.stores.sql.operations.scopes import find, known, open_scope
+from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
+from holdfast.stores.sql.operations.steps import Context, Steps
+from holdfast.value import larger
+
+
+def advance(context: Context, command: c.Advance) -> Steps[str]:
+    owner = yield from open_scope(command.scope, command.writer)
+    entry = yield from entry_of(owner, command.key)
+    where = f"`{command.key}` of {command.scope}"
+    if command.on_success:
+        assert isinstance(command.writer, TaskWriter)
+        staged = yield from staged_for(command.scope, command.writer, command.key)
+        for row in staged:
+            entry = overlaid(entry, row, command.writer, command.scope)
+        value = larger(entry.value if entry else None, command.value, where)
+        yield from stage(context, owner, command, value, staged)
+        return value
+    standing = entry.value if entry else None
+    value = larger(standing, command.value, where)
+    if value is not standing:
+        yield from put(context, owner, [(command.key, value)], command.writer)
+    return value
+
+
+def history(context: Context, command: c.History) -> Steps[tuple[Version[str], ...]]:
+    _, by, params = find(command.scope)
+    params |= {"key": command.key, "limit": context.history_limit}
+    found = yield s.history(by), params
+    if not found:
+        yield from known(command.scope)
+    return tuple(rows.version(row, command.scope) for row in found)
+
+
+def rewind(context: Context, command: c.Rewind) -> Steps[Version[str] | None]:
+    owner = yield from open_scope(command.scope, command.writer)
+    params = {"owner": owner.id, "key": command.key, "limit": context.history_limit}
+    found = yield s.history("id"), params
+    past = [rows.version(row, command.scope) for row in found]
+    step = choose(past, command.to, f"`{command.key}` of {command.scope}")
+    value = step.value if step else None
+    if command.dry_run:
+        return step
+    if value is not None:
+        yield from put(context, owner, [(command.key, value)], command.writer)
+    elif past[0].value is not None:
+        yield s.delete(owner.shelf), {"owner": owner.id, "key": command.key}
+        yield from record(context, owner, [(command.key, None)], command.writer)
+    return step

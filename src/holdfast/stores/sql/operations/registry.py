@@ -1,0 +1,82 @@
+"""What is known: runs with their task instances, and assets with the DAGs that declare them."""
+
+from __future__ import annotations
+
+from holdfast import command as c
+from holdfast.entry import AssetInfo
+from holdfast.scope import TaskScope
+from holdfast.stores import refusal
+from holdfast.stores.sql import rows
+from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.scopes import known
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+
+
+def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:
+    yield BEGIN
+    scope, dialect = command.scope, type(context.dialect)
+    run = {"dag_id": scope.dag_id, "run_id": scope.run_id, "external": True}
+    yield s.add_run(dialect), run
+    found = yield s.find_run(), run
+    yield (
+        s.add_task_instance(dialect),
+        {
+            "owner": str(scope.ti_id),
+            "run": found[0][0],
+            "task_id": scope.task_id,
+            "map_index": scope.map_index,
+        },
+    )
+
+
+def list_tasks(context: Context, command: c.ListTasks) -> Steps[tuple[TaskScope, ...]]:
+    run = {"dag_id": command.dag_id, "run_id": command.run_id}
+    found = yield s.tasks_of_run(), run
+    return tuple(TaskScope(command.dag_id, command.run_id, *row) for row in found)
+
+
+def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
+    yield s.delete_run(), {"dag_id": command.dag_id, "run_id": command.run_id}
+
+
+def _declare(context: Context, name: str, uri: str) -> Steps[int]:
+    asset = {
+        "name": name,
+        "uri": uri,
+        "name_digest": rows.digest(name),
+        "uri_digest": rows.digest(uri),
+    }
+    yield s.add_asset(type(context.dialect)), asset
+    found = yield s.find_asset(), asset
+    for id, its_name, its_uri in found:
+        if (its_name, its_uri) == (name, uri):
+            return id  # type: ignore[no-any-return]
+    raise refusal.taken(name, uri, found[0][1], found[0][2])
+
+
+def declare_asset(context: Context, command: c.DeclareAsset) -> Steps[AssetInfo]:
+    yield BEGIN
+    id = yield from _declare(context, command.name, command.uri)
+    yield s.declare_by_hand(), {"owner": id}
+    return rows.assets((yield s.asset_by_id(), {"owner": id}))[0]
+
+
+def declare_dag_assets(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
+    yield BEGIN
+    yield s.drop_declarations(), {"dag_id": command.dag_id}
+    for name, uri in sorted(command.assets):
+        id = yield from _declare(context, name, uri)
+        params = {"dag_id": command.dag_id, "owner": id}
+        yield s.add_declaration(type(context.dialect)), params
+    yield s.deactivate(), {}
+    yield s.reactivate(), {}
+
+
+def list_assets(context: Context, command: c.ListAssets) -> Steps[tuple[AssetInfo, ...]]:
+    return rows.assets((yield s.assets(), {}))
+
+
+def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
+    yield BEGIN
+    id = yield from known(command.scope)
+    yield s.delete_asset(), {"owner": id}

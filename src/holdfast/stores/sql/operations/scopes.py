@@ -1,0 +1,104 @@
+"""Finding a scope's row, and locking it for a writer that may write.
+
+All writes to a scope lock its owner's row first, which carries what decides them: the attempt that
+may write, whether the asset is active, and the revision, from which the write takes its version.
+So writes to one scope come one after the other, and a version never comes twice, not even after
+its entry is gone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from holdfast.entry import TaskWriter, Writer
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.stores import refusal
+from holdfast.stores.sql import rows
+from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.steps import BEGIN, Steps
+
+
+class Owner(NamedTuple):
+    """A scope's row, locked."""
+
+    shelf: s.Shelf
+    id: Any
+    revision: int
+    scope: StoreScope
+
+
+def find(scope: StoreScope) -> tuple[s.Shelf, str, dict[str, Any]]:
+    """The shelf, the column that finds the owner, and the parameter for it."""
+    if isinstance(scope, TaskScope):
+        return s.TASKS, "ti_id", {"owner": str(scope.ti_id)}
+    if scope.asset_id is not None:
+        return s.ASSETS, "id", {"owner": scope.asset_id}
+    if scope.name is not None:
+        return s.ASSETS, "name_digest", {"owner": rows.digest(scope.name)}
+    assert scope.uri is not None
+    return s.ASSETS, "uri_digest", {"owner": rows.digest(scope.uri)}
+
+
+def unknown(scope: StoreScope) -> Steps[Exception]:
+    if isinstance(scope, TaskScope):
+        return refusal.unknown_task(scope)
+    names = yield s.asset_names(), {}
+    return refusal.unknown_asset(scope, [name for (name,) in names])
+
+
+def known(scope: StoreScope) -> Steps[Any]:
+    """The owner's id; an error where the scope is not known."""
+    shelf, by, params = find(scope)
+    found = yield s.owner(shelf, by), params
+    if not found:
+        raise (yield from unknown(scope))
+    return found[0][0]
+
+
+def resolve(scope: StoreScope) -> Steps[StoreScope]:
+    """The scope with all that identifies it; an error where it is not known."""
+    if isinstance(scope, TaskScope):
+        yield from known(scope)
+        return scope
+    _, by, params = find(scope)
+    found = yield s.identity(by), params
+    if not found:
+        raise (yield from unknown(scope))
+    return AssetScope(*found[0])
+
+
+def open_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
+    """Begin, and lock the scope for a writer that may write to it."""
+    yield BEGIN
+    if isinstance(writer, TaskWriter) and writer.scope != scope:
+        yield from fence(writer)
+    return (yield from lock_scope(scope, writer))
+
+
+def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
+    shelf, by, params = find(scope)
+    found = yield s.lock_owner(shelf, by), params
+    if not found:
+        raise (yield from unknown(scope))
+    id, revision, *facts = found[0]
+    if isinstance(scope, AssetScope) and facts[0] is not None:
+        raise refusal.inactive(scope)
+    if isinstance(writer, TaskWriter) and writer.scope == scope:
+        _check_attempt(writer, *facts)
+    return Owner(shelf, id, revision, scope)
+
+
+def fence(writer: TaskWriter) -> Steps[None]:
+    """Refuse an attempt that is not the live one, and keep it live until commit."""
+    if writer.attempt is None:
+        return
+    shelf, by, params = find(writer.scope)
+    found = yield s.lock_owner(shelf, by, share=True), params
+    if not found:
+        raise refusal.unknown_task(writer.scope)
+    _check_attempt(writer, *found[0][2:])
+
+
+def _check_attempt(writer: TaskWriter, newest: int, live: int | None) -> None:
+    if writer.attempt is not None and writer.attempt != live:
+        raise refusal.stale(writer, newest, live is not None)

@@ -1,0 +1,38 @@
+"""What operations are made of.
+
+An operation is a generator that yields queries and is sent their answers: rows for a SELECT, a
+row count otherwise. From `BEGIN` on it is one transaction, which the door commits when the
+operation ends and rolls back when it raises. So it is written once, whatever the colour of the
+door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from holdfast.stores.sql.dialects import Dialect
+
+A = TypeVar("A")
+
+
+class Call(NamedTuple):
+    """Something else to do than a query, in the middle of an operation."""
+
+    sync: Callable[[], Any]
+    asynchronous: Callable[[], Awaitable[Any]]
+
+
+Query: TypeAlias = tuple[Any, Any]
+"""A statement, and its parameters: a dict, or a list of dicts to run it once for each."""
+Steps: TypeAlias = Generator[Query | Call, Any, A]
+
+BEGIN: Query = ("BEGIN", None)
+NO_LIMIT = 2**62
+
+
+class Context(NamedTuple):
+    """What an operation needs to know besides its command."""
+
+    dialect: Dialect
+    history_limit: int

@@ -1,0 +1,47 @@
+"""Operations inside a SQLAlchemy session that somebody else holds, and commits."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar, cast
+
+from sqlalchemy.orm import Session
+
+from holdfast.command import Command
+from holdfast.stores.sql.dialects import SQLite, parse_url
+from holdfast.stores.sql.failures import is_driver_error, translate
+from holdfast.stores.sql.operations import OPERATIONS
+from holdfast.stores.sql.operations.steps import BEGIN, Call, Context
+
+A = TypeVar("A")
+
+_HISTORY_LIMIT = 100
+
+
+def execute_in(session: Session, command: Command[A]) -> A:
+    """Carry the command out in the session's transaction; it is durable when that commits."""
+    connection = session.connection()
+    url = connection.engine.url
+    dialect = parse_url(url.render_as_string(hide_password=False))[1]
+    now = time.time_ns() // 1000 if isinstance(dialect, SQLite) else None
+    steps = OPERATIONS[type(command)](Context(dialect, _HISTORY_LIMIT), command)
+    answer: Any = None
+    try:
+        while True:
+            query = steps.send(answer)
+            if query is BEGIN:
+                answer = None
+                continue
+            assert not isinstance(query, Call)  # only custom backends are called
+            statement, params = query
+            many = params if isinstance(params, list) else [params]
+            names = statement.compile(dialect=connection.dialect).params
+            given = [{k: v for k, v in {**one, "now": now}.items() if k in names} for one in many]
+            result = connection.execute(statement, given if len(given) > 1 else given[0])
+            answer = result.all() if result.returns_rows else result.rowcount
+    except StopIteration as end:
+        return cast(A, end.value)
+    except Exception as error:
+        if is_driver_error(error):
+            raise translate(error, url) from error
+        raise

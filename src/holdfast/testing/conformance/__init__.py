@@ -1,0 +1,46 @@
+"""The suite that every store passes, by topic, each test in both colours."""
+
+from __future__ import annotations
+
+from holdfast.testing.conformance.assets import Declarations, Deletion
+from holdfast.testing.conformance.attempts import Attempts
+from holdfast.testing.conformance.cleanup import Cleanup
+from holdfast.testing.conformance.content import Content
+from holdfast.testing.conformance.entries import Entries
+from holdfast.testing.conformance.expiry import Expiry
+from holdfast.testing.conformance.fixtures import MakeStore
+from holdfast.testing.conformance.history import Histories, Rewinds
+from holdfast.testing.conformance.inputs import Inputs
+from holdfast.testing.conformance.listing import Listing
+from holdfast.testing.conformance.pickling import Pickling
+from holdfast.testing.conformance.staging import Staging
+from holdfast.testing.conformance.surprises import Surprises
+from holdfast.testing.conformance.versions import Versions
+from holdfast.testing.conformance.watermarks import Watermarks
+
+__all__ = ["MakeStore", "StoreConformance"]
+
+
+class StoreConformance(
+    Entries,
+    Content,
+    Listing,
+    Versions,
+    Expiry,
+    Cleanup,
+    Watermarks,
+    Histories,
+    Rewinds,
+    Attempts,
+    Staging,
+    Declarations,
+    Deletion,
+    Inputs,
+    Pickling,
+    Surprises,
+):
+    """A subclass is a store's test: it has a fixture `make_store`, and says what the store cannot.
+
+    `make_store` gives a function that takes a clock and returns a store with nothing in it. Tests
+    that need what a store does not support are skipped, and say so.
+    """

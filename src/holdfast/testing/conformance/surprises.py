@@ -1,0 +1,24 @@
+"""Random commands: what nobody thought of."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from holdfast.testing.clock import Clock
+from holdfast.testing.conformance.fixtures import MakeStore, StoreFixtures
+from holdfast.testing.machine import machine_for
+
+
+class Surprises(StoreFixtures):
+    def test_random_commands_do_what_they_do_to_a_dict(
+        self, make_store: MakeStore, colour: str, clock: Clock, pytestconfig: pytest.Config
+    ) -> None:
+        machine = machine_for(
+            make_store,
+            colour=colour,
+            history_limit=self.history_limit,
+            rounds=pytestconfig.getoption("--rounds", default=1),
+        )
+
+        run_state_machine_as_test(machine, settings=machine.TestCase.settings)

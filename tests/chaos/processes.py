@@ -1,0 +1,63 @@
+"""Worker processes for the chaos tests: quick to start, easy to kill, with a pipe to report on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+Pipe: TypeAlias = "Connection[Any, Any]"
+
+# Forked from a server that has imported everything, a process starts in milliseconds.
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["psycopg", "pymysql", "sqlalchemy", "workloads"])
+
+
+class Worker:
+    """A process that runs `work(pipe, *args)`."""
+
+    def __init__(self, work: Callable[..., None], *args: Any) -> None:
+        self.pipe, theirs = _context.Pipe()
+        self.process = _context.Process(target=work, args=(theirs, *args), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def reports_until(self, deadline: float) -> Iterator[Any]:
+        """What it reports up to that time (of `time.monotonic`), or up to its end."""
+        try:
+            while self.pipe.poll(max(0.0, deadline - time.monotonic())):
+                yield self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            return
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        self.process.join()
+
+    def finish(self, timeout: float = 60) -> list[Any]:
+        """Wait for its end, which must be a good one; all that it still had to report."""
+        reports = list(self.reports_until(time.monotonic() + timeout))
+        self.process.join(timeout)
+        assert self.process.exitcode == 0, f"a worker ended with {self.process.exitcode}"
+        return reports
+
+
+@contextmanager
+def workers(count: int, work: Callable[..., None], *args: Any) -> Iterator[list[Worker]]:
+    """That many processes, each told its number after the other arguments; killed at the end."""
+    started = [Worker(work, *args, number) for number in range(count)]
+    try:
+        yield started
+    finally:
+        for worker in started:
+            worker.kill()
+            worker.pipe.close()

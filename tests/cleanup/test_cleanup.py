@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast.cleanup import run
+from holdfast.cleanup.orphans import OrphanPlan
+from holdfast.cleanup.plan import CleanupPlan
+from holdfast.entry import ApiWriter
+from holdfast.errors import AssetInactive
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.stores.memory import MemoryStore
+
+ANN = ApiWriter("ann")
+LOAD = TaskScope("etl", "r1", "load")
+ORDERS = AssetScope(name="orders")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class WatchedStore(MemoryStore):
+    """Notes each command; may hold rows back from deletions that do not wait for them."""
+
+    def __init__(self, clock: Clock, held: int = 0) -> None:
+        super().__init__(clock=clock)
+        self.held = held
+        self.commands: list[c.Command[Any]] = []
+
+    def execute(self, command: c.Command[Any]) -> Any:
+        self.commands.append(command)
+        if isinstance(command, c.DeleteExpired) and command.skip_held:
+            free = super().execute(c.CountExpired(command.cutoff)) - self.held
+            if not free:
+                return 0
+            limit = min(command.limit, free)
+            return super().execute(c.DeleteExpired(command.cutoff, limit))
+        return super().execute(command)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def filled(clock: Clock, *, expired: int, held: int = 0) -> WatchedStore:
+    store = WatchedStore(clock, held)
+    store.execute(c.RegisterTask(LOAD))
+    for number in range(expired):
+        at = clock.now - timedelta(seconds=expired - number)
+        store.execute(c.Set(LOAD, f"old {number}", "1", ANN, at))
+    store.execute(c.Set(LOAD, "alive", "1", ANN, clock.now + timedelta(days=1)))
+    store.commands.clear()
+    return store
+
+
+def test_the_preview_streams_every_row_in_order_of_expiry(clock, monkeypatch):
+    monkeypatch.setattr("holdfast.cleanup.plan.PAGE", 2)
+    store = filled(clock, expired=5)
+    plan = CleanupPlan.now(store)
+
+    assert [row.key for row in plan.rows()] == [f"old {number}" for number in range(5)]
+    assert plan.count() == 5
+    pages = [command for command in store.commands if isinstance(command, c.ListExpired)]
+    assert {page.limit for page in pages} == {2}
+
+
+def test_preview_and_run_go_by_the_cutoff_that_was_fixed_first(clock):
+    store = filled(clock, expired=2)
+    plan = CleanupPlan.now(store)
+
+    clock.now += timedelta(days=2)
+
+    assert plan.count() == 2
+    assert sum(run.delete(plan)) == 2
+    assert CleanupPlan.now(store).count() == 1
+
+
+def test_without_a_batch_size_there_is_one_statement(clock):
+    store = filled(clock, expired=5)
+    plan = CleanupPlan.now(store)
+
+    assert list(run.delete(plan)) == [5]
+    assert store.commands[-1] == c.DeleteExpired(plan.cutoff)
+
+
+def test_batches_go_on_until_none_is_left(clock):
+    store = filled(clock, expired=5)
+
+    assert list(run.delete(CleanupPlan.now(store), 2)) == [2, 2, 1]
+    assert CleanupPlan.now(store).count() == 0
+
+
+def test_rows_that_a_writer_held_are_tried_again_at_the_end(clock):
+    store = filled(clock, expired=5, held=2)
+    plan = CleanupPlan.now(store)
+
+    assert list(run.delete(plan, 2)) == [2, 1, 2]
+    deletions = [command for command in store.commands if isinstance(command, c.DeleteExpired)]
+    assert [deletion.skip_held for deletion in deletions] == [True, True, True, False, False]
+    assert plan.count() == 0
+
+
+def test_a_row_that_was_rewritten_in_between_is_kept(clock):
+    store = filled(clock, expired=3)
+    batches = run.delete(CleanupPlan.now(store), 1)
+    next(batches)
+
+    store.execute(c.Set(LOAD, "old 2", "2", ANN, clock.now + timedelta(days=1)))
+
+    assert sum(batches) == 1
+    assert store.execute(c.Get(LOAD, "old 2")) == "2"
+
+
+@pytest.mark.parametrize(("batch_size", "limit"), [(0, 1000), (2, 2)])
+def test_rows_are_taken_in_batches_and_named(clock, batch_size, limit):
+    store = filled(clock, expired=5)
+
+    rows = list(run.take(CleanupPlan.now(store), batch_size))
+
+    assert [row.key for row in rows] == [f"old {number}" for number in range(5)]
+    assert {cmd.limit for cmd in store.commands if isinstance(cmd, c.TakeExpired)} == {limit}
+    assert store.execute(c.Get(LOAD, "alive")) == "1"
+
+
+@pytest.fixture
+def orphan(clock: Clock) -> MemoryStore:
+    """The store, with an asset that its only DAG has just stopped declaring."""
+    store = MemoryStore(clock=clock)
+    store.execute(c.DeclareDagAssets("etl", (("orders", "s3://lake/orders"),)))
+    store.execute(c.Set(ORDERS, "watermark", "1", ANN))
+    store.execute(c.DeclareDagAssets("etl", ()))
+    return store
+
+
+def test_an_orphans_state_stays_during_its_grace(clock, orphan):
+    clock.now += timedelta(days=6)
+    plan = OrphanPlan.now(orphan, timedelta(days=7))
+
+    assert plan.assets() == ()
+    assert plan.sweep() == 0
+    assert orphan.execute(c.Get(ORDERS, "watermark")) == "1"
+
+
+def test_an_asset_that_comes_back_in_time_has_its_state_back(clock, orphan):
+    clock.now += timedelta(days=6)
+    orphan.execute(c.DeclareDagAssets("etl", (("orders", "s3://lake/orders"),)))
+    clock.now += timedelta(days=6)
+
+    assert OrphanPlan.now(orphan, timedelta(days=7)).sweep() == 0
+    assert orphan.execute(c.Get(ORDERS, "watermark")) == "1"
+
+
+@pytest.mark.parametrize("days", [0, 7])
+def test_an_orphans_state_goes_when_its_grace_has_passed(clock, orphan, days):
+    clock.now += timedelta(days=days)
+    plan = OrphanPlan.now(orphan, timedelta(days=days))
+
+    assert [asset.name for asset in plan.assets()] == ["orders"]
+    assert plan.sweep() == 1
+    assert plan.assets() == ()
+    assert orphan.execute(c.History(ORDERS, "watermark")) == ()
+
+
+def test_an_orphan_cannot_be_written(orphan):
+    with pytest.raises(AssetInactive):
+        orphan.execute(c.Set(ORDERS, "watermark", "2", ANN))

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.command import CleanUpBackend, Command, DeleteExpired, List, Set, TaskFilter
+from holdfast.entry import ApiWriter, BackendCleanup
+from holdfast.scope import TaskScope
+from holdfast.store import Store
+
+SPELLINGS = ["cleanup-task-store", "cleanup-task-states", "clean"]
+ROWS = [f"etl\tr1\tload\t{index}\told key" for index in range(3)]
+
+
+class CustomStore(Store):
+    """As seen from cleanup: a backend with rows that only it can see."""
+
+    def __init__(self, cleans_up: bool) -> None:
+        self.cleans_up = cleans_up
+        self.calls = 0
+
+    def supports(self, command: type[Command[Any]]) -> bool:
+        return command is not DeleteExpired
+
+    def execute(self, command: Command[Any]) -> Any:
+        assert isinstance(command, CleanUpBackend)
+        self.calls += 1
+        return BackendCleanup("custom.Backend", self.cleans_up)
+
+
+@pytest.fixture
+def custom(monkeypatch, project):
+    def make(cleans_up: bool) -> CustomStore:
+        store = CustomStore(cleans_up)
+        monkeypatch.setattr("holdfast.connection.open_store", lambda settings: store)
+        (project / "holdfast.toml").write_text('[state_store]\nbackend = "custom.Backend"')
+        return store
+
+    return make
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_nothing_to_delete_is_said(holdfast, spelling):
+    assert holdfast("state-store", spelling, "--dry-run") == (0, "Nothing to delete.\n", "")
+    assert holdfast("state-store", spelling) == (0, "Nothing to delete.\n", "")
+
+
+def test_a_dry_run_shows_each_row_and_deletes_none(holdfast, mapped):
+    result = holdfast("state-store", "cleanup-task-store", "--dry-run")
+
+    assert result.out.splitlines() == ["3 rows would be deleted:", *ROWS]
+    assert holdfast("state-store", "cleanup-task-store").out == "3 rows deleted.\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("--batch-size", "2"), ("--batch-size", "0")])
+def test_a_run_says_how_many_rows_went(holdfast, mapped, flags):
+    result = holdfast("state-store", "cleanup-task-store", *flags)
+
+    assert result == (0, "3 rows deleted.\n", "")
+    assert mapped.execute(List(TaskFilter())).total == 3
+
+
+@pytest.mark.parametrize("flags", [(), ("--batch-size", "2")])
+def test_a_verbose_run_says_which_rows_went(holdfast, mapped, flags):
+    result = holdfast("state-store", "cleanup-task-store", "--verbose", *flags)
+
+    assert result.out.splitlines() == [*ROWS, "3 rows deleted."]
+
+
+def test_the_batch_size_comes_from_the_settings_unless_given(
+    holdfast, mapped, monkeypatch, project
+):
+    (project / "holdfast.toml").write_text("[state_store]\nstate_cleanup_batch_size = 2")
+    limits = []
+    execute = mapped.execute
+
+    def noted(command):
+        if isinstance(command, DeleteExpired):
+            limits.append(command.limit)
+        return execute(command)
+
+    monkeypatch.setattr(mapped, "execute", noted)
+    holdfast("state-store", "cleanup-task-store")
+    holdfast("state-store", "cleanup-task-store", "--batch-size", "7")
+
+    assert set(limits) == {2, 7}
+
+
+@pytest.mark.parametrize("flags", [("--dry-run",), ("--verbose",)])
+def test_rows_as_json_are_one_document(holdfast, mapped, flags):
+    result = holdfast("state-store", "cleanup-task-store", "--json", *flags)
+
+    document = json.loads(result.out)
+    assert document["count"] == 3
+    assert document["dry_run"] is ("--dry-run" in flags)
+    assert document["rows"][0] == {
+        "dag_id": "etl",
+        "run_id": "r1",
+        "task_id": "load",
+        "map_index": 0,
+        "key": "old key",
+    }
+
+
+def test_a_run_as_json_says_the_count(holdfast, mapped):
+    assert json.loads(holdfast("state-store", "clean", "--json").out)["count"] == 3
+
+
+def test_no_rows_as_json_are_a_document_too(holdfast):
+    document = json.loads(holdfast("state-store", "clean", "--dry-run", "--json").out)
+
+    assert (document["rows"], document["count"]) == ([], 0)
+
+
+def test_entries_without_expiry_stay(holdfast, mapped):
+    scope = TaskScope("etl", "r1", "load", 0)
+    mapped.execute(Set(scope, "kept", "1", ApiWriter("ann")))
+
+    holdfast("state-store", "clean")
+
+    assert mapped.execute(List(scope)).total == 2
+
+
+@pytest.mark.parametrize(
+    ("cleans_up", "said"),
+    [
+        (True, "The backend custom.Backend has run its own cleanup.\n"),
+        (False, "Skipped: the backend custom.Backend has no cleanup of its own.\n"),
+    ],
+)
+def test_a_custom_backend_cleans_up_by_itself(custom, holdfast, cleans_up, said):
+    store = custom(cleans_up)
+
+    assert holdfast("state-store", "cleanup-task-store") == (0, said, "")
+    assert store.calls == 1
+
+
+def test_a_dry_run_never_calls_a_custom_backend(custom, holdfast):
+    store = custom(True)
+
+    result = holdfast("state-store", "cleanup-task-store", "--dry-run")
+
+    assert result.status == 0
+    assert result.out == ("There is no preview: the backend custom.Backend cleans up by itself.\n")
+    assert store.calls == 0
+
+
+def test_a_custom_backend_is_named_in_json(custom, holdfast):
+    custom(True)
+
+    assert json.loads(holdfast("state-store", "clean", "--json").out) == {
+        "backend": "custom.Backend",
+        "dry_run": False,
+        "called": True,
+    }

@@ -1,0 +1,72 @@
+"""Options and fixtures that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from servers import Server, ServerDatabase, SqliteDatabase, mariadb_server, postgres_server
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rounds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run chaos tests with N times as many seeds, and random commands N times as long",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes a `seed` runs with each: two, or `@pytest.mark.chaos(seeds=…)`."""
+    if "seed" in metafunc.fixturenames:
+        chaos = metafunc.definition.get_closest_marker("chaos")
+        seeds = chaos.kwargs.get("seeds", 2) if chaos else 2
+        metafunc.parametrize("seed", range(seeds * metafunc.config.getoption("--rounds")))
+
+
+@pytest.fixture(scope="session")
+def rounds(pytestconfig: pytest.Config) -> int:
+    return int(pytestconfig.getoption("--rounds"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Server]:
+    """A MariaDB server."""
+    with mariadb_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sqlite_database(tmp_path_factory: pytest.TempPathFactory) -> SqliteDatabase:
+    return SqliteDatabase(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="module")
+def postgres_database(postgres: Server) -> Iterator[ServerDatabase]:
+    database = ServerDatabase(postgres)
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def mariadb_database(mariadb: Server) -> Iterator[ServerDatabase]:
+    database = ServerDatabase(mariadb)
+    yield database
+    database.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a migrated database without rows: the test runs on each kind."""
+    database: SqliteDatabase | ServerDatabase
+    database = request.getfixturevalue(f"{request.param}_database")
+    return database.empty()

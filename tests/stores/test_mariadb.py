@@ -1,0 +1,19 @@
+"""The SQL store on MariaDB."""
+
+from __future__ import annotations
+
+import pytest
+from servers import ServerDatabase
+
+from holdfast.stores.sql.store import SqlStore
+from holdfast.testing import MakeStore, StoreConformance
+
+
+class TestMariadbStore(StoreConformance):
+    history_limit = 10
+
+    @pytest.fixture
+    def make_store(self, mariadb_database: ServerDatabase) -> MakeStore:
+        return lambda clock: SqlStore(
+            mariadb_database.empty(), history_limit=self.history_limit, clock=clock
+        )

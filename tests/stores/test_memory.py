@@ -1,0 +1,17 @@
+"""The in-memory reference."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import MakeStore, StoreConformance
+
+
+class TestMemoryStore(StoreConformance):
+    picklable = False
+    history_limit = 10
+
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        return lambda clock: MemoryStore(history_limit=self.history_limit, clock=clock)

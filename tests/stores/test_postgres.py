@@ -1,0 +1,19 @@
+"""The SQL store on PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+from servers import ServerDatabase
+
+from holdfast.stores.sql.store import SqlStore
+from holdfast.testing import MakeStore, StoreConformance
+
+
+class TestPostgresStore(StoreConformance):
+    history_limit = 10
+
+    @pytest.fixture
+    def make_store(self, postgres_database: ServerDatabase) -> MakeStore:
+        return lambda clock: SqlStore(
+            postgres_database.empty(), history_limit=self.history_limit, clock=clock
+        )

@@ -1,0 +1,19 @@
+"""The SQL store on SQLite."""
+
+from __future__ import annotations
+
+import pytest
+from servers import SqliteDatabase
+
+from holdfast.stores.sql.store import SqlStore
+from holdfast.testing import MakeStore, StoreConformance
+
+
+class TestSqliteStore(StoreConformance):
+    history_limit = 10
+
+    @pytest.fixture
+    def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:
+        return lambda clock: SqlStore(
+            sqlite_database.empty(), history_limit=self.history_limit, clock=clock
+        )
