@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from servers import Server, ServerDatabase, SqliteDatabase, mariadb_server, postgres_server
 
 

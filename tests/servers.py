@@ -57,15 +57,18 @@ class ServerDatabase:
 
 
 class SqliteDatabase:
-    """Migrated SQLite files, one for each test."""
+    """A migrated SQLite file, for one test after the other."""
 
     def __init__(self, directory: Path) -> None:
-        self.template = directory / "template.db"
+        self.directory = directory
+        self.template = directory / "template"
         migrate(f"sqlite:///{self.template}")
 
     def empty(self) -> str:
-        """The URL of a file with no row in it."""
-        file = self.template.with_name(f"{next(NUMBERS)}.db")
+        """The URL of a file with no row in it; the one before is gone."""
+        for file in self.directory.glob("*.db*"):
+            file.unlink()
+        file = self.directory / f"{next(NUMBERS)}.db"
         shutil.copyfile(self.template, file)
         return f"sqlite:///{file}"
 

@@ -1,58 +1,76 @@
-"""The driver alone: what the store sends for a command, recorded once, then only sent again."""
+"""The driver alone: what the store sends to it, listened to once, then only sent again."""
 
 from __future__ import annotations
 
-import time
-from typing import Any, TypeAlias
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+import sqlalchemy as sa
 
 from bench.store.databases import connect
-from holdfast.command import Command
-from holdfast.stores.sql.compiled import CompiledStatements
-from holdfast.stores.sql.dialects import SQLite, make_engine, parse_url
-from holdfast.stores.sql.operations import BEGIN, OPERATIONS, Context
 
-Sent: TypeAlias = tuple[str, Any, bool]
-"""A statement's text, its parameters, and whether those are many sets of them."""
+
+class Sent(NamedTuple):
+    """What a cursor was given."""
+
+    args: tuple[Any, ...]
+    many: bool = False
+    """By `executemany`."""
+
+
+@contextmanager
+def listening() -> Iterator[list[Sent]]:
+    """A list that grows by all that connections send that are opened in the meantime."""
+    tape: list[Sent] = []
+
+    class Listener:
+        def execute(self, *args: Any) -> Any:
+            tape.append(Sent(args))
+            return super().execute(*args)  # type: ignore[misc]
+
+        def executemany(self, *args: Any) -> Any:
+            tape.append(Sent(args, many=True))
+            return super().executemany(*args)  # type: ignore[misc]
+
+    class PostgresCursor(Listener, psycopg.Cursor[Any]):  # type: ignore[misc]
+        pass
+
+    class LiteCursor(Listener, sqlite3.Cursor):  # type: ignore[misc]
+        pass
+
+    class LiteConnection(sqlite3.Connection):
+        def cursor(self, *args: Any) -> Any:
+            return super().cursor(LiteCursor)
+
+    def open_connection(dialect: Any, record: Any, args: Any, options: dict[str, Any]) -> Any:
+        lite = dialect.name == "sqlite"
+        ours = {"factory": LiteConnection} if lite else {"cursor_factory": PostgresCursor}
+        return dialect.connect(*args, **{**options, **ours})
+
+    sa.event.listen(sa.Engine, "do_connect", open_connection)
+    try:
+        yield tape
+    finally:
+        sa.event.remove(sa.Engine, "do_connect", open_connection)
 
 
 class Driver:
     """One connection that commits each statement by itself and prepares what it can."""
 
     def __init__(self, url: str) -> None:
-        parsed, self._dialect = parse_url(url)
-        self._compiled = CompiledStatements(make_engine(parsed, self._dialect).dialect)
-        self._connection = connect(url)
-        self._cursor = self._connection.cursor()
-
-    def record(self, command: Command[Any]) -> list[Sent]:
-        """Carry the command out as the store would, and keep what was sent."""
-        steps = OPERATIONS[type(command)](Context(self._dialect, history_limit=100), command)
-        now = time.time_ns() // 1000 if isinstance(self._dialect, SQLite) else None
-        tape: list[Sent] = []
-        answer = None
-        try:
-            while True:
-                query = steps.send(answer)
-                if query is BEGIN:
-                    tape.append((self._dialect.begin, {}, False))
-                else:
-                    tape.append(self._compiled.prepare(query, now))
-                answer = self.send(tape[-1])
-        except StopIteration:
-            if tape[0][0] == self._dialect.begin:
-                tape.append(("COMMIT", {}, False))
-                self.send(tape[-1])
-        return tape
+        self._cursor = connect(url).cursor()
+        self._has_answer: dict[str, bool] = {}
 
     def replay(self, tape: list[Sent]) -> None:
-        for sent in tape:
-            self.send(sent)
-
-    def send(self, sent: Sent) -> Any:
-        text, params, many = sent
-        cursor = self._cursor
-        if many:
-            cursor.executemany(text, params)
-        else:
-            cursor.execute(text, params)
-        return cursor.fetchall() if cursor.description else cursor.rowcount
+        for args, many in tape:
+            if many:
+                self._cursor.executemany(*args)
+            else:
+                self._cursor.execute(*args)
+            if args[0] not in self._has_answer:
+                self._has_answer[args[0]] = self._cursor.description is not None
+            if self._has_answer[args[0]]:
+                self._cursor.fetchall()

@@ -5,12 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from statistics import median
+from typing import NamedTuple, TypeAlias
 
 ROUNDS = 5
 TURNS = 10
 
-Work = Callable[[int], float]
-"""Does an operation that many times and says how many seconds that took."""
+Work: TypeAlias = Callable[[int], float]
+"""Does an operation that many times, and says how many seconds that took."""
+
+
+class Contender(NamedTuple):
+    work: Work
+    turn: int
+    """Operations before it is the next one's turn."""
+    entries: int = 1
+    """Entries that one operation writes or reads."""
 
 
 def timed(operation: Callable[[int], object]) -> Work:
@@ -29,17 +38,19 @@ def timed(operation: Callable[[int], object]) -> Work:
     return work
 
 
-def rates(contenders: Mapping[str, Work], operations: int) -> dict[str, float]:
-    """Operations a second of each contender: the median of the rounds."""
-    turn = max(1, operations // TURNS)
-    for work in contenders.values():
-        work(turn)
+def rates(contenders: Mapping[str, Contender]) -> dict[str, float]:
+    """Entries a second of each contender: the median of the rounds, after one turn to warm up."""
+    for contender in contenders.values():
+        contender.work(contender.turn)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(ROUNDS):
         spent = dict.fromkeys(contenders, 0.0)
         for _ in range(TURNS):
-            for name, work in contenders.items():
-                spent[name] += work(turn)
+            for name, contender in contenders.items():
+                spent[name] += contender.work(contender.turn)
         for name, total in spent.items():
             seconds[name].append(total)
-    return {name: turn * TURNS / median(totals) for name, totals in seconds.items()}
+    return {
+        name: contender.turn * TURNS * contender.entries / median(seconds[name])
+        for name, contender in contenders.items()
+    }

@@ -1,28 +1,18 @@
-"""One `set` or `get` at a time: through the store, and through the driver alone."""
+"""One `set` or `get` at a time, and `set_many`: the store, the driver alone, Airflow's store."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from random import Random
+from typing import NamedTuple
 
-import msgspec
+import sqlalchemy as sa
 
-from bench.store.databases import Databases, connect
-from bench.store.driver import Driver
-from bench.store.rounds import Work, rates, timed
+from bench.store.airflow import Airflow
+from bench.store.databases import Databases
+from bench.store.driver import Driver, Sent, listening
+from bench.store.rounds import Contender, rates, timed
+from bench.store.workload import KEYS, SCOPE, TEXTS, VALUES, expiry
 from holdfast.accessor import TaskStore
 from holdfast.command import Get, RegisterTask, Set, StartAttempt
 from holdfast.entry import TaskWriter
-from holdfast.scope import TaskScope
 from holdfast.stores.sql import SqlStore
 
-KEYS = 100
-SCOPE = TaskScope("orders", "scheduled__2026-01-01", "load")
-ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789 "
-
-
-def values() -> list[str]:
-    """JSON strings of 50 to 200 bytes, the same in every run."""
-    random = Random(1)
-    return ["".join(random.choices(ALPHABET, k=random.randint(48, 198))) for _ in range(KEYS)]

@@ -13,7 +13,9 @@ Pipe: TypeAlias = "Connection[Any, Any]"
 
 # Forked from a server that has imported everything, a process starts in milliseconds.
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["psycopg", "pymysql", "sqlalchemy", "workloads"])
+_context.set_forkserver_preload(
+    ["holdfast.cleanup.run", "holdfast.stores.sql", "psycopg", "pymysql", "pytest"]
+)
 
 
 class Worker:
@@ -49,6 +51,19 @@ class Worker:
         self.process.join(timeout)
         assert self.process.exitcode == 0, f"a worker ended with {self.process.exitcode}"
         return reports
+
+
+def wait_for_start(pipe: Pipe) -> None:
+    """Called in a worker: wait until all others are ready too."""
+    pipe.send("ready")
+    pipe.recv()
+
+
+def start_together(workers: list[Worker]) -> None:
+    for worker in workers:
+        assert worker.pipe.recv() == "ready"
+    for worker in workers:
+        worker.pipe.send("go")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import workloads as w
-from processes import workers
+from processes import start_together, workers
 
 from holdfast import command as c
 from holdfast.stores.sql import SqlStore, schema
@@ -31,8 +31,7 @@ def test_sixteen_processes_advance_to_the_maximum_and_count_to_the_exact_sum(
 ) -> None:
     times = 5 * rounds
     with workers(PROCESSES, w.advance_and_count, database_url, times) as processes:
-        for process in processes:
-            process.pipe.send("go")
+        start_together(processes)
         proposed = [max(process.finish()) for process in processes]
 
     assert store.execute(c.Get(w.FIRST, "mark")) == str(max(proposed))
@@ -45,8 +44,7 @@ def test_no_attempt_writes_after_a_newer_one(
     database_url: str, store: SqlStore, rounds: int
 ) -> None:
     with workers(4, w.supersede_each_other, database_url, 5 * rounds) as processes:
-        for process in processes:
-            process.pipe.send("go")
+        start_together(processes)
         in_task_store = [write for process in processes for write in process.finish()]
 
     by_version = sorted(in_task_store, key=lambda write: write[1])
@@ -81,6 +79,7 @@ def test_cleanup_takes_no_entry_that_is_written_anew(
         workers(3, w.clean_up_until_told, database_url) as cleaners,
         workers(4, w.rewrite_expired, database_url, 10 * rounds) as writers,
     ):
+        start_together(writers)
         for writer in writers:
             writer.finish()
         for cleaner in cleaners:
@@ -94,8 +93,7 @@ def test_cleanup_takes_no_entry_that_is_written_anew(
 
 def test_a_version_never_comes_twice(database_url: str, store: SqlStore, rounds: int) -> None:
     with workers(4, w.set_delete_and_expire, database_url, 20 * rounds) as processes:
-        for process in processes:
-            process.pipe.send("go")
+        start_together(processes)
         given = [process.finish() for process in processes]
 
     for versions in given:
@@ -111,8 +109,7 @@ def test_processes_that_open_a_fresh_file_at_once_all_succeed(
     for round in range(rounds):
         url = f"sqlite:///{tmp_path / f'{round}.db'}"
         with workers(count, w.open_together, url) as processes:
-            for process in processes:
-                process.pipe.send("go")
+            start_together(processes)
             for process in processes:
                 process.finish()
 

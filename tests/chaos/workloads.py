@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from processes import Pipe
+from processes import Pipe, wait_for_start
 
 from holdfast import command as c
 from holdfast.cleanup.plan import CleanupPlan
@@ -97,8 +97,8 @@ def write_without_end(pipe: Pipe, url: str, seed: int, written: dict[str, int]) 
 
 
 def open_together(pipe: Pipe, url: str, number: int) -> None:
-    """Open the store when told to, at the same moment as others."""
-    pipe.recv()
+    """Open the store at the same moment as others."""
+    wait_for_start(pipe)
     with SqlStore(url) as store:
         store.execute(c.RegisterTask(TASK))
         store.execute(c.Set(TASK, f"opened by {number}", "1", ME))
@@ -109,7 +109,7 @@ def advance_and_count(pipe: Pipe, url: str, times: int, number: int) -> None:
     draw = random.Random(number)
     highest = 0
     with SqlStore(url) as store:
-        pipe.recv()
+        wait_for_start(pipe)
         for _ in range(times):
             proposed = draw.randrange(1_000_000)
             highest = max(highest, proposed)
@@ -135,7 +135,7 @@ def supersede_each_other(pipe: Pipe, url: str, attempts: int, number: int) -> No
     Reports (attempt, version) of each write to the task store that was acknowledged.
     """
     with SqlStore(url, history_limit=100_000) as store:
-        pipe.recv()
+        wait_for_start(pipe)
         for _ in range(attempts):
             me = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
             with suppress(StaleAttempt):
@@ -176,6 +176,7 @@ def rewrite_expired(pipe: Pipe, url: str, times: int, number: int) -> None:
     """Let entries expire and write them anew: what was written anew must stay."""
     keys = [f"{number} {index}" for index in range(5)]
     with SqlStore(url) as store:
+        wait_for_start(pipe)
         for turn in range(times):
             for key in keys:
                 store.execute(c.Set(TASK, key, "-1", ME, PAST))
@@ -200,7 +201,7 @@ def set_delete_and_expire(pipe: Pipe, url: str, times: int, number: int) -> None
     """Write and remove one key in every way there is. Reports the versions that it was given."""
     draw = random.Random(number)
     with SqlStore(url) as store:
-        pipe.recv()
+        wait_for_start(pipe)
         for _ in range(times):
             expiry = draw.choice([None, PAST, datetime.now(UTC) + timedelta(milliseconds=5)])
             pipe.send(store.execute(c.Set(TASK, "key", "1", ME, expiry)))

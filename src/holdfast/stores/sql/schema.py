@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from holdfast.errors import HoldfastError, NotFound, SchemaMismatch
 from holdfast.stores.sql import failures
-from holdfast.stores.sql.dialects import Dialect, SQLite, make_engine, parse_url
+from holdfast.stores.sql.dialects import Dialect, make_engine, parse_url
 
 VERSION_TABLE = "hf_schema_version"
 HEAD = "0001"
@@ -28,7 +28,7 @@ def ensure(url: str) -> None:
         return
     if current is not None and current not in _known():
         raise _newer(current)
-    if isinstance(parse_url(url)[1], SQLite):
+    if parse_url(url)[1].embedded:
         migrate(url)
         return
     state = "has no Holdfast tables" if current is None else f"has schema {current}, not {head}"
@@ -43,9 +43,6 @@ def check(url: str) -> tuple[str | None, str]:
 
 def migrate(url: str) -> tuple[str | None, str]:
     """Bring the database to the newest revision; the revision before and after."""
-    parsed, dialect = parse_url(url)
-    if isinstance(dialect, SQLite) and parsed.database:
-        Path(parsed.database).absolute().parent.mkdir(parents=True, exist_ok=True)
     from alembic import command
 
     with _locked(url) as connection:

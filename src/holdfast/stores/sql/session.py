@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy.orm import Session
 
 from holdfast.command import Command
-from holdfast.stores.sql.dialects import SQLite, parse_url
+from holdfast.stores.sql.dialects import parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
 from holdfast.stores.sql.operations import OPERATIONS
 from holdfast.stores.sql.operations.steps import BEGIN, Call, Context
@@ -23,7 +23,7 @@ def execute_in(session: Session, command: Command[A]) -> A:
     connection = session.connection()
     url = connection.engine.url
     dialect = parse_url(url.render_as_string(hide_password=False))[1]
-    now = time.time_ns() // 1000 if isinstance(dialect, SQLite) else None
+    now = time.time_ns() // 1000 if dialect.embedded else None
     steps = OPERATIONS[type(command)](Context(dialect, _HISTORY_LIMIT), command)
     answer: Any = None
     try:

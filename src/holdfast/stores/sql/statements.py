@@ -9,10 +9,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.dialects import Dialect, now
+from holdfast.stores.sql.dialects.base import Dialect, now
 
 Select = sa.Select[Any]
 
@@ -120,37 +119,6 @@ def current_version(shelf: Shelf) -> Select:
 def upsert(shelf: Shelf, dialect: type[Dialect]) -> Any:
     statement = dialect().upsert(shelf.entry, [shelf.owner_id.name, "key"])
     return statement.values({shelf.owner_id.name: sa.bindparam("owner"), "updated_at": now})
-
-
-@cache
-def set_in_one_statement() -> Any:
-    """PostgreSQL: count the write, if the attempt may, and write the entry, in one round trip."""
-    attempt = sa.bindparam("attempt", type_=sa.Integer())
-    ti = t.task_instance
-    scope = (
-        sa.update(ti)
-        .where(
-            ti.c.ti_id == sa.bindparam("owner"),
-            sa.or_(attempt.is_(None), ti.c.live_attempt == attempt),
-        )
-        .values(revision=ti.c.revision + 1)
-        .returning(ti.c.ti_id, ti.c.revision)
-        .cte("scope")
-    )
-    values = {
-        "ti_id": scope.c.ti_id,
-        "key": sa.bindparam("key", type_=sa.Text()),
-        "value": sa.bindparam("value", type_=sa.Text()),
-        "version": scope.c.revision,
-        "updated_at": now,
-        "expires_at": sa.bindparam("expires_at", type_=sa.BigInteger()),
-        "writer": sa.bindparam("writer", type_=sa.Text()),
-    }
-    new = postgresql.insert(t.task_entry).from_select(list(values), sa.select(*values.values()))
-    changes = {name: new.excluded[name] for name in values if name not in ("ti_id", "key")}
-    return new.on_conflict_do_update(index_elements=["ti_id", "key"], set_=changes).returning(
-        t.task_entry.c.version
-    )
 
 
 @cache

@@ -14,7 +14,7 @@ from holdfast.command import Command
 from holdfast.errors import HoldfastError
 from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
-from holdfast.stores.sql.dialects import PostgreSQL, SQLite, make_engine, parse_url
+from holdfast.stores.sql.dialects import make_engine, parse_url
 from holdfast.stores.sql.operations import OPERATIONS, Operation
 from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Query, Steps
 from holdfast.stores.sql.patience import Patience, Progress
@@ -47,7 +47,7 @@ class SqlStore(Store):
         self._engine = make_engine(self._url, self._dialect)
         self._context = Context(self._dialect, history_limit)
         self._retry_window = retry_window
-        self._now = _clock(clock, isinstance(self._dialect, SQLite))
+        self._now = _clock(clock, self._dialect.embedded)
         self._compiled = CompiledStatements(self._engine.dialect)
         self._pools: WeakKeyDictionary[Any, AsyncConnectionPool[Any]] = WeakKeyDictionary()
         ensure(url)
@@ -204,7 +204,7 @@ class SqlStore(Store):
             from psycopg_pool import AsyncConnectionPool
 
             url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
-            arguments = {**PostgreSQL.connect_args, "autocommit": True}
+            arguments = {**self._dialect.connect_args, "autocommit": True}
             pool = AsyncConnectionPool(
                 url, kwargs=arguments, min_size=1, max_size=16, open=False, timeout=10
             )

@@ -1,6 +1,7 @@
 """The tables. Times are microseconds since 1970 in UTC: exact and alike on every database.
 
-The migrations make these tables; a test holds the two descriptions against each other.
+The migrations make these tables; a test holds the two descriptions against each other. What is
+particular to one database is imported when it is used: each takes a while to load.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql
 
 from holdfast.scope import MAX_ASSET_LENGTH, MAX_ID_LENGTH
 from holdfast.value import MAX_KEY_LENGTH
@@ -28,6 +28,8 @@ class ExactText(sa.types.TypeDecorator[str]):
         if dialect.name == "postgresql":
             return dialect.type_descriptor(sa.String(self.length, collation="C"))
         if dialect.name in ("mysql", "mariadb"):
+            from sqlalchemy.dialects import mysql
+
             # The plain `utf8mb4_bin` pads with spaces, so that `a` would equal `a `.
             mariadb = getattr(dialect, "is_mariadb", False)
             collation = "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"
@@ -44,17 +46,29 @@ class TaskInstanceId(sa.types.TypeDecorator[str]):
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         if dialect.name == "postgresql":
+            from sqlalchemy.dialects import postgresql
+
             return dialect.type_descriptor(postgresql.UUID(as_uuid=False))
         if dialect.name in ("mysql", "mariadb"):
+            from sqlalchemy.dialects import mysql
+
             return dialect.type_descriptor(mysql.CHAR(36, charset="ascii", collation="ascii_bin"))
         return dialect.type_descriptor(sa.CHAR(36))
 
 
-def long_text() -> sa.types.TypeEngine[str]:
+class LongText(sa.types.TypeDecorator[str]):
     """Text of any length."""
-    return sa.Text().with_variant(
-        mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
-    )
+
+    impl = sa.Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
+        if dialect.name in ("mysql", "mariadb"):
+            from sqlalchemy.dialects import mysql
+
+            text = mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
+            return dialect.type_descriptor(text)
+        return dialect.type_descriptor(sa.Text())
 
 
 def row_id() -> sa.types.TypeEngine[int]:
@@ -119,11 +133,11 @@ task_entry = sa.Table(
     sa.Column("id", row_id(), primary_key=True),
     sa.Column("ti_id", TaskInstanceId(), _cascade("hf_task_instance.ti_id"), nullable=False),
     sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
-    sa.Column("value", long_text(), nullable=False),
+    sa.Column("value", LongText(), nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.BigInteger, index=True),
-    sa.Column("writer", long_text()),
+    sa.Column("writer", LongText()),
     sa.UniqueConstraint("ti_id", "key"),
 )
 """`writer` is NULL where the task instance wrote its own entry, as it nearly always does."""
@@ -158,10 +172,10 @@ asset_entry = sa.Table(
     sa.Column("id", row_id(), primary_key=True),
     sa.Column("asset_id", sa.BigInteger, _cascade("hf_asset.id"), nullable=False),
     sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
-    sa.Column("value", long_text(), nullable=False),
+    sa.Column("value", LongText(), nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
-    sa.Column("writer", long_text()),
+    sa.Column("writer", LongText()),
     sa.UniqueConstraint("asset_id", "key"),
 )
 
@@ -173,9 +187,9 @@ asset_history = sa.Table(
     sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("previous", sa.BigInteger, nullable=False),
-    sa.Column("value", long_text()),
+    sa.Column("value", LongText()),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
-    sa.Column("writer", long_text()),
+    sa.Column("writer", LongText()),
     sa.UniqueConstraint("asset_id", "key", "version"),
 )
 
@@ -186,7 +200,7 @@ staged_write = sa.Table(
     sa.Column("ti_id", TaskInstanceId(), _cascade("hf_task_instance.ti_id"), nullable=False),
     sa.Column("asset_id", sa.BigInteger, _cascade("hf_asset.id"), nullable=False, index=True),
     sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
-    sa.Column("value", long_text(), nullable=False),
+    sa.Column("value", LongText(), nullable=False),
     sa.Column("advances", sa.Boolean(create_constraint=False), nullable=False),
     sa.Column("if_version", sa.BigInteger),
     sa.Column("updated_at", sa.BigInteger, nullable=False),

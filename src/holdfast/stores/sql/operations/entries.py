@@ -94,7 +94,8 @@ def check_version(owner: Owner, key: str, if_version: int | None) -> Steps[None]
 
 def set_(context: Context, command: c.Set) -> Steps[int]:
     scope, writer = command.scope, command.writer
-    if isinstance(scope, TaskScope) and context.dialect.one_statement_set:
+    shortcut = context.dialect.set_in_one_statement()
+    if shortcut is not None and isinstance(scope, TaskScope):
         own = isinstance(writer, TaskWriter) and writer.scope == scope
         if command.if_version is None and (own or not isinstance(writer, TaskWriter)):
             params = {
@@ -105,7 +106,7 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
                 "expires_at": rows.micros(command.expires_at),
                 "writer": rows.writer_column(writer, scope),
             }
-            written = yield s.set_in_one_statement(), params
+            written = yield shortcut, params
             if written:
                 return written[0][0]  # type: ignore[no-any-return]
             # Refused; the long way says why.

@@ -9,6 +9,7 @@ door.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from holdfast.stores.sql.dialects import Dialect
@@ -16,7 +17,8 @@ from holdfast.stores.sql.dialects import Dialect
 A = TypeVar("A")
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True)
+class Call:
     """Something else to do than a query, in the middle of an operation."""
 
     sync: Callable[[], Any]

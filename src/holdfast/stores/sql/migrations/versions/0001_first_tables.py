@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from holdfast.stores.sql.tables import ExactText, TaskInstanceId, long_text, row_id
+from holdfast.stores.sql.tables import ExactText, LongText, TaskInstanceId, row_id
 
 revision = "0001"
 down_revision = None
@@ -41,10 +41,10 @@ def upgrade() -> None:
         sa.Column("id", row_id(), nullable=False),
         sa.Column("asset_id", sa.BigInteger, nullable=False),
         sa.Column("key", ExactText(512), nullable=False),
-        sa.Column("value", long_text(), nullable=False),
+        sa.Column("value", LongText(), nullable=False),
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("updated_at", sa.BigInteger, nullable=False),
-        sa.Column("writer", long_text()),
+        sa.Column("writer", LongText()),
         sa.ForeignKeyConstraint(
             ["asset_id"], ["hf_asset.id"], name="fk_hf_asset_entry_asset_id", ondelete="CASCADE"
         ),
@@ -58,9 +58,9 @@ def upgrade() -> None:
         sa.Column("key", ExactText(512), nullable=False),
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("previous", sa.BigInteger, nullable=False),
-        sa.Column("value", long_text()),
+        sa.Column("value", LongText()),
         sa.Column("updated_at", sa.BigInteger, nullable=False),
-        sa.Column("writer", long_text()),
+        sa.Column("writer", LongText()),
         sa.ForeignKeyConstraint(
             ["asset_id"], ["hf_asset.id"], name="fk_hf_asset_history_asset_id", ondelete="CASCADE"
         ),
@@ -112,7 +112,7 @@ def upgrade() -> None:
         sa.Column("ti_id", TaskInstanceId(), nullable=False),
         sa.Column("asset_id", sa.BigInteger, nullable=False),
         sa.Column("key", ExactText(512), nullable=False),
-        sa.Column("value", long_text(), nullable=False),
+        sa.Column("value", LongText(), nullable=False),
         sa.Column("advances", sa.Boolean(create_constraint=False), nullable=False),
         sa.Column("if_version", sa.BigInteger),
         sa.Column("updated_at", sa.BigInteger, nullable=False),
@@ -136,11 +136,11 @@ def upgrade() -> None:
         sa.Column("id", row_id(), nullable=False),
         sa.Column("ti_id", TaskInstanceId(), nullable=False),
         sa.Column("key", ExactText(512), nullable=False),
-        sa.Column("value", long_text(), nullable=False),
+        sa.Column("value", LongText(), nullable=False),
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("updated_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger),
-        sa.Column("writer", long_text()),
+        sa.Column("writer", LongText()),
         sa.ForeignKeyConstraint(
             ["ti_id"], ["hf_task_instance.ti_id"], name="fk_hf_task_entry_ti_id", ondelete="CASCADE"
         ),

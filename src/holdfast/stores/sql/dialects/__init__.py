@@ -1,0 +1,61 @@
+"""What differs between SQLite, PostgreSQL and MySQL or MariaDB, and nothing else."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import sqlalchemy as sa
+
+from holdfast.errors import InvalidInput, MissingDependency
+from holdfast.stores.sql.dialects.base import Dialect
+
+__all__ = ["Dialect", "make_engine", "parse_url"]
+
+_HOMES = {
+    "sqlite": "sqlite.SQLite",
+    "postgresql": "postgresql.PostgreSQL",
+    "postgres": "postgresql.PostgreSQL",
+    "mysql": "mysql.MySQL",
+    "mariadb": "mysql.MySQL",
+}
+
+
+def parse_url(url: str) -> tuple[sa.URL, Dialect]:
+    """The URL with our driver in it, and its dialect."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise InvalidInput(
+            "the database URL cannot be read",
+            hint="it looks like sqlite:///file.db, postgresql://user:password@host/database "
+            "or mysql://user:password@host/database",
+        ) from None
+    home = _HOMES.get(parsed.get_backend_name())
+    if home is None:
+        raise InvalidInput(
+            f"`{parsed.get_backend_name()}` is not a database that Holdfast works with",
+            hint="use sqlite, postgresql or mysql",
+        )
+    # Loaded when needed: each of them takes a while.
+    module, name = home.split(".")
+    dialect: Dialect = getattr(import_module(f"{__name__}.{module}"), name)()
+    return parsed.set(drivername=dialect.driver), dialect
+
+
+def make_engine(url: sa.URL, dialect: Dialect) -> sa.Engine:
+    """An engine whose connections commit each statement by itself."""
+    try:
+        engine = sa.create_engine(
+            url,
+            paramstyle=dialect.paramstyle,
+            pool_reset_on_return=None,
+            **dialect.engine_options(),
+        )
+    except ImportError as error:
+        raise MissingDependency(
+            f"the driver for {url.get_backend_name()} is not installed ({error.name})",
+            hint=f'pip install "holdfast[{dialect.extra}]"',
+        ) from None
+    dialect.before_connect(url)
+    sa.event.listen(engine, "connect", lambda connection, record: dialect.on_connect(connection))
+    return engine

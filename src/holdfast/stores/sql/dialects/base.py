@@ -1,0 +1,81 @@
+"""What may differ from one database to another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.sql.functions import FunctionElement
+
+
+class DatabaseClock(FunctionElement[int]):
+    """The database's own clock, in microseconds since 1970."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+now: sa.ColumnElement[int] = sa.func.coalesce(
+    sa.bindparam("now", type_=sa.BigInteger()), DatabaseClock()
+)
+"""The time that a statement goes by: the database's, unless the store was given a clock."""
+
+
+class Dialect(ABC):
+    """One kind of database."""
+
+    driver: ClassVar[str]
+    """SQLAlchemy's name for dialect and driver."""
+    paramstyle: ClassVar[str] = "pyformat"
+    begin: ClassVar[str]
+    native_async: ClassVar[bool] = False
+    embedded: ClassVar[bool] = False
+    """Whether the database is a file of ours, with no clock of its own and nobody to migrate it."""
+    migration_lock: ClassVar[tuple[str, ...]] = ()
+    migration_unlock: ClassVar[tuple[str, ...]] = ()
+    """How a process becomes the only one that migrates; SQLite's transaction is enough."""
+    connect_args: ClassVar[dict[str, Any]] = {}
+    extra: ClassVar[str] = ""
+    """What to install for it."""
+
+    def engine_options(self) -> dict[str, Any]:
+        """Arguments for `create_engine`."""
+        return {"pool_size": 8, "max_overflow": 56, "pool_timeout": 60}
+
+    def before_connect(self, url: sa.URL) -> None:  # noqa: B027  (most need nothing)
+        """Prepare the place that the URL names."""
+
+    def on_connect(self, connection: Any) -> None:  # noqa: B027  (most need nothing)
+        """Prepare a fresh connection of the driver."""
+
+    @abstractmethod
+    def upsert(self, table: sa.Table, unique: list[str]) -> Any:
+        """INSERT of all but the id, or UPDATE of the row with the same unique columns."""
+
+    @abstractmethod
+    def insert_new(self, table: sa.Table) -> Any:
+        """INSERT, unless a unique column says that the row exists."""
+
+    def set_in_one_statement(self) -> Any | None:
+        """A write to a task store as a single statement, where the database can do that: one
+        round trip instead of five. It writes nothing where the attempt may not write."""
+        return None
+
+    def delete_batch(self, table: sa.Table, batch: sa.Select[Any]) -> sa.Delete:
+        """DELETE of the rows whose ids the batch selects."""
+        return sa.delete(table).where(table.c.id.in_(batch))
+
+    def lock(self, select: sa.Select[Any], table: sa.Table, skip: bool = False) -> sa.Select[Any]:
+        """The select with its rows of that table locked; rows that others hold are left out."""
+        return select.with_for_update(skip_locked=skip)
+
+
+def columns(table: sa.Table) -> list[str]:
+    return [column.name for column in table.columns if column.name != "id"]
+
+
+def on_conflict_do_update(insert: Any, table: sa.Table, unique: list[str]) -> Any:
+    new = insert.values({name: sa.bindparam(name) for name in columns(table)})
+    changes = {name: new.excluded[name] for name in columns(table) if name not in unique}
+    return new.on_conflict_do_update(index_elements=unique, set_=changes)

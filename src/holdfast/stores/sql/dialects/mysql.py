@@ -1,0 +1,52 @@
+"""MySQL and MariaDB, with PyMySQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.ext.compiler import compiles
+
+from holdfast.stores.sql.dialects.base import DatabaseClock, Dialect, columns
+
+
+@compiles(DatabaseClock, "mysql", "mariadb")
+def _mysql_clock(element: DatabaseClock, compiler: Any, **options: Any) -> str:
+    return "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)"
+
+
+class MySQL(Dialect):
+    driver = "mysql+pymysql"
+    begin = "START TRANSACTION"
+    # Its DDL commits by itself, so the lock is not the transaction's.
+    migration_lock = ("SELECT GET_LOCK('holdfast_migration', 60)",)
+    migration_unlock = ("SELECT RELEASE_LOCK('holdfast_migration')",)
+    extra = "mysql"
+
+    def engine_options(self) -> dict[str, Any]:
+        return {
+            **super().engine_options(),
+            "isolation_level": "AUTOCOMMIT",
+            "connect_args": {"charset": "utf8mb4", "connect_timeout": 10},
+        }
+
+    def on_connect(self, connection: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("SET time_zone = '+00:00', sql_mode = 'TRADITIONAL'")
+
+    def upsert(self, table: sa.Table, unique: list[str]) -> Any:
+        new = mysql.insert(table).values({name: sa.bindparam(name) for name in columns(table)})
+        return new.on_duplicate_key_update(
+            {name: new.inserted[name] for name in columns(table) if name not in unique}
+        )
+
+    def insert_new(self, table: sa.Table) -> Any:
+        column = list(table.primary_key.columns)[-1]
+        return mysql.insert(table).on_duplicate_key_update({column.name: column})
+
+    def delete_batch(self, table: sa.Table, batch: sa.Select[Any]) -> sa.Delete:
+        # MariaDB would answer IN with a scan of the whole table; a join uses the ids.
+        rows = batch.subquery("batch")
+        return sa.delete(table).where(table.c.id == rows.c.id)

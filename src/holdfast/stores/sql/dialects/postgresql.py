@@ -1,0 +1,87 @@
+"""PostgreSQL, with psycopg 3."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.compiler import compiles
+
+from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.dialects.base import (
+    DatabaseClock,
+    Dialect,
+    now,
+    on_conflict_do_update,
+)
+
+
+@compiles(DatabaseClock, "postgresql")
+def _postgresql_clock(element: DatabaseClock, compiler: Any, **options: Any) -> str:
+    return "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)"
+
+
+class PostgreSQL(Dialect):
+    driver = "postgresql+psycopg"
+    begin = "BEGIN"
+    native_async = True
+    migration_lock = ("SELECT pg_advisory_xact_lock(7233119451)",)
+    extra = "postgres"
+
+    connect_args: ClassVar[dict[str, Any]] = {
+        "application_name": "holdfast",
+        "connect_timeout": 10,
+        "prepare_threshold": 0,
+    }
+
+    def engine_options(self) -> dict[str, Any]:
+        return {
+            **super().engine_options(),
+            "isolation_level": "AUTOCOMMIT",
+            "connect_args": self.connect_args,
+        }
+
+    def upsert(self, table: sa.Table, unique: list[str]) -> Any:
+        return on_conflict_do_update(postgresql.insert(table), table, unique)
+
+    def insert_new(self, table: sa.Table) -> Any:
+        return postgresql.insert(table).on_conflict_do_nothing()
+
+    def lock(self, select: sa.Select[Any], table: sa.Table, skip: bool = False) -> sa.Select[Any]:
+        return select.with_for_update(skip_locked=skip, of=table)
+
+    def set_in_one_statement(self) -> Any:
+        return _set_in_one_statement()
+
+
+@cache
+def _set_in_one_statement() -> Any:
+    """Count the write, if the attempt may, and write the entry, in one round trip."""
+    attempt = sa.bindparam("attempt", type_=sa.Integer())
+    ti = t.task_instance
+    scope = (
+        sa.update(ti)
+        .where(
+            ti.c.ti_id == sa.bindparam("owner"),
+            sa.or_(attempt.is_(None), ti.c.live_attempt == attempt),
+        )
+        .values(revision=ti.c.revision + 1)
+        .returning(ti.c.ti_id, ti.c.revision)
+        .cte("scope")
+    )
+    values = {
+        "ti_id": scope.c.ti_id,
+        "key": sa.bindparam("key", type_=sa.Text()),
+        "value": sa.bindparam("value", type_=sa.Text()),
+        "version": scope.c.revision,
+        "updated_at": now,
+        "expires_at": sa.bindparam("expires_at", type_=sa.BigInteger()),
+        "writer": sa.bindparam("writer", type_=sa.Text()),
+    }
+    new = postgresql.insert(t.task_entry).from_select(list(values), sa.select(*values.values()))
+    changes = {name: new.excluded[name] for name in values if name not in ("ti_id", "key")}
+    return new.on_conflict_do_update(index_elements=["ti_id", "key"], set_=changes).returning(
+        t.task_entry.c.version
+    )

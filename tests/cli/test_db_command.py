@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+
+def test_migrate_then_check_then_downgrade(program):
+    missing = program("db", "check")
+    migrated = program("db", "migrate")
+    again = program("db", "migrate")
+    checked = program("db", "check")
+    refused = program("db", "downgrade", "base")
+    taken_back = program("db", "downgrade", "base", "--yes")
+
+    assert missing.status == 1
+    assert missing.err.endswith("hint: run `holdfast db migrate`\n")
+    assert migrated.err.startswith("Migrated the database from nothing to revision ")
+    assert again.err.startswith("The database is up to date")
+    assert (checked.status, checked.err) == (0, again.err)
+    assert refused.status == 2
+    assert taken_back.status == 0
+    assert taken_back.err.endswith("back to nothing.\n")
+
+
+def test_an_unknown_revision_is_named(program):
+    program("db", "migrate")
+
+    result = program("db", "downgrade", "9999", "--yes")
+
+    assert result.status == 1
+    assert "9999" in result.err

@@ -1,0 +1,143 @@
+"""The program as a whole: its streams, its exit statuses, and what it does when things go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.cli import run
+from holdfast.errors import StoreUnavailable
+from holdfast.version import __version__
+
+
+def test_the_main_flow_in_an_empty_directory(program, project, task):
+    assert program("state-store", "set", *task, "job_id", '"app_1"').status == 0
+    assert program("state-store", "get", *task, "job_id").out == '"app_1"\n'
+    assert json.loads(program("state-store", "list", "--json").out)["total_entries"] == 1
+    for day in ("01", "02"):
+        done = program(
+            "state-store", "set", "--declare", "--asset", "orders", "watermark", f'"2026-01-{day}"'
+        )
+        assert done.status == 0
+    assert (
+        len(program("state-store", "history", "--asset", "orders", "watermark").out.splitlines())
+        == 3
+    )
+    rewind = program(
+        "state-store", "rewind", "--asset", "orders", "watermark", "--version", "1", "--dry-run"
+    )
+    assert rewind.out == '"2026-01-01"\n'
+    assert program("state-store", "cleanup-task-store", "--dry-run").out == "Nothing to delete.\n"
+    unknown = program("state-store", "get", "--asset", "orderz", "watermark")
+    assert (unknown.status, unknown.out) == (1, "")
+    assert unknown.err.startswith("error: asset `orderz` is not known\nhint: ")
+    assert (project / ".holdfast" / "holdfast.db").exists()
+
+
+def test_statuses_and_streams(program, task):
+    assert program("--version") == (0, f"holdfast {__version__}\n", "")
+    assert program("state-store", "get", "k").status == 2
+    assert program("state-store", "set", *task, "k", "-", stdin="[1]").status == 0
+    assert program("state-store", "set", *task, "k", "2", "--if-version", "7").status == 1
+    assert program("state-store", "delete", *task, "k").status == 2
+
+
+def test_a_bad_setting_stops_the_start_and_is_named(program):
+    result = program("state-store", "list", HOLDFAST__STATE_STORE__BATCH="1")
+
+    assert (result.status, result.out) == (2, "")
+    assert "HOLDFAST__STATE_STORE__BATCH" in result.err
+
+
+def test_the_name_of_the_program_alone_shows_the_help(program):
+    result = program()
+
+    assert (result.status, result.out) == (2, "")
+    assert "Usage: holdfast" in result.err
+
+
+def test_a_reader_that_stops_reading_is_no_error(program, task):
+    for key in ("a", "b"):
+        program("state-store", "set", *task, key, "1")
+    read, write = os.pipe()
+    os.close(read)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "state-store", "list"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+
+    assert done.stderr == b""
+
+
+def failing(error):
+    def open_store(settings):
+        raise error
+
+    return open_store
+
+
+def test_an_error_of_ours_is_two_lines(monkeypatch, capsys):
+    error = StoreUnavailable("the database does not answer", hint="start it")
+    monkeypatch.setattr("holdfast.connection.open_store", failing(error))
+
+    assert run(["state-store", "list"]) == 1
+    assert capsys.readouterr().err == "error: the database does not answer\nhint: start it\n"
+
+
+def test_an_unexpected_error_is_one_line_and_a_hint(monkeypatch, capsys):
+    monkeypatch.setattr("holdfast.connection.open_store", failing(RuntimeError("two\nlines")))
+
+    assert run(["state-store", "list"]) == 1
+    assert capsys.readouterr().err == (
+        "error: unexpected RuntimeError: two lines\n"
+        "hint: this is a bug; HOLDFAST_TRACEBACK=1 shows where it happened\n"
+    )
+
+
+def test_a_traceback_is_shown_when_asked_for(monkeypatch):
+    monkeypatch.setenv("HOLDFAST_TRACEBACK", "1")
+    monkeypatch.setattr("holdfast.connection.open_store", failing(RuntimeError("why")))
+
+    with pytest.raises(RuntimeError, match="why"):
+        run(["state-store", "list"])
+
+
+def test_ctrl_c_is_said_and_no_more(monkeypatch, capsys):
+    monkeypatch.setattr("holdfast.connection.open_store", failing(KeyboardInterrupt()))
+
+    assert run(["state-store", "list"]) == 1
+    assert capsys.readouterr().err.strip() == "error: aborted"
+
+
+HEAVY = ("alembic", "rich", "sqlalchemy", "msgspec", "asyncio")
+
+
+@pytest.mark.parametrize(
+    ("args", "unused"),
+    [
+        (["--version"], HEAVY),
+        (["state-store", "get", "--help"], ("alembic", "rich", "sqlalchemy")),
+        (["config", "list"], ("alembic", "rich", "sqlalchemy")),
+        (["state-store", "clean", "--dry-run"], ("alembic", "rich")),
+    ],
+)
+def test_what_a_command_does_not_need_is_not_imported(program, args, unused):
+    program("state-store", "list")
+    script = (
+        "import sys; from holdfast.cli import run; run(sys.argv[1].split());"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, " ".join(args)], capture_output=True, text=True, check=True
+    )
+
+    assert set(done.stderr.split()).isdisjoint(unused)

@@ -1,0 +1,91 @@
+"""What is different when a person sits at a terminal: questions, tables, progress."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.command import RegisterTask, Set
+from holdfast.connection import open_store
+from holdfast.entry import ApiWriter
+from holdfast.scope import TaskScope
+from holdfast.settings import load
+
+
+@pytest.fixture
+def terminal() -> Callable[..., tuple[int, str]]:
+    """Runs a command line at a terminal, with what is typed; answers its status and the screen."""
+
+    def call(*args: str, typed: str = "") -> tuple[int, str]:
+        master, slave = pty.openpty()
+        os.write(master, typed.encode())
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *args],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+        )
+        os.close(slave)
+        screen = b""
+        try:
+            while chunk := os.read(master, 65536):
+                screen += chunk
+        except OSError:
+            pass  # The other end is closed: this is how a terminal says so on Linux.
+        os.close(master)
+        return process.wait(), re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.decode())
+
+    return call
+
+
+def test_a_no_leaves_everything_as_it_was(terminal, program, task):
+    program("state-store", "set", *task, "k", "1")
+
+    status, screen = terminal("state-store", "clear", *task, typed="n\n")
+
+    assert status == 1
+    assert "Clear 1 entry of task etl/r1/load? [y/N]" in screen
+    assert program("state-store", "get", *task, "k").out == "1\n"
+
+
+def test_a_yes_goes_on(terminal, program, task):
+    program("state-store", "set", *task, "k", "1")
+
+    status, screen = terminal("state-store", "delete", *task, "k", typed="y\n")
+
+    assert status == 0
+    assert "Deleted `k` of task etl/r1/load." in screen
+
+
+def test_entries_are_a_table_that_shows_keys_and_values_as_they_are(terminal, program, task):
+    program("state-store", "set", *task, "[red]:smile:", json_text := '"' + "x" * 500 + '"')
+
+    status, screen = terminal("state-store", "list", *task)
+
+    assert status == 0
+    assert "[red]:smile:" in screen
+    assert "…" in screen
+    assert json_text not in screen
+
+
+def test_cleanup_shows_its_progress_and_ends_with_the_count(terminal, program, task):
+    with open_store(load()) as store:
+        scope = TaskScope("etl", "r1", "load")
+        store.execute(RegisterTask(scope))
+        past = datetime.now(UTC) - timedelta(days=1)
+        for number in range(5):
+            store.execute(Set(scope, str(number), "1", ApiWriter("ann"), past))
+
+    status, screen = terminal("state-store", "clean", "--batch-size", "2")
+
+    assert status == 0
+    assert "Deleting expired entries" in screen
+    assert screen.endswith("5 rows deleted.\r\n")
