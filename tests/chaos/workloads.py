@@ -134,9 +134,11 @@ def supersede_each_other(pipe: Pipe, url: str, attempts: int, number: int) -> No
 
     Reports (attempt, version) of each write to the task store that was acknowledged.
     """
+    draw = random.Random(number)
     with SqlStore(url, history_limit=100_000) as store:
         wait_for_start(pipe)
         for _ in range(attempts):
+            time.sleep(draw.uniform(0, 0.05))
             me = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
             with suppress(StaleAttempt):
                 for _ in range(20):

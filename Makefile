@@ -1,0 +1,49 @@
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help setup test lint format docs bench bench-full chaos clean
+
+help: ## what there is to make
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(READY) ## a virtual environment with holdfast and what its development needs
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is older than 3.11; run: make setup PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--editable ".[postgres,mysql,testing]" --group dev
+	@touch $@
+
+test: setup ## all tests, with a few seeds of each chaos test
+	@tests/install_mariadb.sh
+	$(BIN)/python -m pytest -n 2
+
+chaos: setup ## the kill, concurrency and model tests at full count
+	@tests/install_mariadb.sh
+	$(BIN)/python -m pytest -m chaos --rounds 50
+
+lint: setup ## style, types, and docs that are up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup ## write the reference pages anew from the code
+	$(BIN)/python docs/generate.py
+
+bench: setup ## measure side by side, within 15 minutes
+	$(BIN)/python -m bench.store
+
+bench-full: setup ## the same at the large sizes
+	$(BIN)/python -m bench.store --full
+
+clean: ## remove what setup and runs have left
+	rm -rf $(VENV) .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/.venv-airflow

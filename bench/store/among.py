@@ -1,0 +1,34 @@
+"""`get` of random entries among many rows, and among few."""
+
+from __future__ import annotations
+
+from random import Random
+
+from bench.store.databases import Databases
+from bench.store.rounds import Contender, rates, timed
+from bench.store.rows import KEYS, load, scope
+from holdfast.command import Get
+from holdfast.stores.sql import SqlStore
+
+FEW = 10_000
+
+_TURNS = {"postgresql": 250, "sqlite": 1000}
+
+
+def measure(databases: Databases, kind: str, many: int) -> dict[int, float]:
+    """Gets a second, by the number of rows in the table."""
+    found = rates({str(rows): contender(databases, kind, rows) for rows in (FEW, many)})
+    return {int(rows): rate for rows, rate in found.items()}
+
+
+def contender(databases: Databases, kind: str, rows: int) -> Contender:
+    url = databases.make_store(kind, f"among_{rows}")
+    load(url, rows, half_expired=False)
+    store = SqlStore(url)
+    random = Random(1)
+    commands = [
+        Get(scope(random.randrange(rows // len(KEYS))), random.choice(KEYS)) for _ in range(5000)
+    ]
+    return Contender(
+        timed(lambda number: store.execute(commands[number % 5000])), _TURNS[kind]
+    )

@@ -1,0 +1,42 @@
+"""`set_many` of a thousand entries, beside as many single sets, and beside the driver alone."""
+
+from __future__ import annotations
+
+from bench.store.databases import Databases
+from bench.store.driver import Driver, Sent, listening
+from bench.store.rounds import Contender, rates, timed
+from bench.store.single import begin_attempt
+from bench.store.workload import KEYS, SCOPE, VALUES
+from holdfast.accessor import TaskStore
+
+SIZE = 1000
+
+SET_MANY = f"TaskStore.set_many of {SIZE:,}"
+SINGLE = "TaskStore.set, one by one"
+DRIVER = "driver alone, the statements of set_many"
+
+_BATCH = {f"{KEYS[n % 100]}_{n}": VALUES[n % 100] for n in range(SIZE)}
+
+
+def measure(databases: Databases, kind: str) -> dict[str, float]:
+    """Entries a second of each contender."""
+    store, writer = begin_attempt(databases.make_store(kind, "batches"))
+    task_store = TaskStore(store, SCOPE, writer)
+    tape = record(url := databases.make_store(kind, "driver_batches"))
+    driver = Driver(url)
+    return rates(
+        {
+            SET_MANY: Contender(timed(lambda n: task_store.set_many(_BATCH)), 1, SIZE),
+            SINGLE: Contender(timed(lambda n: task_store.set(KEYS[n % 100], VALUES[n % 100])), 50),
+            DRIVER: Contender(timed(lambda n: driver.replay(tape)), 1, SIZE),
+        }
+    )
+
+
+def record(url: str) -> list[Sent]:
+    with listening() as tape:
+        store, writer = begin_attempt(url)
+        tape.clear()
+        TaskStore(store, SCOPE, writer).set_many(_BATCH)
+        store.close()
+    return tape

@@ -1,0 +1,66 @@
+"""A database server that dies, in a good way or a bad one, and comes back."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import sqlalchemy as sa
+from servers import Server
+
+_GOOD_END = {"postgresql": signal.SIGINT, "mysql": signal.SIGTERM}
+
+
+class KillableServer:
+    """A server that was started for the test, taken over by its process id."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._engine = sa.create_engine(server.url, poolclass=sa.NullPool)
+        self._process = psutil.Process(self._pid())
+        self._command = self._process.cmdline()
+        self._user = self._process.username()
+
+    def _pid(self) -> int:
+        if self.server.url.get_backend_name() == "mysql":
+            return int(Path(self._ask("SELECT @@pid_file")).read_text())
+        file = Path(self._ask("SHOW data_directory"), "postmaster.pid")
+        return int(file.read_text().split()[0])
+
+    def _ask(self, question: str) -> str:
+        with self._engine.connect() as connection:
+            return str(connection.exec_driver_sql(question).scalar())
+
+    def kill(self) -> None:
+        """SIGKILL, for each of its processes."""
+        everyone = [self._process, *self._process.children(recursive=True)]
+        for process in everyone:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(everyone)
+
+    def stop(self) -> None:
+        """An orderly end, as for a restart by its administrator; clients are sent away."""
+        self._process.send_signal(_GOOD_END[self.server.url.get_backend_name()])
+        self._process.wait()
+
+    def start(self) -> None:
+        """Start it as it was started first, and wait until it answers."""
+        process = subprocess.Popen(
+            self._command, user=self._user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self._process = psutil.Process(process.pid)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self._ask("SELECT 1")
+            except sa.exc.OperationalError:
+                assert process.poll() is None, "the server does not come back"
+                assert time.monotonic() < deadline, "the server does not answer"
+                time.sleep(0.05)
+            else:
+                return

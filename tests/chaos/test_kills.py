@@ -1,0 +1,29 @@
+"""SIGKILL of a writer at a random moment loses nothing that was acknowledged."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import workloads as w
+from processes import Worker
+from survival import Survivor
+
+from holdfast.stores.sql import SqlStore
+
+KILLS = 3
+
+
+@pytest.mark.chaos
+def test_a_killed_writer_has_lost_no_acknowledged_write(database_url: str, rounds: int) -> None:
+    with SqlStore(database_url) as store:
+        w.prepare(store)
+        survivor = Survivor(store)
+        for seed in range(KILLS * rounds):
+            draw = random.Random(seed)
+            writer = Worker(w.write_without_end, database_url, seed, survivor.written)
+            survivor.note(writer, seconds=60, limit=draw.randrange(60))
+            survivor.note(writer, seconds=draw.uniform(0, 0.01))
+            writer.kill()
+            survivor.note(writer, seconds=0)
+            survivor.check()

@@ -1,0 +1,179 @@
+"""The database dies and comes back: nothing acknowledged is lost, and clients live through it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import workloads as w
+from killable import KillableServer
+from processes import Worker
+from servers import mariadb_server, postgres_server
+from survival import Survivor
+
+from holdfast import command as c
+from holdfast.errors import StoreUnavailable, VersionConflict
+from holdfast.store import Store
+from holdfast.stores.sql import SqlStore, schema
+
+pytestmark = pytest.mark.chaos
+
+KILLS = 3
+PATIENT = timedelta(seconds=60)
+
+
+@pytest.fixture(scope="module", params=[postgres_server, mariadb_server])
+def server(request: pytest.FixtureRequest) -> Iterator[KillableServer]:
+    with request.param() as server:
+        killable = KillableServer(server)
+        yield killable
+        killable.kill()
+
+
+@pytest.fixture
+def url(server: KillableServer) -> str:
+    url = server.server.new_database()
+    schema.migrate(url)
+    return url
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[SqlStore]:
+    with SqlStore(url, retry_window=PATIENT) as store:
+        w.prepare(store)
+        yield store
+
+
+def test_a_killed_database_has_lost_no_acknowledged_write(
+    server: KillableServer, url: str, store: SqlStore, rounds: int
+) -> None:
+    survivor = Survivor(store)
+    for seed in range(KILLS * rounds):
+        draw = random.Random(seed)
+        writer = Worker(w.write_without_end, url, seed, survivor.written)
+        survivor.note(writer, seconds=60, limit=draw.randrange(60))
+        survivor.note(writer, seconds=draw.uniform(0, 0.01))
+        server.kill()
+        survivor.note(writer, seconds=60)
+        server.start()
+        survivor.check()
+
+
+class Load:
+    """Threads that write until told to stop, and what they were told."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.acknowledged: Counter[str] = Counter()
+        self.ambiguous = 0
+        self.failed: list[BaseException] = []
+        self._over = threading.Event()
+        work = (self.set, self.set_many, self.advance, self.set_async, self.count, self.count)
+        self._threads = [threading.Thread(target=self._guarded, args=(one,)) for one in work]
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self.failed.append(error)
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for_progress(self) -> None:
+        """Until each kind of write was acknowledged some more times."""
+        goal = {kind: self.acknowledged[kind] + 3 for kind in ("set", "many", "mark", "async", "n")}
+        deadline = time.monotonic() + 60
+        while not self.failed and any(self.acknowledged[k] < goal[k] for k in goal):
+            assert time.monotonic() < deadline, f"{dict(self.acknowledged)} wants to be {goal}"
+            time.sleep(0.01)
+
+    def set(self) -> None:
+        while not self._over.is_set():
+            self.store.execute(c.Set(w.TASK, "set", str(self.acknowledged["set"] + 1), w.ME))
+            self.acknowledged["set"] += 1
+
+    def set_many(self) -> None:
+        while not self._over.is_set():
+            values = tuple((key, str(self.acknowledged["many"] + 1)) for key in w.BATCH)
+            self.store.execute(c.SetMany(w.SECOND, values, w.ME))
+            self.acknowledged["many"] += 1
+
+    def advance(self) -> None:
+        while not self._over.is_set():
+            mark = str(self.acknowledged["mark"] + 1)
+            assert self.store.execute(c.Advance(w.FIRST, "mark", mark, w.ME)) == mark
+            assert self.store.execute(c.Get(w.FIRST, "mark")) == mark
+            self.acknowledged["mark"] += 1
+
+    def set_async(self) -> None:
+        async def write() -> None:
+            while not self._over.is_set():
+                text = str(self.acknowledged["async"] + 1)
+                await self.store.aexecute(c.Set(w.TASK, "async", text, w.ME))
+                self.acknowledged["async"] += 1
+            await self.store.aclose()
+
+        asyncio.run(write())
+
+    def count(self) -> None:
+        while not self._over.is_set():
+            entry = self.store.execute(c.GetEntry(w.FIRST, "n"))
+            value, version = (int(entry.value), entry.version) if entry else (0, 0)
+            try:
+                self.store.execute(c.Set(w.FIRST, "n", str(value + 1), w.ME, if_version=version))
+            except VersionConflict:
+                continue
+            except StoreUnavailable:
+                self.ambiguous += 1
+            else:
+                self.acknowledged["n"] += 1
+
+
+@pytest.mark.parametrize("end", [KillableServer.stop, KillableServer.kill])
+def test_a_patient_client_lives_through_a_restart(
+    server: KillableServer,
+    store: SqlStore,
+    rounds: int,
+    end: Callable[[KillableServer], None],
+) -> None:
+    with Load(store) as load:
+        for _ in range(rounds):
+            load.wait_for_progress()
+            end(server)
+            time.sleep(0.2)
+            server.start()
+        load.wait_for_progress()
+
+    assert load.failed == []
+    assert store.execute(c.Get(w.TASK, "set")) == str(load.acknowledged["set"])
+    assert store.execute(c.Get(w.TASK, "async")) == str(load.acknowledged["async"])
+    assert store.execute(c.Get(w.FIRST, "mark")) == str(load.acknowledged["mark"])
+    batch = {found.entry.value for found in store.execute(c.List(w.SECOND)).found}
+    assert batch == {str(load.acknowledged["many"])}
+    counted = int(store.execute(c.Get(w.FIRST, "n")) or 0)
+    assert load.acknowledged["n"] <= counted <= load.acknowledged["n"] + load.ambiguous
+
+
+def test_a_patient_client_waits_for_the_database_to_open_a_store(
+    server: KillableServer, url: str
+) -> None:
+    server.stop()
+    timer = threading.Timer(0.5, server.start)
+    timer.start()
+    with SqlStore(url, retry_window=PATIENT) as store:
+        store.execute(c.RegisterTask(w.TASK))
+    timer.join()
