@@ -200,10 +200,21 @@ class DeleteRun(Command[None], frozen=True):
 
 
 class DeclareAsset(Command[AssetInfo], frozen=True):
-    """Declare an asset by hand: it is known, and never deactivated."""
+    """Declare an asset by hand: it is known, and never deactivated.
 
-    name: str
-    uri: str
+    A name or URI alone stands for the asset that has it, and for a new one's other part too.
+    """
+
+    name: str | None = None
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        AssetScope(name=self.name, uri=self.uri)
+
+    @property
+    def declared(self) -> tuple[str, str]:
+        """Name and URI of the asset, if it is new."""
+        return self.name or self.uri or "", self.uri or self.name or ""
 
 
 class DeclareDagAssets(Command[None], frozen=True):

@@ -106,7 +106,7 @@ def _asset_store(
         raise InvalidInput("an asset has a name and a URI", hint="give one of them: name= or uri=")
     scope = AssetScope(name=name, uri=uri)
     if declare:
-        scope = store.execute(c.DeclareAsset(name or uri or "", uri or name or "")).scope
+        scope = store.execute(c.DeclareAsset(name, uri)).scope
     return AssetStore(store, scope, writer, rules)
 
 

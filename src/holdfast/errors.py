@@ -145,6 +145,12 @@ class StoreFailed(HoldfastError):
     code = "store_failed"
 
 
+class InvalidUrl(HoldfastError, ValueError):
+    """A database URL that cannot be read, or of a database that Holdfast does not work with."""
+
+    code = "invalid_url"
+
+
 class SchemaMismatch(HoldfastError):
     """The database's schema is not the one this version of Holdfast works with."""
 

@@ -172,8 +172,10 @@ def test_a_patient_client_waits_for_the_database_to_open_a_store(
     server: KillableServer, url: str
 ) -> None:
     server.stop()
-    timer = threading.Timer(0.5, server.start)
-    timer.start()
-    with SqlStore(url, retry_window=PATIENT) as store:
-        store.execute(c.RegisterTask(w.TASK))
-    timer.join()
+    restart = threading.Timer(0.5, server.start)
+    restart.start()
+    try:
+        with SqlStore(url, retry_window=PATIENT) as store:
+            store.execute(c.RegisterTask(w.TASK))
+    finally:
+        restart.join()

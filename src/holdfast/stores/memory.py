@@ -267,14 +267,14 @@ class MemoryStore(Store):
             self._put(shelf, [(command.key, None)], command.writer)
 
     def _clear(self, command: c.Clear) -> None:
-        shelves = [self._open(command.scope, command.writer)]
-        if command.all_map_indices and isinstance(command.scope, TaskScope):
-            task = msgspec.structs.replace(command.scope, map_index=-1)
-            shelves = [
-                shelf
-                for scope, shelf in self._tasks.items()
-                if msgspec.structs.replace(scope, map_index=-1) == task
-            ]
+        if not command.all_map_indices or isinstance(command.scope, AssetScope):
+            self._empty(self._open(command.scope, command.writer), command.writer)
+            return
+        self._fence(command.writer)
+        task = command.scope.dag_id, command.scope.run_id, command.scope.task_id
+        shelves = [shelf for scope, shelf in self._tasks.items() if _order(scope)[:3] == task]
+        if not shelves:
+            raise refusal.unknown_task(command.scope)
         for shelf in shelves:
             self._empty(shelf, command.writer)
 
@@ -378,8 +378,15 @@ class MemoryStore(Store):
         self._assets[asset.asset_id] = asset
         return asset
 
+    def _named(self, command: c.DeclareAsset) -> _Asset | None:
+        """The asset that a name or URI alone stands for, if there is one."""
+        for asset in self._assets.values():
+            if (command.name, command.uri) in ((asset.name, None), (None, asset.uri)):
+                return asset
+        return None
+
     def _declare_asset(self, command: c.DeclareAsset) -> AssetInfo:
-        asset = self._declare(command.name, command.uri)
+        asset = self._named(command) or self._declare(*command.declared)
         asset.by_hand = True
         asset.orphaned_at = None
         return asset.info()

@@ -79,7 +79,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.newest: dict[TaskScope, int] = {}
         self.versions: dict[tuple[str, str], dict[int, int]] = {}
         for task in TASKS[:2]:
-            self.both(c.RegisterTask(task))
+            self.register(task)
+            self.start_attempt(task)
         self.both(c.DeclareDagAssets("sales", tuple(ASSETS.items())))
 
     def teardown(self) -> None:
@@ -316,7 +317,7 @@ class StoreMachine(RuleBasedStateMachine):
     def declare_by_hand(self, declaration: tuple[str, str]) -> None:
         self.both(c.DeclareAsset(*declaration))
 
-    @rule(dag_id=st.sampled_from(["sales", "returns"]), assets=st.lists(declared, max_size=2))
+    @rule(dag_id=st.sampled_from(["sales", "returns"]), assets=st.lists(declared, max_size=4))
     def parse(self, dag_id: str, assets: list[tuple[str, str]]) -> None:
         self.both(c.DeclareDagAssets(dag_id, tuple(assets)))
         self.both(c.ListAssets())

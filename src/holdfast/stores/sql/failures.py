@@ -52,6 +52,15 @@ def is_lost(error: BaseException) -> bool:
     return False
 
 
+def is_missing_table(error: BaseException) -> bool:
+    error = original(error)
+    return (
+        getattr(error, "sqlstate", None) == "42P01"
+        or _mysql_code(error) == 1146
+        or "no such table" in str(error)
+    )
+
+
 def is_clash(error: BaseException) -> bool:
     """Two transactions got in each other's way, and this one was rolled back; it may run again."""
     error = original(error)

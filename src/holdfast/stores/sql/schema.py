@@ -18,27 +18,30 @@ VERSION_TABLE = "hf_schema_version"
 HEAD = "0001"
 """The newest revision. Kept here, so that opening a store needs no look at the migrations."""
 
+_SELECT_REVISION = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def ensure(url: str) -> None:
-    """Refuse a database whose schema is not ours; an SQLite file is brought up to date."""
-    current, head = check(url)
-    if current == head:
+def ensure(engine: sa.Engine, url: str) -> None:
+    """Refuse a database whose schema is not ours; an embedded one is brought up to date."""
+    dialect = parse_url(url)[1]
+    with _translated(engine.url):
+        current = _current(engine)
+    if current == HEAD:
         return
     if current is not None and current not in _known():
         raise _newer(current)
-    if parse_url(url)[1].embedded:
+    if dialect.embedded:
         migrate(url)
         return
-    state = "has no Holdfast tables" if current is None else f"has schema {current}, not {head}"
+    state = "has no Holdfast tables" if current is None else f"has schema {current}, not {HEAD}"
     raise SchemaMismatch(f"the database {state}", hint="run `holdfast db migrate`")
 
 
 def check(url: str) -> tuple[str | None, str]:
     """The revision that the database has, and the newest."""
-    with _connection(url) as (connection, _):
-        return _current(connection), HEAD
+    with _engine(url) as (engine, _):
+        return _current(engine), HEAD
 
 
 def migrate(url: str) -> tuple[str | None, str]:
@@ -46,7 +49,7 @@ def migrate(url: str) -> tuple[str | None, str]:
     from alembic import command
 
     with _locked(url) as connection:
-        before = _current(connection)
+        before = _current_in(connection)
         if before is not None and before not in _known():
             raise _newer(before)
         if before != HEAD:
@@ -64,12 +67,12 @@ def downgrade(url: str, revision: str) -> tuple[str | None, str | None]:
             hint=f"known: base, {', '.join(sorted(_known()))}",
         )
     with _locked(url) as connection:
-        before = _current(connection)
+        before = _current_in(connection)
         if before is not None and before not in _known():
             raise _newer(before)
         if before is not None:
             command.downgrade(_config(connection), revision)
-        return before, _current(connection)
+        return before, _current_in(connection)
 
 
 def _newer(revision: str) -> SchemaMismatch:
@@ -79,12 +82,30 @@ def _newer(revision: str) -> SchemaMismatch:
     )
 
 
-def _current(connection: sa.Connection) -> str | None:
+def _current(engine: sa.Engine) -> str | None:
+    """The revision, or None where there are no tables of ours."""
+    # Not through SQLAlchemy's connection, which asks the database much else first.
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        cursor.execute(_SELECT_REVISION)
+        row = cursor.fetchone()
+        cursor.close()
+    except Exception as error:
+        if failures.is_missing_table(error):
+            return None
+        raise
+    finally:
+        connection.close()
+    return row[0] if row else None
+
+
+def _current_in(connection: sa.Connection) -> str | None:
+    """The same in a transaction, which an error would end."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
-    return connection.execute(
-        sa.text(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
-    ).scalar()
+    row = connection.exec_driver_sql(_SELECT_REVISION).first()
+    return row[0] if row else None
 
 
 @cache
@@ -102,19 +123,25 @@ def _config(connection: sa.Connection) -> Any:
 
 
 @contextmanager
-def _connection(url: str) -> Iterator[tuple[sa.Connection, Dialect]]:
-    """A connection of its own, whose driver's errors come out as ours."""
-    parsed, dialect = parse_url(url)
-    engine = make_engine(parsed, dialect)
+def _translated(url: sa.URL) -> Iterator[None]:
+    """The driver's errors come out as ours."""
     try:
-        with engine.connect() as connection:
-            yield connection, dialect
+        yield
     except HoldfastError:
         raise
     except Exception as error:
         if failures.is_driver_error(error):
-            raise failures.translate(error, parsed) from error
+            raise failures.translate(error, url) from error
         raise
+
+
+@contextmanager
+def _engine(url: str) -> Iterator[tuple[sa.Engine, Dialect]]:
+    parsed, dialect = parse_url(url)
+    engine = make_engine(parsed, dialect)
+    try:
+        with _translated(parsed):
+            yield engine, dialect
     finally:
         engine.dispose()
 
@@ -122,7 +149,7 @@ def _connection(url: str) -> Iterator[tuple[sa.Connection, Dialect]]:
 @contextmanager
 def _locked(url: str) -> Iterator[sa.Connection]:
     """A connection in a transaction, as the only one that migrates."""
-    with _connection(url) as (connection, dialect):
+    with _engine(url) as (engine, dialect), engine.connect() as connection:
         connection.exec_driver_sql(dialect.begin)
         for statement in dialect.migration_lock:
             connection.exec_driver_sql(statement)

@@ -138,13 +138,17 @@ def keys(shelf: Shelf) -> Select:
 
 
 @cache
-def siblings() -> Select:
-    """Every map index of the owner's task in its run, in an order that all writers lock in."""
-    me = t.task_instance.alias("me")
-    c = t.task_instance.c
+def map_indices() -> Select:
+    """Every map index of a task in a run, in an order that all writers lock in."""
+    c, r = t.task_instance.c, t.run.c
     return (
         sa.select(c.ti_id)
-        .where(me.c.ti_id == sa.bindparam("owner"), c.run == me.c.run, c.task_id == me.c.task_id)
+        .select_from(t.task_instance.join(t.run))
+        .where(
+            r.dag_id == sa.bindparam("dag_id"),
+            r.run_id == sa.bindparam("run_id"),
+            c.task_id == sa.bindparam("task_id"),
+        )
         .order_by(c.ti_id)
     )
 
@@ -264,21 +268,6 @@ def staged(by: str, one_key: bool) -> Select:
 def stage(dialect: type[Dialect]) -> Any:
     statement = dialect().upsert(t.staged_write, ["ti_id", "asset_id", "key"])
     return statement.values(updated_at=now)
-
-
-@cache
-def restage() -> sa.Update:
-    """Another value for what is staged; how it takes effect stays."""
-    c = t.staged_write.c
-    return (
-        sa.update(t.staged_write)
-        .where(
-            c.ti_id == sa.bindparam("ti_id"),
-            c.asset_id == sa.bindparam("asset_id"),
-            _of_key(t.staged_write),
-        )
-        .values(value=sa.bindparam("value"), updated_at=now)
-    )
 
 
 @cache
@@ -537,16 +526,14 @@ def count_expired() -> Select:
 def expired() -> Select:
     """From after (`after_time`, `after_id`) on."""
     e, ti, r = t.task_entry.c, t.task_instance.c, t.run.c
-    after_time: Any = sa.bindparam("after_time")
-    after_id: Any = sa.bindparam("after_id")
+    after = sa.tuple_(
+        sa.bindparam("after_time", type_=sa.BigInteger()),
+        sa.bindparam("after_id", type_=sa.BigInteger()),
+    )
     return (
         sa.select(e.id, r.dag_id, r.run_id, ti.task_id, ti.map_index, e.key, e.expires_at)
         .select_from(t.task_entry.join(t.task_instance).join(t.run))
-        .where(
-            _expired(),
-            e.expires_at >= after_time,
-            sa.or_(e.expires_at > after_time, e.id > after_id),
-        )
+        .where(_expired(), sa.tuple_(e.expires_at, e.id) > after)
         .order_by(e.expires_at, e.id)
         .limit(sa.bindparam("limit"))
     )

@@ -50,7 +50,7 @@ class SqlStore(Store):
         self._now = _clock(clock, self._dialect.embedded)
         self._compiled = CompiledStatements(self._engine.dialect)
         self._pools: WeakKeyDictionary[Any, AsyncConnectionPool[Any]] = WeakKeyDictionary()
-        ensure(url)
+        ensure(self._engine, url)
         _OPEN.add(self)
 
     def __repr__(self) -> str:

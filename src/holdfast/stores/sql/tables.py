@@ -136,9 +136,10 @@ task_entry = sa.Table(
     sa.Column("value", LongText(), nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
-    sa.Column("expires_at", sa.BigInteger, index=True),
+    sa.Column("expires_at", sa.BigInteger),
     sa.Column("writer", LongText()),
     sa.UniqueConstraint("ti_id", "key"),
+    sa.Index(None, "expires_at", "id"),
 )
 """`writer` is NULL where the task instance wrote its own entry, as it nearly always does."""
 

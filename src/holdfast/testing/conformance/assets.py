@@ -51,10 +51,6 @@ WRITES: list[c.Command[Any]] = [
 ]
 
 
-def named(command: c.Command[Any]) -> str:
-    return type(command).__name__
-
-
 class Declarations(StoreFixtures):
     def test_an_asset_declared_by_hand_is_known(self, do: Door) -> None:
         info = do(DeclareAsset("orders", ORDERS_URI))
@@ -123,12 +119,12 @@ class Declarations(StoreFixtures):
         assert orders.orphaned_at is None
         do(Set(asset, "k", "1", ANN))
 
-    @pytest.mark.parametrize("command", WRITES, ids=named)
-    def test_an_inactive_asset_cannot_be_written(self, do: Door, command: c.Command[Any]) -> None:
+    def test_an_inactive_asset_cannot_be_written(self, do: Door) -> None:
         self._orphan(do)
 
-        with pytest.raises(AssetInactive, match="orders"):
-            do(command)
+        for command in WRITES:
+            with pytest.raises(AssetInactive, match="orders"):
+                do(command)
 
         assert do(Get(ORDERS, "k")) == "1"
         assert do(List(ORDERS)).total == 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from holdfast.command import (
     AssetFilter,
     DeclareAsset,
@@ -99,26 +97,15 @@ class Listing(StoreFixtures):
 
         assert keys(do(List(scope, prefix="part-"))) == ["part-1", "part-2"]
 
-    @pytest.mark.parametrize(
-        ("prefix", "selected"),
-        [
-            ("a%", ["a%b"]),
-            ("a_", ["a_b"]),
-            ("a\\", ["a\\b"]),
-            ("a*", ["a*b"]),
-            ("a[", ["a[b"]),
-            ("a'", ["a'b"]),
-            ("a ", ["a b"]),
-            ("%", []),
-            ("_", []),
-        ],
-    )
-    def test_nothing_in_a_prefix_is_a_wildcard(
-        self, do: Door, scope: StoreScope, prefix: str, selected: list[str]
-    ) -> None:
-        self._set_all(do, scope, ["a%b", "a_b", "a\\b", "a*b", "a[b", "a'b", "a b", "axb"])
+    def test_nothing_in_a_prefix_is_a_wildcard(self, do: Door, scope: StoreScope) -> None:
+        names = ["a b", "a%b", "a'b", "a*b", "a[b", "a\\b", "a_b", "axb"]
+        self._set_all(do, scope, names)
 
-        assert keys(do(List(scope, prefix=prefix))) == selected
+        assert [keys(do(List(scope, prefix=name[:2]))) for name in names] == [
+            [name] for name in names
+        ]
+        assert keys(do(List(scope, prefix="%"))) == []
+        assert keys(do(List(scope, prefix="_"))) == []
 
     def test_a_prefix_at_the_end_of_unicode_selects_keys(self, do: Door, scope: StoreScope) -> None:
         self._set_all(do, scope, ["\U0010ffff", "\U0010ffffa", "\ud7ff", "\ud7ffa", "a"])
@@ -191,18 +178,15 @@ class Listing(StoreFixtures):
 
         assert keys(found) == ["tomorrow"]
 
-    @pytest.mark.parametrize(("where", "matching"), FILTERS)
-    def test_a_filter_selects_task_instances_in_order(
-        self, do: Door, where: TaskFilter, matching: list[TaskScope]
-    ) -> None:
+    def test_a_filter_selects_task_instances_in_order(self, do: Door) -> None:
         for scope in reversed(EVERYWHERE):
             do(RegisterTask(scope))
             do(Set(scope, "k", "1", ANN))
 
-        page = do(List(where))
+        pages = [do(List(where)) for where, _ in FILTERS]
 
-        assert scopes(page) == matching
-        assert page.total == len(matching)
+        assert [scopes(page) for page in pages] == [matching for _, matching in FILTERS]
+        assert [page.total for page in pages] == [len(matching) for _, matching in FILTERS]
 
     def test_a_filter_and_a_prefix_select_together(self, do: Door) -> None:
         for scope in EVERYWHERE:

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import sqlalchemy as sa
 
-from holdfast.errors import InvalidInput, MissingDependency
+from holdfast.errors import InvalidUrl, MissingDependency
 from holdfast.stores.sql.dialects.base import Dialect
 
 __all__ = ["Dialect", "make_engine", "parse_url"]
@@ -25,14 +25,14 @@ def parse_url(url: str) -> tuple[sa.URL, Dialect]:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
-        raise InvalidInput(
+        raise InvalidUrl(
             "the database URL cannot be read",
             hint="it looks like sqlite:///file.db, postgresql://user:password@host/database "
             "or mysql://user:password@host/database",
         ) from None
     home = _HOMES.get(parsed.get_backend_name())
     if home is None:
-        raise InvalidInput(
+        raise InvalidUrl(
             f"`{parsed.get_backend_name()}` is not a database that Holdfast works with",
             hint="use sqlite, postgresql or mysql",
         )

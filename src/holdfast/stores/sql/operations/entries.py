@@ -11,9 +11,9 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
-from holdfast.stores.sql.operations.scopes import Owner, find, known, open_scope
+from holdfast.stores.sql.operations.scopes import Owner, fence, find, known, open_scope
 from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
-from holdfast.stores.sql.operations.steps import Context, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 
 
 def get(context: Context, command: c.Get) -> Steps[str | None]:
@@ -135,16 +135,21 @@ def delete(context: Context, command: c.Delete) -> Steps[None]:
 
 
 def clear(context: Context, command: c.Clear) -> Steps[None]:
-    owner = yield from open_scope(command.scope, command.writer)
-    if not command.all_map_indices or owner.shelf is s.ASSETS:
-        yield from empty(context, owner, command.writer)
+    scope, writer = command.scope, command.writer
+    if not command.all_map_indices or isinstance(scope, AssetScope):
+        owner = yield from open_scope(scope, writer)
+        yield from empty(context, owner, writer)
         return
-    siblings = yield s.siblings(), {"owner": owner.id}
-    for (ti_id,) in siblings:
-        params = {"owner": ti_id}
-        [(id, revision, *_)] = yield s.lock_owner(s.TASKS, "ti_id"), params
-        sibling = Owner(s.TASKS, id, revision, owner.scope)
-        yield from empty(context, sibling, command.writer)
+    yield BEGIN
+    if isinstance(writer, TaskWriter):
+        yield from fence(writer)
+    task = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
+    found = yield s.map_indices(), task
+    if not found:
+        raise refusal.unknown_task(scope)
+    for (ti_id,) in found:
+        [(id, revision, *_)] = yield s.lock_owner(s.TASKS, "ti_id"), {"owner": ti_id}
+        yield from empty(context, Owner(s.TASKS, id, revision, scope), writer)
 
 
 def empty(context: Context, owner: Owner, writer: Writer) -> Steps[None]:

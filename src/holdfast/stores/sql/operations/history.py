@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from holdfast import command as c
-from holdfast.entry import TaskWriter, Version
+from holdfast.entry import Version
 from holdfast.rewind import choose
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.entries import entry_of, put, record
 from holdfast.stores.sql.operations.scopes import find, known, open_scope
-from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
+from holdfast.stores.sql.operations.staging import stage_advance
 from holdfast.stores.sql.operations.steps import Context, Steps
 from holdfast.value import larger
 
@@ -18,15 +18,10 @@ def advance(context: Context, command: c.Advance) -> Steps[str]:
     owner = yield from open_scope(command.scope, command.writer)
     entry = yield from entry_of(owner, command.key)
     where = f"`{command.key}` of {command.scope}"
-    if command.on_success:
-        assert isinstance(command.writer, TaskWriter)
-        staged = yield from staged_for(command.scope, command.writer, command.key)
-        for row in staged:
-            entry = overlaid(entry, row, command.writer, command.scope)
-        value = larger(entry.value if entry else None, command.value, where)
-        yield from stage(context, owner, command, value, staged)
-        return value
     standing = entry.value if entry else None
+    if command.on_success:
+        staged = yield from stage_advance(context, owner, command)
+        return staged.value if isinstance(staged, c.Set) else larger(standing, staged.value, where)
     value = larger(standing, command.value, where)
     if value is not standing:
         yield from put(context, owner, [(command.key, value)], command.writer)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from holdfast import command as c
 from holdfast.entry import AssetInfo
-from holdfast.scope import TaskScope
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
-from holdfast.stores.sql.operations.scopes import known
+from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 
 
@@ -56,7 +56,11 @@ def _declare(context: Context, name: str, uri: str) -> Steps[int]:
 
 def declare_asset(context: Context, command: c.DeclareAsset) -> Steps[AssetInfo]:
     yield BEGIN
-    id = yield from _declare(context, command.name, command.uri)
+    found = []
+    if command.name is None or command.uri is None:
+        _, by, params = find(AssetScope(name=command.name, uri=command.uri))
+        found = yield s.owner(s.ASSETS, by), params
+    id = found[0][0] if found else (yield from _declare(context, *command.declared))
     yield s.declare_by_hand(), {"owner": id}
     return rows.assets((yield s.asset_by_id(), {"owner": id}))[0]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import msgspec
 
 from holdfast import command as c
 from holdfast.entry import Entry, TaskWriter, signature
@@ -39,24 +39,37 @@ def overlaid(
     return Entry(key, value, version, rows.instant(updated_at), signature(reader), staged=True)
 
 
-def stage(
-    context: Context,
-    owner: Owner,
-    command: c.Set | c.Advance,
-    value: str | None = None,
-    before: Iterable[rows.Row] = (),
-) -> Steps[None]:
-    """Keep the write for the attempt's success. Over a staged `set`, an `advance` is a `set`."""
+def stage(context: Context, owner: Owner, command: c.Set | c.Advance) -> Steps[None]:
+    """Keep the write for the attempt's success."""
     assert isinstance(command.writer, TaskWriter)
     params = {
         "ti_id": str(command.writer.scope.ti_id),
         "asset_id": owner.id,
         "key": command.key,
-        "value": command.value if value is None else value,
+        "value": command.value,
         "advances": isinstance(command, c.Advance),
         "if_version": command.if_version if isinstance(command, c.Set) else None,
     }
-    if any(not advances for _, _, advances, _ in before):
-        yield s.restage(), params
-    else:
-        yield s.stage(type(context.dialect)), params
+    yield s.stage(type(context.dialect)), params
+
+
+def stage_advance(context: Context, owner: Owner, command: c.Advance) -> Steps[c.Set | c.Advance]:
+    """Stage it together with what is staged for its key: a staged `set` goes on as a `set`.
+
+    What stands is left out of it until success, because it may yet be moved back.
+    """
+    assert isinstance(command.writer, TaskWriter)
+    staged: c.Set | c.Advance = command
+    for asset_id, key, value, advances, if_version in (yield from staged_by(command.writer)):
+        if (asset_id, key) == (owner.id, command.key):
+            most = larger(value, command.value, f"`{key}` of {command.scope}")
+            if advances:
+                staged = msgspec.structs.replace(command, value=most)
+            else:
+                staged = c.Set(
+                    *(command.scope, key, most, command.writer),
+                    if_version=if_version,
+                    on_success=True,
+                )
+    yield from stage(context, owner, staged)
+    return staged

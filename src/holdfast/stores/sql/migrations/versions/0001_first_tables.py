@@ -147,7 +147,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_hf_task_entry"),
         sa.UniqueConstraint("ti_id", "key", name="uq_hf_task_entry_ti_id_key"),
     )
-    op.create_index("ix_hf_task_entry_expires_at", "hf_task_entry", ["expires_at"])
+    op.create_index("ix_hf_task_entry_expires_at_id", "hf_task_entry", ["expires_at", "id"])
 
 
 def downgrade() -> None:

@@ -1,0 +1,200 @@
+"""An embedded store on a disk that does not play along."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from clarity import refusal
+
+from holdfast import command as c
+from holdfast.entry import ApiWriter
+from holdfast.errors import StoreUnavailable
+from holdfast.scope import TaskScope
+from holdfast.stores.sql import SqlStore
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load")
+KILOBYTE = f'"{"x" * 1022}"'
+
+
+class Disk:
+    """A small file system of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = f"sqlite:///{path / 'store.db'}"
+
+    def mount(self, options: str) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", options, "holdfast-test", str(self.path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
+
+    def remount(self, options: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{options}", str(self.path)], check=True)
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "--lazy", str(self.path)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    if not shutil.which("mount"):
+        pytest.skip("there is no mount command here")
+    disk = Disk(tmp_path)
+    disk.mount("size=1m")
+    yield disk
+    disk.unmount()
+
+
+def fill(store: SqlStore) -> int:
+    """Write until it fails; how many writes were acknowledged."""
+    store.execute(c.RegisterTask(TASK))
+    for number in range(100_000):
+        try:
+            store.execute(c.Set(TASK, f"{number}", KILOBYTE, ANN))
+        except StoreUnavailable:
+            return number
+    raise AssertionError("the disk does not fill up")
+
+
+def test_a_full_disk(disk: Disk) -> None:
+    ballast = disk.path / "ballast"
+    ballast.write_bytes(b"x" * 300_000)
+    with SqlStore(disk.url) as store:
+        written = fill(store)
+        error = refusal(
+            StoreUnavailable, store.execute, c.Set(TASK, "more", KILOBYTE * 100, ANN)
+        )
+        assert "disk is full" in error.message
+        assert "free some space" in error.hint
+        batch = tuple((f"batch {number}", KILOBYTE) for number in range(100))
+        refusal(StoreUnavailable, store.execute, c.SetMany(TASK, batch, ANN))
+        assert store.execute(c.List(TASK)).total == written
+
+        ballast.unlink()
+        store.execute(c.Set(TASK, "more", KILOBYTE, ANN))
+        assert store.execute(c.List(TASK)).total == written + 1
+
+
+def test_a_disk_that_is_full_before_there_is_a_store(disk: Disk) -> None:
+    (disk.path / "ballast").write_bytes(b"x" * 1_044_000)
+    refusal(StoreUnavailable, SqlStore, disk.url)
+    (disk.path / "ballast").unlink()
+    with SqlStore(disk.url) as store:
+        store.execute(c.RegisterTask(TASK))
+
+
+def test_a_limit_to_the_size_of_files(tmp_path: Path) -> None:
+    """Works without mounting anything, as for a user whose quota is used up."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    code = (
+        "import sys, test_disk; store = test_disk.SqlStore(sys.argv[1]);"
+        "print(test_disk.fill(store))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, url],
+        cwd=Path(__file__).parent,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with SqlStore(url) as store:
+        assert store.execute(c.List(TASK)).total == int(done.stdout)
+
+
+def test_a_disk_that_became_read_only(disk: Disk) -> None:
+    with SqlStore(disk.url) as store:
+        store.execute(c.RegisterTask(TASK))
+        store.execute(c.Set(TASK, "key", "1", ANN))
+    disk.remount("ro")
+    error = refusal(StoreUnavailable, write_two, disk.url)
+    assert "read-only" in error.message
+    assert "writable" in error.hint
+
+    disk.remount("rw")
+    with SqlStore(disk.url) as store:
+        assert store.execute(c.Get(TASK, "key")) == "1"
+
+
+def write_two(url: str) -> None:
+    with SqlStore(url) as store:
+        store.execute(c.Set(TASK, "key", "2", ANN))
+
+
+def test_a_read_only_disk_without_a_store(disk: Disk) -> None:
+    disk.remount("ro")
+    error = refusal(StoreUnavailable, SqlStore, disk.url)
+    assert "may be written" in error.hint
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    refusal(StoreUnavailable, SqlStore, f"sqlite:///{tmp_path / 'store.db'}")
+
+
+def test_a_file_that_is_not_a_database(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("Milk, eggs, bread.\n" * 100)
+    error = refusal(StoreUnavailable, SqlStore, f"sqlite:///{file}")
+    assert str(file) in error.message
+    assert "is not a database" in error.message
+    assert file.read_text() == "Milk, eggs, bread.\n" * 100
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_a_directory_in_place_of_the_file(tmp_path: Path) -> None:
+    error = refusal(StoreUnavailable, SqlStore, f"sqlite:///{tmp_path}")
+    assert "cannot be opened" in error.message
+
+
+def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refusal(StoreUnavailable, SqlStore, f"sqlite:///{tmp_path / 'file' / 'store.db'}")
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with SqlStore(url) as store:
+        store.execute(c.RegisterTask(TASK))
+        values = tuple((f"{number}", KILOBYTE) for number in range(200))
+        store.execute(c.SetMany(TASK, values, ANN))
+    with open(tmp_path / "store.db", "r+b") as file:
+        file.seek(16 * 4096)
+        file.write(random.Random(0).randbytes(100 * 4096))
+    with SqlStore(url) as store:
+        error = refusal(StoreUnavailable, store.execute, c.List(TASK))
+    assert "is damaged" in error.message
+    assert "backup" in error.hint
+
+
+def test_another_program_holds_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlite3
+
+    from holdfast.stores.sql.dialects import sqlite
+
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    with SqlStore(url) as store:
+        store.execute(c.RegisterTask(TASK))
+        other.execute("BEGIN IMMEDIATE")
+        error = refusal(StoreUnavailable, store.execute, c.Set(TASK, "key", "1", ANN))
+        assert "is held by another process" in error.message
+        assert store.execute(c.Get(TASK, "key")) is None
+        other.execute("COMMIT")
+        store.execute(c.Set(TASK, "key", "1", ANN))
+    other.close()
+
+

@@ -1,0 +1,183 @@
+"""A store that cannot be opened says why, in one line, and what to do."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from clarity import refusal
+from servers import Server
+
+from holdfast.command import Now
+from holdfast.errors import (
+    InvalidUrl,
+    MissingDependency,
+    SchemaMismatch,
+    StoreUnavailable,
+)
+from holdfast.stores.sql import SqlStore, schema
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Server:
+    server: Server = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def administrator(server: Server) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(server.url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_a_database_that_is_down(scheme: str, closed_port: int) -> None:
+    url = f"{scheme}://ann:secret@127.0.0.1:{closed_port}/state"
+    error = refusal(StoreUnavailable, SqlStore, url)
+    assert f"127.0.0.1:{closed_port}" in error.message
+    assert "does not answer" in error.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql:///state?host=/no/such/directory", "mysql:///state?unix_socket=/no/such/socket"],
+)
+def test_a_socket_that_is_not_there(url: str) -> None:
+    assert "does not answer" in refusal(StoreUnavailable, SqlStore, url).message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "state.db",
+        "postgresql://host:port/state",
+        "postgresql//host/state",
+        "oracle://host/state",
+        "http://127.0.0.1:8793",
+    ],
+)
+def test_a_url_that_is_none_of_ours(url: str) -> None:
+    assert "postgresql" in refusal(InvalidUrl, SqlStore, url).hint
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_store_needs_a_file(url: str) -> None:
+    refusal(InvalidUrl, SqlStore, url)
+
+
+def test_an_option_that_the_driver_does_not_have(server: Server) -> None:
+    url = server.url.update_query_dict({"colour": "red"}).set(database="state")
+    error = refusal(InvalidUrl, SqlStore, url.render_as_string(hide_password=False))
+    assert "colour" in error.message
+
+
+def test_a_database_that_is_not_there(server: Server) -> None:
+    url = server.url.set(database="nowhere").render_as_string(hide_password=False)
+    error = refusal(StoreUnavailable, SqlStore, url)
+    assert "nowhere" in error.message
+    assert "database name" in error.hint
+
+
+def test_a_url_without_a_database(mariadb: Server) -> None:
+    url = mariadb.url.render_as_string(hide_password=False)
+    assert "database" in refusal(InvalidUrl, SqlStore, url).message
+
+
+@pytest.fixture
+def guarded_url(server: Server, administrator: sa.Connection) -> Iterator[sa.URL]:
+    """For a user whose password is `right`."""
+    database = sa.make_url(server.new_database()).database
+    if administrator.dialect.name == "postgresql":
+        administrator.exec_driver_sql("CREATE ROLE guarded LOGIN PASSWORD 'right'")
+        file = Path(str(administrator.exec_driver_sql("SHOW hba_file").scalar()))
+        rules = file.read_text()
+        file.write_text(f"local all guarded scram-sha-256\n{rules}")
+        administrator.exec_driver_sql("SELECT pg_reload_conf()")
+        yield server.url.set(username="guarded", database=database)
+        file.write_text(rules)
+        administrator.exec_driver_sql("SELECT pg_reload_conf()")
+        administrator.exec_driver_sql("DROP ROLE guarded")
+    else:
+        administrator.exec_driver_sql("CREATE USER guarded@localhost IDENTIFIED BY 'right'")
+        administrator.exec_driver_sql(f"GRANT ALL ON {database}.* TO guarded@localhost")
+        yield server.url.set(username="guarded", database=database)
+        administrator.exec_driver_sql("DROP USER guarded@localhost")
+
+
+def test_a_wrong_password(guarded_url: sa.URL) -> None:
+    url = guarded_url.set(password="wr0ng")
+    error = refusal(StoreUnavailable, SqlStore, url.render_as_string(hide_password=False))
+    assert "guarded" in error.message
+    assert "wr0ng" not in str(error)
+    assert "password" in error.hint
+    right = guarded_url.set(password="right").render_as_string(hide_password=False)
+    refusal(SchemaMismatch, SqlStore, right)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_no_message_shows_a_password(scheme: str, closed_port: int) -> None:
+    url = f"{scheme}://ann:hidden@127.0.0.1:{closed_port}/state?password=hidden"
+    assert "hidden" not in str(refusal(StoreUnavailable, SqlStore, url))
+
+
+def test_a_database_without_our_tables(server: Server) -> None:
+    error = refusal(SchemaMismatch, SqlStore, server.new_database())
+    assert "holdfast db migrate" in error.hint
+
+
+def test_a_database_that_a_newer_version_has_migrated(database_url: str) -> None:
+    engine = sa.create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'"))
+    try:
+        for opened in (SqlStore, schema.migrate):
+            error = refusal(SchemaMismatch, opened, database_url)
+            assert "9999" in error.message
+            assert "upgrade holdfast" in error.hint
+        refusal(SchemaMismatch, schema.downgrade, database_url, "base")
+        assert schema.check(database_url) == ("9999", schema.HEAD)
+    finally:
+        with engine.begin() as connection:
+            restore = sa.text(f"UPDATE {schema.VERSION_TABLE} SET version_num = :head")
+            connection.execute(restore, {"head": schema.HEAD})
+        engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [
+        ("postgresql://127.0.0.1/state", "psycopg", "postgres"),
+        ("mysql://127.0.0.1/state", "pymysql", "mysql"),
+    ],
+)
+def test_a_driver_that_is_not_installed(
+    url: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    error = refusal(MissingDependency, SqlStore, url)
+    assert module in error.message
+    assert f"holdfast[{extra}]" in error.hint
+
+
+async def test_a_pool_that_is_not_installed(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.new_database()
+    schema.migrate(url)
+    monkeypatch.setitem(sys.modules, "psycopg_pool", None)
+    with SqlStore(url) as store, pytest.raises(MissingDependency, match="psycopg_pool") as caught:
+        await store.aexecute(Now())
+    assert "holdfast[postgres]" in caught.value.hint
