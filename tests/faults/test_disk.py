@@ -6,9 +6,10 @@ import os
 import random
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from holdfast.entry import ApiWriter
 from holdfast.errors import StoreUnavailable
 from holdfast.scope import TaskScope
 from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql.dialects import sqlite
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
@@ -109,8 +111,7 @@ def test_a_limit_to_the_size_of_files(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    with SqlStore(url) as store:
-        assert store.execute(c.List(TASK)).total == int(done.stdout)
+    assert count(url) == int(done.stdout)
 
 
 def test_a_disk_that_became_read_only(disk: Disk) -> None:
@@ -118,18 +119,23 @@ def test_a_disk_that_became_read_only(disk: Disk) -> None:
         store.execute(c.RegisterTask(TASK))
         store.execute(c.Set(TASK, "key", "1", ANN))
     disk.remount("ro")
-    error = refusal(StoreUnavailable, write_two, disk.url)
-    assert "read-only" in error.message
-    assert "writable" in error.hint
+    error = refusal(StoreUnavailable, SqlStore, disk.url)
+    assert "may be written" in error.hint
 
     disk.remount("rw")
     with SqlStore(disk.url) as store:
         assert store.execute(c.Get(TASK, "key")) == "1"
 
 
-def write_two(url: str) -> None:
-    with SqlStore(url) as store:
-        store.execute(c.Set(TASK, "key", "2", ANN))
+def test_a_file_that_may_only_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    with SqlStore(f"sqlite:///{file}") as store:
+        store.execute(c.RegisterTask(TASK))
+        store.execute(c.Set(TASK, "key", "1", ANN))
+    with SqlStore(f"sqlite:///file:{file}?mode=ro&uri=true") as store:
+        error = refusal(StoreUnavailable, store.execute, c.Set(TASK, "key", "2", ANN))
+        assert "is read-only" in error.message
+        assert store.execute(c.Get(TASK, "key")) == "1"
 
 
 def test_a_read_only_disk_without_a_store(disk: Disk) -> None:
@@ -164,6 +170,11 @@ def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
     refusal(StoreUnavailable, SqlStore, f"sqlite:///{tmp_path / 'file' / 'store.db'}")
 
 
+def count(url: str) -> int:
+    with SqlStore(url) as store:
+        return store.execute(c.List(TASK)).total
+
+
 def test_a_damaged_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with SqlStore(url) as store:
@@ -173,17 +184,12 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     with open(tmp_path / "store.db", "r+b") as file:
         file.seek(16 * 4096)
         file.write(random.Random(0).randbytes(100 * 4096))
-    with SqlStore(url) as store:
-        error = refusal(StoreUnavailable, store.execute, c.List(TASK))
+    error = refusal(StoreUnavailable, count, url)
     assert "is damaged" in error.message
     assert "backup" in error.hint
 
 
 def test_another_program_holds_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sqlite3
-
-    from holdfast.stores.sql.dialects import sqlite
-
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
     url = f"sqlite:///{tmp_path / 'store.db'}"
     other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)

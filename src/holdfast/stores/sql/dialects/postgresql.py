@@ -49,6 +49,11 @@ class PostgreSQL(Dialect):
     def insert_new(self, table: sa.Table) -> Any:
         return postgresql.insert(table).on_conflict_do_nothing()
 
+    def delete_batch(self, table: sa.Table, batch: sa.Select[Any]) -> sa.Delete:
+        # A subquery that locks may run once for each row that it is compared with; a CTE does not.
+        rows = batch.cte("batch")
+        return sa.delete(table).where(table.c.id == rows.c.id)
+
     def lock(self, select: sa.Select[Any], table: sa.Table, skip: bool = False) -> sa.Select[Any]:
         return select.with_for_update(skip_locked=skip, of=table)
 
