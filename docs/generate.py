@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
+from holdfast import errors
 from holdfast.cli import cli
+from holdfast.errors import HoldfastError
 from holdfast.settings import Declared, declared, duration_text
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -22,11 +24,16 @@ SETTINGS_INTRODUCTION = (
     "section `[core]`. In the environment it is `HOLDFAST__CORE__HOME`, which overrides the file. "
     "`holdfast config list` shows what is in force."
 )
+ERRORS_INTRODUCTION = (
+    "All are in `holdfast.errors`, and all are a `HoldfastError`. `message` says what failed and "
+    "where, `hint` what to do next; `str(error)` has both. A caller that knows only Python's own "
+    "errors can catch those instead. `exit` is the status with which the command line ends."
+)
 
 
 def pages() -> dict[str, str]:
     """Each page's name and text."""
-    return {"cli.md": cli_page(), "settings.md": settings_page()}
+    return {"cli.md": cli_page(), "errors.md": errors_page(), "settings.md": settings_page()}
 
 
 def cli_page() -> str:
@@ -48,6 +55,26 @@ def contexts(context: click.Context) -> Iterator[click.Context]:
             assert command is not None
             if not command.hidden:
                 yield from contexts(click.Context(command, parent=context, info_name=name))
+
+
+def errors_page() -> str:
+    rows = [
+        "| error | is also | code | HTTP | exit | meaning |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    rows += [
+        f"| `{kind.__name__}` | {also(kind)} | `{kind.code}` | {kind.status} | {kind.exit_status} "
+        f"| {' '.join((kind.__doc__ or '').split())} |"
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, HoldfastError)
+    ]
+    return "\n\n".join(("# Errors", ERRORS_INTRODUCTION, "\n".join(rows))) + "\n"
+
+
+def also(kind: type[HoldfastError]) -> str:
+    """What else it may be caught as: errors of ours above it, and builtins."""
+    above = kind.__mro__[1 : kind.__mro__.index(Exception)]
+    return ", ".join(f"`{one.__name__}`" for one in above if one is not HoldfastError)
 
 
 def settings_page() -> str:

@@ -21,7 +21,7 @@ from bench.store.workload import KEYS, TEXTS
 VERSION = "3.3.2"
 
 _ENVIRONMENT = Path(__file__).parents[1] / ".venv-airflow"
-_PROGRAM = _ENVIRONMENT / "bin" / "airflow"
+PROGRAM = _ENVIRONMENT / "bin" / "airflow"
 _PYTHON = _ENVIRONMENT / "bin" / "python"
 _PACKAGES = (f"apache-airflow=={VERSION}", "asyncpg", "psycopg2-binary")
 
@@ -32,7 +32,7 @@ class AirflowFailed(Exception):
 
 def install() -> None:
     """Make the environment, unless it is there."""
-    if _PROGRAM.exists():
+    if PROGRAM.exists():
         return
     if uv := shutil.which("uv"):
         _call(uv, "venv", "--clear", _ENVIRONMENT, "--python", sys.executable)
@@ -45,8 +45,11 @@ def install() -> None:
 class Airflow:
     """A process with Airflow in it, over an empty metadata database."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path, environ: dict[str, str]) -> None:
         self._process = process
+        self._log = log
+        self.environ = environ
+        """For other commands over the same database."""
         self.ask("start", keys=KEYS, texts=TEXTS)
 
     def work(self, what: str) -> Work:
@@ -60,31 +63,35 @@ class Airflow:
         print(json.dumps({"do": what, **details}), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
-            raise AirflowFailed(f"the process with Airflow {VERSION} has ended")
+            raise AirflowFailed(_last_line(self._log.read_text()))
         return float(answer)
 
 
 @contextmanager
-def airflow(databases: Databases, kind: str) -> Iterator[Airflow]:
+def start(databases: Databases, kind: str) -> Iterator[Airflow]:
     """Airflow over a new database."""
-    environ = environment(databases, kind)
-    _call(_PROGRAM, "db", "migrate", env=environ)
-    with subprocess.Popen(
-        [_PYTHON, Path(__file__).with_name("airflow_side.py")],
-        env=environ,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    environ = _environment(databases, kind)
+    _call(PROGRAM, "db", "migrate", env=environ)
+    log = databases.directory / f"airflow-{kind}.log"
+    # Without -P, this directory's own airflow.py would be found in place of the package.
+    with (
+        log.open("w") as log_file,
+        subprocess.Popen(
+            [_PYTHON, "-P", Path(__file__).with_name("airflow_side.py")],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_file,
+            text=True,
+        ) as process,
+    ):
         try:
-            yield Airflow(process)
+            yield Airflow(process, log, environ)
         finally:
             process.terminate()
 
 
-def environment(databases: Databases, kind: str) -> dict[str, str]:
-    """What tells Airflow to use a new database."""
+def _environment(databases: Databases, kind: str) -> dict[str, str]:
     url = sa.make_url(databases.make(kind, "airflow"))
     if kind == "postgresql":
         url = url.set(drivername="postgresql+psycopg2")
@@ -99,5 +106,9 @@ def environment(databases: Databases, kind: str) -> dict[str, str]:
 def _call(*command: str | Path, env: dict[str, str] | None = None) -> None:
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise AirflowFailed(lines[-1] if lines else f"exit status {done.returncode}")
+        raise AirflowFailed(_last_line(done.stdout + done.stderr))
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it ended without a word"

@@ -29,6 +29,4 @@ def contender(databases: Databases, kind: str, rows: int) -> Contender:
     commands = [
         Get(scope(random.randrange(rows // len(KEYS))), random.choice(KEYS)) for _ in range(5000)
     ]
-    return Contender(
-        timed(lambda number: store.execute(commands[number % 5000])), _TURNS[kind]
-    )
+    return Contender(timed(lambda number: store.execute(commands[number % 5000])), _TURNS[kind])

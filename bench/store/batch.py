@@ -13,7 +13,7 @@ SIZE = 1000
 
 SET_MANY = f"TaskStore.set_many of {SIZE:,}"
 SINGLE = "TaskStore.set, one by one"
-DRIVER = "driver alone, the statements of set_many"
+DRIVER = "driver: statements of set_many"
 
 _BATCH = {f"{KEYS[n % 100]}_{n}": VALUES[n % 100] for n in range(SIZE)}
 

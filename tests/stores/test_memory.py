@@ -10,7 +10,7 @@ from holdfast.testing import MakeStore, StoreConformance
 
 class TestMemoryStore(StoreConformance):
     picklable = False
-    history_limit = 10
+    history_limit = 4
 
     @pytest.fixture
     def make_store(self) -> MakeStore:

@@ -10,7 +10,7 @@ from servers import ServerDatabase
 
 
 class TestPostgresStore(StoreConformance):
-    history_limit = 10
+    history_limit = 4
 
     @pytest.fixture
     def make_store(self, postgres_database: ServerDatabase) -> MakeStore:

@@ -10,7 +10,7 @@ from servers import SqliteDatabase
 
 
 class TestSqliteStore(StoreConformance):
-    history_limit = 10
+    history_limit = 4
 
     @pytest.fixture
     def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:

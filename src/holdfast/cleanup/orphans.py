@@ -28,5 +28,5 @@ class OrphanPlan:
         return self.store.execute(c.ListOrphans(self.cutoff))
 
     def sweep(self) -> int:
-        """Delete that state; answers how many entries went. The assets stay known."""
+        """Delete that state; answers how many assets lost it. They stay known."""
         return self.store.execute(c.DeleteOrphans(self.cutoff))

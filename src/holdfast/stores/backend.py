@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast import command as c
 from holdfast.backend import BaseStoreBackend
-from holdfast.entry import BackendCleanup, TaskWriter
+from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter
 from holdfast.errors import BackendFailed, HoldfastError, NotSupported
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.operations import OPERATIONS, Operation, expiry, registry
 from holdfast.stores.sql.operations.attempts import end_attempt
-from holdfast.stores.sql.operations.scopes import lock_scope, open_scope, resolve
-from holdfast.stores.sql.operations.staging import stage, staged_by, staged_for
+from holdfast.stores.sql.operations.listing import merged
+from holdfast.stores.sql.operations.scopes import (
+    Owner,
+    count_write,
+    lock_scope,
+    open_scope,
+    resolve,
+)
+from holdfast.stores.sql.operations.staging import overlaid, stage, staged_by, staged_for
 from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Steps
 
 A = TypeVar("A")
@@ -35,16 +43,10 @@ _LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
         c.ListAssets,
         c.StartAttempt,
         c.Now,
+        c.ListOrphans,
     }
 )
 """Commands that are about no entry; the ledger answers them alone."""
-
-_VERSIONED: frozenset[type[c.Command[Any]]] = frozenset(
-    {c.GetEntry, c.List, c.SetMany, c.Advance, c.History, c.Rewind}
-)
-_EXPIRY: frozenset[type[c.Command[Any]]] = frozenset(
-    {c.CountExpired, c.ListExpired, c.DeleteExpired, c.TakeExpired}
-)
 
 
 class BackendStore(Store):
@@ -54,10 +56,21 @@ class BackendStore(Store):
         self._backend = backend
         self._name = type(backend).__name__
         self._ledger = ledger
+        optional: dict[type[c.Command[Any]], Operation] = {
+            c.GetEntry: self._get_entry,
+            c.List: self._list,
+            c.SetMany: self._extended,
+            c.Advance: self._extended,
+            c.History: self._extended,
+            c.Rewind: self._extended,
+            c.CountExpired: self._passed_on,
+            c.ListExpired: self._passed_on,
+            c.DeleteExpired: self._passed_on,
+            c.TakeExpired: self._passed_on,
+        }
         self._operations: dict[type[c.Command[Any]], Operation] = {
             **{kind: OPERATIONS[kind] for kind in _LEDGER},
-            **{kind: self._extended for kind in _VERSIONED if backend.supports(kind)},
-            **{kind: self._passed_on for kind in _EXPIRY if backend.supports(kind)},
+            **{kind: does for kind, does in optional.items() if backend.supports(kind)},
             c.Get: self._get,
             c.Set: self._set,
             c.Delete: self._delete,
@@ -65,7 +78,6 @@ class BackendStore(Store):
             c.FinishAttempt: self._finish_attempt,
             c.DeleteRun: self._delete_run,
             c.DeleteAsset: self._delete_asset,
-            c.ListOrphans: self._list_orphans,
             c.DeleteOrphans: self._delete_orphans,
             c.CleanUpBackend: self._clean_up,
         }
@@ -140,12 +152,13 @@ class BackendStore(Store):
         return value
 
     def _open(self, command: Any) -> Steps[StoreScope]:
-        yield from open_scope(command.scope, command.writer)
+        """Check and count a write, and keep others out until it is done."""
+        owner = yield from open_scope(command.scope, command.writer)
+        yield from count_write(owner)
         return (yield from resolve(command.scope))
 
     def _set(self, context: Context, command: c.Set) -> Steps[int]:
-        versioned = self.supports(c.GetEntry)
-        if command.if_version is not None and not versioned:
+        if command.if_version is not None and not self.supports(c.GetEntry):
             raise self._cannot("compare versions (`if_version`)")
         owner = yield from open_scope(command.scope, command.writer)
         if command.on_success:
@@ -154,14 +167,18 @@ class BackendStore(Store):
             if any((row[0], row[1]) != (owner.id, command.key) for row in others):
                 raise self._cannot("apply several staged writes as one")
             yield from stage(context, owner, command)
-            return 0
+            return owner.revision
+        return (yield from self._write(owner, command))
+
+    def _write(self, owner: Owner, command: c.Set) -> Steps[int]:
+        version = yield from count_write(owner)
         scope = yield from resolve(command.scope)
-        if versioned:
-            return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
-        yield from self._call(
-            "set", scope, command.key, command.value, expires_at=command.expires_at
-        )
-        return 0
+        expiry = command.expires_at and command.expires_at.astimezone(UTC)
+        if self.supports(c.GetEntry):
+            inner = msgspec.structs.replace(command, scope=scope, expires_at=expiry)
+            return (yield from self._execute(inner))
+        yield from self._call("set", scope, command.key, command.value, expires_at=expiry)
+        return version
 
     def _delete(self, context: Context, command: c.Delete) -> Steps[None]:
         scope = yield from self._open(command)
@@ -171,21 +188,36 @@ class BackendStore(Store):
         scope = yield from self._open(command)
         yield from self._call("clear", scope, all_map_indices=command.all_map_indices)
 
-    def _extended(self, context: Context, command: Any) -> Steps[Any]:
-        """A command that the backend answers by itself, once the scope and writer are checked."""
-        if isinstance(command, c.List):
-            if not isinstance(command.where, c.TaskFilter | c.AssetFilter):
-                where = yield from resolve(command.where)
-                command = msgspec.structs.replace(command, where=where)
-        else:
-            if getattr(command, "on_success", False):
-                raise self._cannot("stage an `advance`")
-            if hasattr(command, "writer"):
-                scope = yield from self._open(command)
-            else:
-                scope = yield from resolve(command.scope)
-            command = msgspec.structs.replace(command, scope=scope)
+    def _get_entry(self, context: Context, command: c.GetEntry) -> Steps[Entry[str] | None]:
+        scope = yield from resolve(command.scope)
+        entry = yield from self._execute(c.GetEntry(scope, command.key))
+        if command.reader is not None and isinstance(scope, AssetScope):
+            for row in (yield from staged_for(scope, command.reader, command.key)):
+                entry = overlaid(entry, row, command.reader, scope)
+        return entry
+
+    def _list(self, context: Context, command: c.List) -> Steps[Page]:
+        if isinstance(command.where, c.TaskFilter | c.AssetFilter):
+            return (yield from self._execute(command))
+        where = yield from resolve(command.where)
+        command = msgspec.structs.replace(command, where=where)
+        if command.reader is not None and isinstance(where, AssetScope):
+            overlay = yield from staged_for(where, command.reader, None)
+            if overlay:
+                everything = msgspec.structs.replace(command, limit=None, offset=0)
+                page = yield from self._execute(everything)
+                return merged(page, overlay, command)
         return (yield from self._execute(command))
+
+    def _extended(self, context: Context, command: Any) -> Steps[Any]:
+        """A write or a look at history that the backend answers by itself."""
+        if getattr(command, "on_success", False):
+            raise self._cannot("stage an `advance`")
+        if isinstance(command, c.History):
+            scope = yield from resolve(command.scope)
+        else:
+            scope = yield from self._open(command)
+        return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
 
     def _passed_on(self, context: Context, command: c.Command[A]) -> Steps[A]:
         return (yield from self._execute(command))
@@ -199,14 +231,10 @@ class BackendStore(Store):
         if command.succeeded:
             staged = yield from staged_by(writer)
             for asset_id, key, value, _, if_version in staged:
-                yield from lock_scope(AssetScope(asset_id), writer)
-                scope = yield from resolve(AssetScope(asset_id))
-                if if_version is None:
-                    yield from self._call("set", scope, key, value)
-                else:
-                    yield from self._execute(
-                        c.Set(scope, key, value, writer, if_version=if_version)
-                    )
+                asset = yield from resolve(AssetScope(asset_id))
+                locked = yield from lock_scope(asset, writer)
+                write = c.Set(asset, key, value, writer, if_version=if_version)
+                yield from self._write(locked, write)
             if command.clear:
                 yield from self._call("clear", writer.scope)
         yield from end_attempt(owner, command.succeeded)
@@ -221,18 +249,16 @@ class BackendStore(Store):
     def _delete_asset(self, context: Context, command: c.DeleteAsset) -> Steps[None]:
         yield BEGIN
         scope = yield from resolve(command.scope)
+        assert isinstance(scope, AssetScope)
+        assert scope.asset_id is not None
         yield from self._call("clear", scope)
-        yield from registry.delete_asset(context, command)
-
-    def _list_orphans(self, context: Context, command: c.ListOrphans) -> Steps[Any]:
-        return (yield from expiry.orphans(command.cutoff))
+        yield from registry.drop_asset(scope.asset_id)
 
     def _delete_orphans(self, context: Context, command: c.DeleteOrphans) -> Steps[int]:
-        """How many entries each had, only the backend knows; the answer counts assets."""
-        yield BEGIN
-        orphans = yield from expiry.orphans(command.cutoff)
-        for orphan in orphans:
-            yield from self._call("clear", orphan.scope)
+        orphans = yield from expiry.lock_orphans(command)
+        for scope in orphans:
+            yield from self._call("clear", scope)
+            yield from expiry.mark_swept(scope)
         return len(orphans)
 
     def _clean_up(self, context: Context, command: c.CleanUpBackend) -> Steps[BackendCleanup]:

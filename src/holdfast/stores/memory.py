@@ -465,12 +465,11 @@ class MemoryStore(Store):
         return tuple(asset.info() for asset in self._orphans(command.cutoff))
 
     def _delete_orphans(self, command: c.DeleteOrphans) -> int:
-        gone = 0
-        for asset in self._orphans(command.cutoff):
-            gone += len(asset.entries)
+        orphans = self._orphans(command.cutoff)
+        for asset in orphans:
             asset.entries.clear()
             asset.history.clear()
-        return gone
+        return len(orphans)
 
 
 def _order(scope: TaskScope) -> tuple[str, str, str, int]:

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast import command as c
 from holdfast.entry import Entry, Found, Page
-from holdfast.errors import BackendFailed, HoldfastError
+from holdfast.errors import BackendFailed, HoldfastError, NotSupported
 from holdfast.scope import StoreScope, TaskScope
 from holdfast.spellings import WorkerHooks
 from holdfast.store import Store
@@ -20,8 +20,9 @@ A = TypeVar("A")
 class OffloadStore(Store):
     """A store whose values are kept by a worker-side backend.
 
-    The backend overwrites objects in place. So a staged value stays inline until it takes effect,
-    `advance` always does, and the history of an offloaded key tells when and who, not what.
+    The backend overwrites objects in place. So a staged value stays inline, as does what `advance`
+    writes; there is no history of values to show or to go back to; and a write that is refused for
+    its version or attempt may already have replaced the object.
     """
 
     def __init__(self, inner: Store, hooks: WorkerHooks) -> None:
@@ -29,9 +30,14 @@ class OffloadStore(Store):
         self._hooks = hooks
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
-        return self._inner.supports(command)
+        return command not in (c.History, c.Rewind) and self._inner.supports(command)
 
     def execute(self, command: c.Command[A]) -> A:
+        if not self.supports(type(command)):
+            raise NotSupported(
+                f"{self._hooks.name} keeps no old values for {type(command).__name__}",
+                hint="its objects are overwritten in place; use the default backend for history",
+            )
         match command:
             case c.Set(on_success=False):
                 text = self._outward(command.scope, command.key, command.value)
@@ -40,6 +46,8 @@ class OffloadStore(Store):
                 values = [(k, self._outward(command.scope, k, v)) for k, v in command.values]
                 many = msgspec.structs.replace(command, values=tuple(values))
                 return cast(A, self._inner.execute(many))
+            case c.Advance():
+                self._bring_inline(command)
             case c.Get():
                 text = self._inner.execute(command)
                 return cast(A, text and self._inward(command.scope, text))
@@ -86,6 +94,17 @@ class OffloadStore(Store):
                 hint="a serialize hook returns the reference as a string",
             )
         return as_reference(reference)
+
+    def _bring_inline(self, command: c.Advance) -> None:
+        """The server compares what it holds, so the value that stands has to be there."""
+        entry = self._inner.execute(c.GetEntry(command.scope, command.key))
+        if entry is not None and reference_in(entry.value) is not None:
+            text = self._inward(command.scope, entry.value)
+            inline = c.Set(
+                command.scope, command.key, text, command.writer, if_version=entry.version
+            )
+            self._inner.execute(inline)
+            self._purge(command.scope, command.key, entry.value)
 
     def _inward(self, scope: StoreScope, text: str) -> str:
         reference = reference_in(text)

@@ -76,8 +76,13 @@ class AsyncDoor(Door):
         return self._runner.run(self._outcomes(commands))
 
     async def _outcomes(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        calls = [self.store.aexecute(command) for command in commands]
-        return await asyncio.gather(*calls, return_exceptions=True)
+        return await asyncio.gather(*(self._outcome(command) for command in commands))
+
+    async def _outcome(self, command: Command[Any]) -> Any:
+        try:
+            return await self.store.aexecute(command)
+        except HoldfastError as error:
+            return error
 
     def call(self, accessor: Accessor, name: str, *args: Any, **options: Any) -> Any:
         return self._runner.run(getattr(accessor, f"a{name}")(*args, **options))

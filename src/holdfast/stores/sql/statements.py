@@ -390,6 +390,7 @@ def add_asset(dialect: type[Dialect]) -> Any:
             uri_digest=sa.bindparam("uri_digest"),
             by_hand=False,
             revision=0,
+            swept_revision=0,
         )
     )
 
@@ -481,24 +482,33 @@ def delete_asset() -> sa.Delete:
 
 def _orphaned() -> sa.ColumnElement[bool]:
     """The one predicate of both the preview and the sweep."""
-    return t.asset.c.orphaned_at <= sa.bindparam("cutoff")
+    c = t.asset.c
+    return sa.and_(c.orphaned_at <= sa.bindparam("cutoff"), c.revision > c.swept_revision)
 
 
 @cache
-def orphans(with_state: bool) -> Select:
-    """Orphaned assets; with state: those that have some here."""
-    select = _assets().where(_orphaned())
-    kept = sa.exists().where(t.asset_history.c.asset_id == t.asset.c.id)
-    return select.where(kept) if with_state else select
+def orphans() -> Select:
+    return _assets().where(_orphaned())
 
 
 @cache
 def lock_orphans() -> Select:
+    c = t.asset.c
     return (
-        sa.select(t.asset.c.id)
+        sa.select(c.id, c.name, c.uri)
         .where(_orphaned())
-        .order_by(t.asset.c.id)
+        .order_by(c.id)
         .with_for_update(key_share=True)
+    )
+
+
+@cache
+def mark_swept() -> sa.Update:
+    c = t.asset.c
+    return (
+        sa.update(t.asset)
+        .where(c.id == sa.bindparam("owner"))
+        .values(swept_revision=t.asset.c.revision)
     )
 
 

@@ -116,7 +116,12 @@ class SqlStore(Store):
                         progress.begun = True
                         query = steps.send(None)
                     elif isinstance(query, Call):
-                        query = self._call(steps, query)
+                        try:
+                            answer = query.sync()
+                        except Exception as error:
+                            query = steps.throw(error)
+                        else:
+                            query = steps.send(answer)
                     else:
                         query = steps.send(self._run(cursor, query))
             except StopIteration as end:
@@ -147,20 +152,6 @@ class SqlStore(Store):
             cursor.execute(text, params)
         return cursor.fetchall() if cursor.description else cursor.rowcount
 
-    def _call(self, steps: Steps[Any], call: Call) -> Query | Call:
-        try:
-            answer = call.sync()
-        except Exception as error:
-            return steps.throw(error)
-        return steps.send(answer)
-
-    async def _acall(self, steps: Steps[Any], call: Call) -> Query | Call:
-        try:
-            answer = await call.asynchronous()
-        except Exception as error:
-            return steps.throw(error)
-        return steps.send(answer)
-
     async def _aonce(self, steps: Steps[A], progress: Progress) -> A:
         pool = await self._pool()
         async with pool.connection() as connection, connection.cursor() as cursor:
@@ -172,7 +163,12 @@ class SqlStore(Store):
                         progress.begun = True
                         query = steps.send(None)
                     elif isinstance(query, Call):
-                        query = await self._acall(steps, query)
+                        try:
+                            answer = await query.asynchronous()
+                        except Exception as error:
+                            query = steps.throw(error)
+                        else:
+                            query = steps.send(answer)
                     else:
                         query = steps.send(await self._arun(cursor, query))
             except StopIteration as end:

@@ -154,8 +154,10 @@ asset = sa.Table(
     sa.Column("by_hand", sa.Boolean(create_constraint=False), nullable=False),
     sa.Column("orphaned_at", sa.BigInteger),
     sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("swept_revision", sa.BigInteger, nullable=False),
 )
-"""Names and URIs are too long for an index on some databases, so they are found by digest."""
+"""Names and URIs are too long for an index on some databases, so they are found by digest.
+`swept_revision` is the revision at the last sweep: an orphan with a later one holds something."""
 
 declaration = sa.Table(
     "hf_declaration",

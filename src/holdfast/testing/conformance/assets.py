@@ -220,7 +220,7 @@ class Declarations(StoreFixtures):
         do(DeclareDagAssets("sales", ()))
 
         assert len(do(ListOrphans(clock()))) == 1
-        assert do(DeleteOrphans(clock())) == 0
+        assert do(DeleteOrphans(clock())) == 1
         assert do(History(ORDERS, "k")) == ()
 
     def test_after_the_sweep_there_is_nothing_to_sweep(self, do: Door, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
-from holdfast.stores.sql.operations.scopes import Owner, fence, find, known, open_scope
+from holdfast.stores.sql.operations.scopes import Owner, count_write, fence, find, known, open_scope
 from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 
@@ -66,14 +66,13 @@ def record(
     context: Context, owner: Owner, values: Sequence[tuple[str, str | None]], writer: Writer
 ) -> Steps[int]:
     """Count the write as the scope's next version, and keep it in the history if there is one."""
-    version = owner.revision + 1
+    version = yield from count_write(owner)
     if owner.shelf.history is not None:
         column = rows.writer_column(writer, owner.scope)
         common = {"owner": owner.id, "version": version, "writer": column}
         steps = [{**common, "key": key, "value": value} for key, value in values]
         yield s.add_history(), steps
         yield s.trim_history(), [{**step, "kept": context.history_limit} for step in steps]
-    yield s.set_revision(owner.shelf), {"owner": owner.id, "version": version}
     return version
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast import command as c
 from holdfast.entry import AssetInfo, Expired
+from holdfast.scope import AssetScope
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.steps import BEGIN, NO_LIMIT, Context, Steps
@@ -51,19 +52,24 @@ def take_expired(context: Context, command: c.TakeExpired) -> Steps[tuple[Expire
 
 
 def list_orphans(context: Context, command: c.ListOrphans) -> Steps[tuple[AssetInfo, ...]]:
-    return rows.assets((yield s.orphans(with_state=True), {"cutoff": rows.micros(command.cutoff)}))
-
-
-def orphans(cutoff: datetime) -> Steps[tuple[AssetInfo, ...]]:
-    """Every asset deactivated by the cut-off, wherever its state is."""
-    return rows.assets((yield s.orphans(with_state=False), {"cutoff": rows.micros(cutoff)}))
+    return rows.assets((yield s.orphans(), {"cutoff": rows.micros(command.cutoff)}))
 
 
 def delete_orphans(context: Context, command: c.DeleteOrphans) -> Steps[int]:
+    orphans = yield from lock_orphans(command)
+    for scope in orphans:
+        yield s.delete_all(s.ASSETS), {"owner": scope.asset_id}
+        yield s.delete_history(), {"owner": scope.asset_id}
+        yield from mark_swept(scope)
+    return len(orphans)
+
+
+def lock_orphans(command: c.DeleteOrphans) -> Steps[list[AssetScope]]:
+    """Begin, and lock what is to be swept."""
     yield BEGIN
-    gone = 0
     found = yield s.lock_orphans(), {"cutoff": rows.micros(command.cutoff)}
-    for (id,) in found:
-        gone += yield s.delete_all(s.ASSETS), {"owner": id}
-        yield s.delete_history(), {"owner": id}
-    return gone
+    return [AssetScope(*row) for row in found]
+
+
+def mark_swept(scope: AssetScope) -> Steps[None]:
+    yield s.mark_swept(), {"owner": scope.asset_id}

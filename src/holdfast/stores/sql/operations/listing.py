@@ -43,7 +43,7 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     if overlay:
         everything = msgspec.structs.replace(command, reader=None, limit=None, offset=0)
         page = yield from list_(context, everything)
-        return _merged(page, overlay, command)
+        return merged(page, overlay, command)
 
     limit = NO_LIMIT if command.limit is None else command.limit
     window = {"limit": limit, "offset": command.offset}
@@ -60,7 +60,7 @@ def _found(shelf: s.Shelf, row: rows.Row) -> Found:
     return Found(scope, rows.entry(row, scope))
 
 
-def _merged(page: Page, overlay: list[rows.Row], command: c.List) -> Page:
+def merged(page: Page, overlay: list[rows.Row], command: c.List) -> Page:
     """A page of an asset's entries with the reader's staged writes laid over them."""
     assert command.reader is not None
     assert isinstance(command.where, AssetScope)

@@ -82,5 +82,8 @@ def list_assets(context: Context, command: c.ListAssets) -> Steps[tuple[AssetInf
 
 def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
     yield BEGIN
-    id = yield from known(command.scope)
+    yield from drop_asset((yield from known(command.scope)))
+
+
+def drop_asset(id: int) -> Steps[None]:
     yield s.delete_asset(), {"owner": id}

@@ -88,6 +88,13 @@ def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
     return Owner(shelf, id, revision, scope)
 
 
+def count_write(owner: Owner) -> Steps[int]:
+    """The scope's next version, taken."""
+    version = owner.revision + 1
+    yield s.set_revision(owner.shelf), {"owner": owner.id, "version": version}
+    return version
+
+
 def fence(writer: TaskWriter) -> Steps[None]:
     """Refuse an attempt that is not the live one, and keep it live until commit."""
     if writer.attempt is None:

@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("by_hand", sa.Boolean(create_constraint=False), nullable=False),
         sa.Column("orphaned_at", sa.BigInteger),
         sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("swept_revision", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_hf_asset"),
         sa.UniqueConstraint("name_digest", name="uq_hf_asset_name_digest"),
         sa.UniqueConstraint("uri_digest", name="uq_hf_asset_uri_digest"),

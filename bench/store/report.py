@@ -1,0 +1,96 @@
+"""What was measured: as tables on the terminal, and as bench/RESULTS.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+RESULTS = Path(__file__).parents[1] / "RESULTS.md"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells; all columns but the first are numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def as_rich(self) -> RichTable:
+        table = RichTable(title=self.title, title_justify="left")
+        for number, column in enumerate(self.columns):
+            table.add_column(column, justify="right" if number else "left")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def as_markdown(self) -> str:
+        rule = ("---", *("---:" for _ in self.columns[1:]))
+        lines = (f"| {' | '.join(cells)} |" for cells in (self.columns, rule, *self.rows))
+        return f"## {self.title}\n\n" + "\n".join(lines) + "\n"
+
+
+def crossed(title: str, corner: str, cells: Mapping[str, Mapping[str, str]]) -> Table:
+    """A table of what is given by column and by row."""
+    names = next(iter(cells.values()))
+    rows = [(name, *(column[name] for column in cells.values())) for name in names]
+    return Table(title, (corner, *cells), rows)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure that the store should reach: at least, or at most, what is required."""
+
+    what: str
+    measured: float
+    required: float
+    unit: str = ""
+    at_most: bool = False
+
+    @property
+    def holds(self) -> bool:
+        return self.measured <= self.required if self.at_most else self.measured >= self.required
+
+    def cells(self) -> tuple[str, ...]:
+        sign = "≤" if self.at_most else "≥"
+        return (
+            self.what,
+            f"{self.measured:.2f}{self.unit}",
+            f"{sign} {self.required:g}{self.unit}",
+            "ok" if self.holds else "short",
+        )
+
+
+@dataclass
+class Report:
+    """All of one run."""
+
+    facts: list[tuple[str, str]]
+    claims: list[Claim] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def print(self, console: Console) -> None:
+        for table in (self._verdict(), *self.tables):
+            console.print(table.as_rich())
+        for note in self.notes:
+            console.print(f"- {note}")
+
+    def write(self) -> None:
+        parts = [
+            "# Results of `bench/store`\n",
+            "Written by `make bench`; [README.md](README.md) says what each figure is.\n",
+            "\n".join(f"- {name}: {value}" for name, value in self.facts) + "\n",
+            *(table.as_markdown() for table in (self._verdict(), *self.tables)),
+        ]
+        if self.notes:
+            parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n")
+        RESULTS.write_text("\n".join(parts))
+
+    def _verdict(self) -> Table:
+        columns = ("What is asked for", "Measured", "Required", "")
+        return Table("Verdict", columns, [claim.cells() for claim in self.claims])

@@ -1,0 +1,138 @@
+"""The parts of a run: each measures one thing and adds its tables and claims to the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.store import airflow as airflow_
+from bench.store import among, batch, cleanup, single, startup
+from bench.store.airflow import Airflow
+from bench.store.databases import KINDS, Databases
+from bench.store.report import Claim, Report, Table, crossed
+
+
+@dataclass(frozen=True)
+class Sizes:
+    name: str
+    expired: int
+    """Rows that a cleanup deletes, out of twice as many."""
+    many: int
+    """Rows among which a `get` finds its own."""
+    airflow_command: bool
+    """Whether to wait for Airflow's command too."""
+
+
+NORMAL = Sizes("normal", expired=100_000, many=1_000_000, airflow_command=False)
+FULL = Sizes("full", expired=1_000_000, many=10_000_000, airflow_command=True)
+
+_REQUIRED = {
+    ("postgresql", "set"): 0.75,
+    ("postgresql", "get"): 0.7,
+    ("sqlite", "set"): 0.7,
+    ("sqlite", "get"): 0.2,
+}
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all parts share."""
+
+    sizes: Sizes
+    databases: Databases
+    airflow: dict[str, Airflow]
+    """By kind of database; empty where it could not be installed."""
+    report: Report
+
+    def at_least(self, required: float, what: str, measured: float) -> None:
+        self.report.claims.append(Claim(what, measured, required))
+
+    def at_most(self, required: float, what: str, measured: float, unit: str = "") -> None:
+        self.report.claims.append(Claim(what, measured, required, unit, at_most=True))
+
+
+def set_and_get(run: Run) -> None:
+    cells = {}
+    for kind, name in KINDS.items():
+        for what, rates in single.measure(run.databases, kind, run.airflow.get(kind)).items():
+            driver = rates[single.DRIVER]
+            cells[f"{name} {what}"] = {
+                contender: f"{rate:,.0f} ({rate / driver:.2f})" for contender, rate in rates.items()
+            }
+            ratio = rates[single.TASK_STORE] / driver
+            run.at_least(_REQUIRED[kind, what], f"{name}: {what} / driver alone", ratio)
+    title = "One set or get at a time, by the second (of the driver alone)"
+    run.report.tables.append(crossed(title, "", cells))
+
+
+def set_many(run: Run) -> None:
+    cells = {}
+    for kind, name in KINDS.items():
+        rates = batch.measure(run.databases, kind)
+        cells[name] = {contender: f"{rate:,.0f}" for contender, rate in rates.items()}
+        ratio = rates[batch.SET_MANY] / rates[batch.SINGLE]
+        run.at_least(10, f"{name}: set_many of {batch.SIZE:,} / single sets", ratio)
+    run.report.tables.append(crossed("Entries written in a second", "", cells))
+
+
+def get_among_many(run: Run) -> None:
+    few, many = among.FEW, run.sizes.many
+    cells = {}
+    for kind, name in KINDS.items():
+        rates = among.measure(run.databases, kind, many)
+        cells[name] = {f"among {rows:,} rows": f"{rate:,.0f}" for rows, rate in rates.items()}
+        what = f"{name}: time of a get among {many:,} rows / among {few:,}"
+        run.at_most(1.5, what, rates[few] / rates[many])
+    run.report.tables.append(crossed("Random gets in a second", "", cells))
+
+
+def expiry(run: Run) -> None:
+    expired = run.sizes.expired
+    rows = cleanup.ExpiredRows(run.databases, expired)
+    rates = rows.rates(run.airflow.get("postgresql"))
+    bare = rates[cleanup.BARE]
+    cells = {
+        "rows a second": {contender: f"{rate:,.0f}" for contender, rate in rates.items()},
+        "of the bare DELETE": {
+            contender: f"{rate / bare:.2f}" for contender, rate in rates.items()
+        },
+    }
+    title = f"Cleanup of {expired:,} expired among {2 * expired:,} rows, PostgreSQL"
+    run.report.tables.append(crossed(title, "", cells))
+    for contender in (cleanup.WHOLE, cleanup.BATCHED):
+        run.at_least(0.8, f"{contender} / bare DELETE", rates[contender] / bare)
+
+    delays = rows.delays()
+    by_load = {
+        "the database is idle": f"{delays.idle * 1000:.2f}",
+        "a batched cleanup runs": f"{delays.cleaning * 1000:.2f}",
+    }
+    title = "A set in another process, PostgreSQL"
+    run.report.tables.append(crossed(title, "while", {"p99 in ms": by_load}))
+    run.at_most(5, "p99 of a set during batched cleanup / idle", delays.cleaning / delays.idle)
+
+    memory(run, expired, rows)
+    memory(run, 10 * expired, cleanup.ExpiredRows(run.databases, 10 * expired))
+
+
+def memory(run: Run, expired: int, rows: cleanup.ExpiredRows) -> None:
+    what = f"memory growth in a cleanup of {expired:,} rows"
+    run.at_most(16, what, rows.growth() / _MEGABYTE, unit=" MB")
+
+
+def start_up(run: Run) -> None:
+    directory = run.databases.directory / "embedded"
+    rows = []
+    for arguments, required in ((startup.VERSION, 0.2), (startup.DRY_RUN, 0.6)):
+        command = f"holdfast {' '.join(arguments)}"
+        seconds = startup.seconds(startup.PROGRAM, arguments, directory)
+        rows.append((command, f"{seconds:.2f}"))
+        run.at_most(required, command, seconds, unit=" s")
+    if run.sizes.airflow_command and "sqlite" in run.airflow:
+        environ = run.airflow["sqlite"].environ
+        seconds = startup.seconds(airflow_.PROGRAM, startup.AIRFLOW_DRY_RUN, directory, environ)
+        rows.append((f"airflow {' '.join(startup.AIRFLOW_DRY_RUN)}", f"{seconds:.2f}"))
+    run.report.tables.append(Table("Start-up on an empty store", ("command", "seconds"), rows))
+
+
+SECTIONS = (set_and_get, set_many, get_among_many, expiry, start_up)

@@ -1,0 +1,225 @@
+"""No driver's error gets out of the store, and none spoils it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from clarity import refusal
+
+from holdfast import command as c
+from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.errors import StoreFailed, StoreUnavailable
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.stores.sql import SqlStore, schema
+from holdfast.testing import COLOURS, open_door
+from servers import ServerDatabase
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load")
+ORDERS = AssetScope(name="orders")
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+COMMANDS: list[c.Command[Any]] = [
+    c.Get(TASK, "key"),
+    c.Get(ORDERS, "key", TaskWriter(TASK, 1)),
+    c.GetEntry(TASK, "key"),
+    c.List(TASK),
+    c.Set(TASK, "key", "1", ANN),
+    c.Set(ORDERS, "key", "1", ANN, if_version=0),
+    c.SetMany(ORDERS, (("key", "1"), ("other", "2")), ANN),
+    c.Advance(ORDERS, "key", "1", ANN),
+    c.Delete(TASK, "key", ANN),
+    c.Clear(TASK, ANN, all_map_indices=True),
+    c.History(ORDERS, "key"),
+    c.Rewind(ORDERS, "key", c.ToVersion(1), ANN),
+    c.RegisterTask(TASK),
+    c.ListTasks("sales", "monday"),
+    c.DeleteRun("sales", "monday"),
+    c.DeclareAsset("orders", "s3://lake/orders"),
+    c.DeclareDagAssets("sales", (("orders", "s3://lake/orders"),)),
+    c.ListAssets(),
+    c.DeleteAsset(ORDERS),
+    c.StartAttempt(TASK),
+    c.FinishAttempt(TaskWriter(TASK, 1), succeeded=True),
+    c.CountExpired(THEN),
+    c.ListExpired(THEN, 10),
+    c.DeleteExpired(THEN),
+    c.DeleteExpired(THEN, 10, skip_held=True),
+    c.TakeExpired(THEN, 10),
+    c.ListOrphans(THEN),
+    c.DeleteOrphans(THEN),
+]
+
+
+def test_the_list_is_complete() -> None:
+    kinds = {kind for kind in vars(c).values() if isinstance(kind, type)}
+    commands = {kind for kind in kinds if issubclass(kind, c.Command)}
+    without_tables = {c.Command, c.KeyCommand, c.Now, c.CleanUpBackend}
+    assert {type(command) for command in COMMANDS} == commands - without_tables
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_tables_dropped_behind_its_back(database_url: str, colour: str) -> None:
+    door = open_door(colour, SqlStore(database_url))
+    schema.downgrade(database_url, "base")
+    try:
+        for command in COMMANDS:
+            refusal(StoreFailed, door, command)
+    finally:
+        schema.migrate(database_url)
+        door.close()
+
+
+class Obstacle:
+    """Another client that holds the task instance's row, so that writes to it have to wait."""
+
+    _WAITING = {
+        "postgresql": "SELECT pid FROM pg_stat_activity "
+        "WHERE wait_event_type = 'Lock' AND datname = current_database()",
+        "mysql": "SELECT id FROM information_schema.processlist "
+        "WHERE db = database() AND info LIKE '%hf_task_instance%' AND id <> connection_id()",
+    }
+    _END = {"postgresql": "SELECT pg_terminate_backend({})", "mysql": "KILL {}"}
+
+    def __init__(self, url: str) -> None:
+        self._engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+        self._holder = self._engine.connect()
+        self._holder.exec_driver_sql("BEGIN")
+        self._holder.exec_driver_sql("SELECT * FROM hf_task_instance FOR UPDATE")
+
+    def waiting(self) -> int:
+        """The database's id for the connection that waits, once there is one."""
+        question = self._WAITING[self._engine.dialect.name]
+        deadline = time.monotonic() + 20
+        with self._engine.connect() as connection:
+            while True:
+                found = connection.execute(sa.text(question)).scalar()
+                if found is not None:
+                    return int(found)
+                assert time.monotonic() < deadline, "nobody waits"
+                time.sleep(0.01)
+
+    def end_connection(self) -> None:
+        """End the connection that waits, as an administrator would."""
+        statement = self._END[self._engine.dialect.name].format(self.waiting())
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql(statement)
+
+    def go_away(self) -> None:
+        self._holder.exec_driver_sql("ROLLBACK")
+
+    @contextmanager
+    def meanwhile(self, act: Callable[[], object]) -> Iterator[None]:
+        """Do this in another thread; if it fails, nobody has to wait any longer."""
+
+        def guarded() -> None:
+            try:
+                act()
+            except BaseException:
+                self.go_away()
+                raise
+
+        with ThreadPoolExecutor(1) as threads:
+            done = threads.submit(guarded)
+            yield
+            done.result()
+
+    def close(self) -> None:
+        self._holder.close()
+        self._engine.dispose()
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def server_url(request: pytest.FixtureRequest) -> str:
+    database: ServerDatabase = request.getfixturevalue(f"{request.param}_database")
+    return database.empty()
+
+
+@pytest.fixture
+def obstacle(server_url: str) -> Iterator[Obstacle]:
+    with SqlStore(server_url) as store:
+        store.execute(c.RegisterTask(TASK))
+    obstacle = Obstacle(server_url)
+    yield obstacle
+    obstacle.close()
+
+
+WRITE = c.SetMany(TASK, (("key", "1"),), ANN)
+
+
+def assert_as_good_as_new(store: SqlStore, obstacle: Obstacle) -> None:
+    """Nothing was written, no lock is held, and the store's connections work."""
+    obstacle.go_away()
+    assert store.execute(c.Get(TASK, "key")) is None
+    assert store.execute(WRITE) == 1
+    assert asyncio.run(store.aexecute(c.Get(TASK, "key"))) == "1"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_connection_that_is_cut_in_the_middle(
+    server_url: str, obstacle: Obstacle, colour: str
+) -> None:
+    with closing(open_door(colour, SqlStore(server_url))) as door:
+        with obstacle.meanwhile(obstacle.end_connection):
+            refusal(StoreUnavailable, door, WRITE)
+        assert_as_good_as_new(door.store, obstacle)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_patient_client_whose_connection_is_cut(
+    server_url: str, obstacle: Obstacle, colour: str
+) -> None:
+    def cut() -> None:
+        obstacle.end_connection()
+        obstacle.go_away()
+
+    store = SqlStore(server_url, retry_window=timedelta(seconds=30))
+    with closing(open_door(colour, store)) as door, obstacle.meanwhile(cut):
+        assert door(WRITE) == 1
+
+
+def test_an_interrupt_in_the_middle(server_url: str, obstacle: Obstacle) -> None:
+    def interrupt() -> None:
+        obstacle.waiting()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with SqlStore(server_url) as store:
+        with obstacle.meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
+            store.execute(WRITE)
+        assert_as_good_as_new(store, obstacle)
+
+
+async def test_a_cancelled_task(server_url: str, obstacle: Obstacle) -> None:
+    store = SqlStore(server_url)
+    writing = asyncio.create_task(store.aexecute(WRITE))
+    await asyncio.to_thread(obstacle.waiting)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    obstacle.go_away()
+    assert await store.aexecute(WRITE)
+    assert await store.aexecute(c.Get(TASK, "key")) == "1"
+    await store.aclose()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_statement_that_takes_too_long(
+    server_url: str, obstacle: Obstacle, colour: str
+) -> None:
+    limit = {"options": "-c statement_timeout=200"}
+    if sa.make_url(server_url).get_backend_name() == "mysql":
+        limit = {"init_command": "SET SESSION max_statement_time = 0.2"}
+    url = sa.make_url(server_url).update_query_dict(limit).render_as_string(hide_password=False)
+    with closing(open_door(colour, SqlStore(url))) as door:
+        refusal(StoreUnavailable, door, WRITE)
+        assert_as_good_as_new(door.store, obstacle)

@@ -1,0 +1,195 @@
+"""Every migration, up and down, with data in it, on every database."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from servers import Server
+
+from holdfast import command as c
+from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.stores.sql import SqlStore, schema
+from holdfast.stores.sql.tables import metadata
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load", 3)
+ORDERS = AssetScope(name="orders")
+STORED = "Ünïcödé 🚀"
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["holdfast.stores.sql", "alembic.command"])
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database with nothing in it."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    server: Server = request.getfixturevalue(request.param)
+    return server.new_database()
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[sa.Engine]:
+    engine = sa.create_engine(url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def scripts() -> ScriptDirectory:
+    config = Config()
+    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
+    return ScriptDirectory.from_config(config)
+
+
+def tables(engine: sa.Engine) -> set[str]:
+    return set(sa.inspect(engine).get_table_names())
+
+
+def fill(url: str) -> None:
+    """At least one row in every table."""
+    with SqlStore(url) as store:
+        store.execute(c.RegisterTask(TASK))
+        store.execute(c.DeclareDagAssets("sales", (("orders", "s3://lake/orders"),)))
+        me = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
+        store.execute(c.Set(TASK, STORED, f'"{STORED}"', me, datetime(2999, 1, 1, tzinfo=UTC)))
+        store.execute(c.Set(ORDERS, STORED, f'"{STORED}"', me))
+        store.execute(c.Set(ORDERS, STORED, f'"{STORED}"', me, on_success=True))
+
+
+def assert_works(url: str) -> None:
+    fill(url)
+    with SqlStore(url) as store:
+        for scope in (TASK, ORDERS):
+            entry = store.execute(c.GetEntry(scope, STORED))
+            assert entry is not None
+            assert entry.value == f'"{STORED}"'
+
+
+def test_head_is_the_newest_migration(scripts: ScriptDirectory) -> None:
+    assert scripts.get_heads() == [schema.HEAD]
+
+
+def test_a_migrations_file_starts_with_its_revision(scripts: ScriptDirectory) -> None:
+    for script in scripts.walk_revisions():
+        assert Path(script.path).name.startswith(f"{script.revision}_")
+
+
+def test_the_migrations_make_the_tables(url: str, engine: sa.Engine) -> None:
+    schema.migrate(url)
+    options = {
+        "version_table": schema.VERSION_TABLE,
+        "compare_type": True,
+        "compare_server_default": True,
+    }
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, metadata) == []
+
+
+def structure(engine: sa.Engine) -> dict[str, Any]:
+    """Whatever the database tells about its tables, but for the order of columns."""
+    inspector = sa.inspect(engine)
+
+    def by_name(things: list[Any]) -> list[str]:
+        return sorted(repr(sorted(thing.items(), key=str)) for thing in things)
+
+    return {
+        table: (
+            by_name(inspector.get_columns(table)),
+            inspector.get_pk_constraint(table),
+            by_name(inspector.get_foreign_keys(table)),
+            by_name(inspector.get_unique_constraints(table)),
+            by_name(inspector.get_indexes(table)),
+        )
+        for table in inspector.get_table_names()
+        if table != schema.VERSION_TABLE
+    }
+
+
+def test_the_tables_are_alike_in_all_that_the_database_tells(url: str, engine: sa.Engine) -> None:
+    metadata.create_all(engine)
+    expected = structure(engine)
+    metadata.drop_all(engine)
+    schema.migrate(url)
+    assert structure(engine) == expected
+
+
+def test_each_migration_goes_down_and_up_with_data_in_it(
+    url: str, engine: sa.Engine, scripts: ScriptDirectory
+) -> None:
+    assert schema.migrate(url) == (None, schema.HEAD)
+    for script in scripts.walk_revisions():
+        fill(url)
+        with engine.connect() as connection:
+            for table in metadata.sorted_tables:
+                assert connection.execute(sa.select(table)).first(), f"{table} is empty"
+        target = script.down_revision or "base"
+        assert isinstance(target, str)
+        assert schema.downgrade(url, target) == (schema.HEAD, script.down_revision)
+        assert schema.check(url) == (script.down_revision, schema.HEAD)
+        assert schema.migrate(url) == (script.down_revision, schema.HEAD)
+        assert_works(url)
+
+
+def test_base_is_nothing_at_all(url: str, engine: sa.Engine) -> None:
+    schema.migrate(url)
+    fill(url)
+    assert schema.downgrade(url, "base") == (schema.HEAD, None)
+    assert tables(engine) == set()
+    assert schema.downgrade(url, "base") == (None, None)
+
+
+def test_a_second_migration_changes_nothing(url: str, engine: sa.Engine) -> None:
+    schema.migrate(url)
+    fill(url)
+    before = structure(engine)
+    assert schema.migrate(url) == (schema.HEAD, schema.HEAD)
+    assert structure(engine) == before
+    with SqlStore(url) as store:
+        assert store.execute(c.Get(TASK, STORED)) == f'"{STORED}"'
+
+
+def test_other_tables_are_left_alone(url: str, engine: sa.Engine) -> None:
+    """The database may be shared with an application's own tables."""
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE invoice (id INTEGER PRIMARY KEY)"))
+        connection.execute(sa.text("INSERT INTO invoice VALUES (1)"))
+    schema.migrate(url)
+    schema.downgrade(url, "base")
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT id FROM invoice")).scalar() == 1
+
+
+def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
+    with ProcessPoolExecutor(4, mp_context=_processes) as pool:
+        outcomes = list(pool.map(schema.migrate, [url] * 4))
+    assert [after for _, after in outcomes] == [schema.HEAD] * 4
+    assert sorted(before or "" for before, _ in outcomes) == ["", *[schema.HEAD] * 3]
+    assert_works(url)
+
+
+def test_a_migration_that_was_killed_is_run_again(url: str, engine: sa.Engine) -> None:
+    for enough in (1, 4, 8):
+        process = _processes.Process(target=schema.migrate, args=(url,))
+        process.start()
+        while process.is_alive() and len(tables(engine)) < enough:
+            pass
+        process.kill()
+        process.join()
+        schema.migrate(url)
+        assert_works(url)
+        schema.downgrade(url, "base")
