@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +65,7 @@ def private_databases() -> Iterator[Databases]:
 
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as path:
         directory = Path(path)
+        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
         server = get_server(directory / "postgres", cleanup_mode="stop")
         try:
             yield Databases(directory, server.get_uri())

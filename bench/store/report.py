@@ -48,6 +48,8 @@ class Claim:
     what: str
     measured: float
     required: float
+    why_short: str
+    """The reason to give where it does not."""
     unit: str = ""
     at_most: bool = False
 
@@ -74,10 +76,15 @@ class Report:
     tables: list[Table] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def all_notes(self) -> list[str]:
+        """With the reason for each figure that is short."""
+        short = [claim for claim in self.claims if not claim.holds]
+        return [*self.notes, *(f"{claim.what}: {claim.why_short}" for claim in short)]
+
     def print(self, console: Console) -> None:
         for table in (self._verdict(), *self.tables):
             console.print(table.as_rich())
-        for note in self.notes:
+        for note in self.all_notes():
             console.print(f"- {note}")
 
     def write(self) -> None:
@@ -87,8 +94,8 @@ class Report:
             "\n".join(f"- {name}: {value}" for name, value in self.facts) + "\n",
             *(table.as_markdown() for table in (self._verdict(), *self.tables)),
         ]
-        if self.notes:
-            parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n")
+        if notes := self.all_notes():
+            parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in notes) + "\n")
         RESULTS.write_text("\n".join(parts))
 
     def _verdict(self) -> Table:

@@ -62,6 +62,11 @@ class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
         identity = [self.dag_id, self.run_id, self.task_id, self.map_index]
         return uuid5(_TASK_NAMESPACE, msgspec.json.encode(identity).decode())
 
+    @cached_property
+    def ti_text(self) -> str:
+        """`ti_id` as text, made once: it is in every look-up."""
+        return str(self.ti_id)
+
     def __str__(self) -> str:
         mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
         return f"task {self.dag_id}/{self.run_id}/{self.task_id}{mapped}"

@@ -22,7 +22,7 @@ class KillableServer:
     def __init__(self, server: Server) -> None:
         self.server = server
         self._engine = sa.create_engine(server.url, poolclass=sa.NullPool)
-        self._process = psutil.Process(self._pid())
+        self._process: psutil.Process = psutil.Process(self._pid())
         self._command = self._process.cmdline()
         self._user = self._process.username()
 
@@ -38,11 +38,12 @@ class KillableServer:
 
     def kill(self) -> None:
         """SIGKILL, for each of its processes."""
-        everyone = [self._process, *self._process.children(recursive=True)]
-        for process in everyone:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(everyone)
+        with suppress(psutil.NoSuchProcess):
+            everyone = [self._process, *self._process.children(recursive=True)]
+            for process in everyone:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(everyone)
 
     def stop(self) -> None:
         """An orderly end, as for a restart by its administrator; clients are sent away."""
@@ -51,16 +52,15 @@ class KillableServer:
 
     def start(self) -> None:
         """Start it as it was started first, and wait until it answers."""
-        process = subprocess.Popen(
+        self._process = psutil.Popen(
             self._command, user=self._user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self._process = psutil.Process(process.pid)
         deadline = time.monotonic() + 60
         while True:
             try:
                 self._ask("SELECT 1")
             except sa.exc.OperationalError:
-                assert process.poll() is None, "the server does not come back"
+                assert self._process.is_running(), "the server does not come back"
                 assert time.monotonic() < deadline, "the server does not answer"
                 time.sleep(0.05)
             else:

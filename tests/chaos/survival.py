@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TypeAlias
 
 import workloads as w
@@ -52,13 +52,13 @@ class Survivor:
             [number] = {int(entry.value) if entry else 0 for entry in here}
             assert self.written[kind] <= number <= self.written[kind] + 1, kind
             self.written[kind] = number
-            for scope in {scope for scope, _ in places}:
-                versions = {e and e.version for e, p in zip(here, places, strict=True) if p[0] == scope}
-                assert len(versions) == 1, f"{kind} was written in parts"
-            for place, entry in zip(places, here, strict=True):
-                self._check_version(place, entry)
-                if entry and isinstance(place[0], AssetScope):
-                    self._check_history(entry, self.store.execute(c.History(*place)))
+            versions: dict[StoreScope, int] = {}
+            for (scope, key), entry in zip(places, here, strict=True):
+                if entry:
+                    assert versions.setdefault(scope, entry.version) == entry.version, kind
+                    self._check_version(entry, self.before.get((scope, key)))
+                    if isinstance(scope, AssetScope):
+                        self._check_history(entry, self.store.execute(c.History(scope, key)))
         self.before = entries
 
     def _settled(self) -> dict[Place, Entry[str]]:
@@ -72,21 +72,22 @@ class Survivor:
             entries = again
 
     def _entries(self) -> dict[Place, Entry[str]]:
-        tasks = self.store.execute(c.List(c.TaskFilter())).found
-        assets = self.store.execute(c.List(c.AssetFilter())).found
-        return {
-            **{(found.scope, found.entry.key): found.entry for found in tasks},
-            **{(AssetScope(name=f.scope.name), f.entry.key): f.entry for f in assets},
-        }
+        entries: dict[Place, Entry[str]] = {}
+        for where in (c.TaskFilter(), c.AssetFilter()):
+            for found in self.store.execute(c.List(where)).found:
+                scope = found.scope
+                if isinstance(scope, AssetScope):
+                    scope = AssetScope(name=scope.name)
+                entries[scope, found.entry.key] = found.entry
+        return entries
 
-    def _check_version(self, place: Place, entry: Entry[str] | None) -> None:
-        before = self.before.get(place)
-        if before and entry:
+    def _check_version(self, entry: Entry[str], before: Entry[str] | None) -> None:
+        if before:
             grown = entry.version > before.version
             assert grown == (entry.value != before.value), f"{before} became {entry}"
 
     def _check_history(self, entry: Entry[str], steps: tuple[Version[str], ...]) -> None:
         assert (steps[0].version, steps[0].value) == (entry.version, entry.value)
-        for newer, older in zip(steps, steps[1:], strict=False):
+        for newer, older in pairwise(steps):
             assert newer.previous == older.version < newer.version
             assert int(newer.value or 0) == int(older.value or 0) + 1

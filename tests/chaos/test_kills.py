@@ -11,15 +11,13 @@ from survival import Survivor
 
 from holdfast.stores.sql import SqlStore
 
-KILLS = 3
-
 
 @pytest.mark.chaos
-def test_a_killed_writer_has_lost_no_acknowledged_write(database_url: str, rounds: int) -> None:
+def test_a_killed_writer_has_lost_no_acknowledged_write(database_url: str, kills: int) -> None:
     with SqlStore(database_url) as store:
         w.prepare(store)
         survivor = Survivor(store)
-        for seed in range(KILLS * rounds):
+        for seed in range(kills):
             draw = random.Random(seed)
             writer = Worker(w.write_without_end, database_url, seed, survivor.written)
             survivor.note(writer, seconds=60, limit=draw.randrange(60))

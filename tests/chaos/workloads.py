@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from processes import Pipe, wait_for_start
 
@@ -152,7 +153,7 @@ def write_before_and_after_a_pause(pipe: Pipe, url: str, number: int) -> None:
     with SqlStore(url) as store:
         me = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
         store.execute(c.Set(FIRST, "staged", "1", me, on_success=True))
-        writes = (
+        writes: list[c.Command[Any]] = [
             c.Set(TASK, "key", "1", me),
             c.SetMany(TASK, (("key", "1"),), me),
             c.Delete(TASK, "key", me),
@@ -160,12 +161,12 @@ def write_before_and_after_a_pause(pipe: Pipe, url: str, number: int) -> None:
             c.Set(FIRST, "staged", "1", me, on_success=True),
             c.Advance(FIRST, "mark", "1", me),
             c.Clear(FIRST, me),
-        )
+        ]
         for write in writes:
             store.execute(write)
         pipe.send("written")
         pipe.recv()
-        for write in (*writes, c.FinishAttempt(me, succeeded=True)):
+        for write in [*writes, c.FinishAttempt(me, succeeded=True)]:
             try:
                 store.execute(write)
             except StaleAttempt:
@@ -207,11 +208,12 @@ def set_delete_and_expire(pipe: Pipe, url: str, times: int, number: int) -> None
         for _ in range(times):
             expiry = draw.choice([None, PAST, datetime.now(UTC) + timedelta(milliseconds=5)])
             pipe.send(store.execute(c.Set(TASK, "key", "1", ME, expiry)))
-            draw.choice(
-                [
-                    lambda: store.execute(c.Delete(TASK, "key", ME)),
-                    lambda: store.execute(c.Clear(TASK, ME)),
-                    lambda: sum(delete(CleanupPlan.now(store), batch_size=1)),
-                    lambda: time.sleep(0.005),
-                ]
-            )()
+            match draw.choice(["delete", "clear", "clean up", "wait"]):
+                case "delete":
+                    store.execute(c.Delete(TASK, "key", ME))
+                case "clear":
+                    store.execute(c.Clear(TASK, ME))
+                case "clean up":
+                    sum(delete(CleanupPlan.now(store), batch_size=1))
+                case "wait":
+                    time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""What the pages refer to exists: other pages, tests, tables."""
+"""What the pages refer to exists: other pages, tests, tables, the example that they show."""
 
 from __future__ import annotations
 
@@ -46,3 +46,11 @@ def test_the_schema_page_has_every_column(table: sa.Table) -> None:
 
     described = set(re.findall(r"`(\w+)`", row)) | {"id"}
     assert {column.name for column in table.columns} <= described
+
+
+def test_the_backend_of_the_guide_is_that_of_the_example() -> None:
+    guide = (ROOT / "docs/guides/custom-backend.md").read_text(encoding="utf-8")
+    example = (ROOT / "examples/custom_backend.py").read_text(encoding="utf-8")
+    [shown] = re.findall(r"^class FileBackend\(BaseStore.*?^```$", guide, re.MULTILINE | re.DOTALL)
+
+    assert shown.removesuffix("```") in example

@@ -1,9 +1,8 @@
-"""The backend of the example, held against the suite that every store passes."""
+"""The backend of the example, held against what applies to it of the suite for stores."""
 
 from __future__ import annotations
 
 import runpy
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,24 @@ from scripts import EXAMPLES
 
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
-from holdfast.testing import Clock, MakeStore, StoreConformance
+from holdfast.testing import Clock, MakeStore
+from holdfast.testing.conformance.attempts import Attempts
+from holdfast.testing.conformance.content import Content
+from holdfast.testing.conformance.entries import Entries
+from holdfast.testing.conformance.expiry import Expiry
 from servers import SqliteDatabase
 
 FileBackend = runpy.run_path(str(EXAMPLES / "custom_backend.py"))["FileBackend"]
 
 
-class TestFileBackend(StoreConformance):
+class TestFileBackend(Entries, Content, Expiry, Attempts):
     picklable = False
 
     @pytest.fixture
     def make_store(self, sqlite_database: SqliteDatabase, tmp_path: Path) -> MakeStore:
         def make(clock: Clock) -> Store:
-            shutil.rmtree(tmp_path / "values", ignore_errors=True)
-            backend = FileBackend(tmp_path / "values", clock)
-            store: Store = backend.open(SqlStore(sqlite_database.empty(), clock=clock))
+            ledger = SqlStore(sqlite_database.empty(), clock=clock)
+            store: Store = FileBackend(tmp_path / "values", clock).open(ledger)
             return store
 
         return make

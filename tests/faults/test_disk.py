@@ -73,9 +73,7 @@ def test_a_full_disk(disk: Disk) -> None:
     ballast.write_bytes(b"x" * 300_000)
     with SqlStore(disk.url) as store:
         written = fill(store)
-        error = refusal(
-            StoreUnavailable, store.execute, c.Set(TASK, "more", KILOBYTE * 100, ANN)
-        )
+        error = refusal(StoreUnavailable, store.execute, c.Set(TASK, "more", KILOBYTE * 100, ANN))
         assert "disk is full" in error.message
         assert "free some space" in error.hint
         batch = tuple((f"batch {number}", KILOBYTE) for number in range(100))
@@ -202,5 +200,3 @@ def test_another_program_holds_the_file(tmp_path: Path, monkeypatch: pytest.Monk
         other.execute("COMMIT")
         store.execute(c.Set(TASK, "key", "1", ANN))
     other.close()
-
-

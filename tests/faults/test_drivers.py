@@ -20,6 +20,7 @@ from holdfast import command as c
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import StoreFailed, StoreUnavailable
 from holdfast.scope import AssetScope, TaskScope
+from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.testing import COLOURS, open_door
 from servers import ServerDatabase
@@ -80,16 +81,19 @@ def test_tables_dropped_behind_its_back(database_url: str, colour: str) -> None:
         door.close()
 
 
+WAITING = {
+    "postgresql": "SELECT pid FROM pg_stat_activity "
+    "WHERE wait_event_type = 'Lock' AND datname = current_database()",
+    "mysql": "SELECT id FROM information_schema.processlist "
+    "WHERE db = database() AND info LIKE '%hf_task_instance%' AND id <> connection_id()",
+}
+"""Finds the connection that waits for another."""
+
+END = {"postgresql": "SELECT pg_terminate_backend({})", "mysql": "KILL {}"}
+
+
 class Obstacle:
     """Another client that holds the task instance's row, so that writes to it have to wait."""
-
-    _WAITING = {
-        "postgresql": "SELECT pid FROM pg_stat_activity "
-        "WHERE wait_event_type = 'Lock' AND datname = current_database()",
-        "mysql": "SELECT id FROM information_schema.processlist "
-        "WHERE db = database() AND info LIKE '%hf_task_instance%' AND id <> connection_id()",
-    }
-    _END = {"postgresql": "SELECT pg_terminate_backend({})", "mysql": "KILL {}"}
 
     def __init__(self, url: str) -> None:
         self._engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
@@ -99,7 +103,7 @@ class Obstacle:
 
     def waiting(self) -> int:
         """The database's id for the connection that waits, once there is one."""
-        question = self._WAITING[self._engine.dialect.name]
+        question = WAITING[self._engine.dialect.name]
         deadline = time.monotonic() + 20
         with self._engine.connect() as connection:
             while True:
@@ -111,7 +115,7 @@ class Obstacle:
 
     def end_connection(self) -> None:
         """End the connection that waits, as an administrator would."""
-        statement = self._END[self._engine.dialect.name].format(self.waiting())
+        statement = END[self._engine.dialect.name].format(self.waiting())
         with self._engine.connect() as connection:
             connection.exec_driver_sql(statement)
 
@@ -157,7 +161,7 @@ def obstacle(server_url: str) -> Iterator[Obstacle]:
 WRITE = c.SetMany(TASK, (("key", "1"),), ANN)
 
 
-def assert_as_good_as_new(store: SqlStore, obstacle: Obstacle) -> None:
+def assert_as_good_as_new(store: Store, obstacle: Obstacle) -> None:
     """Nothing was written, no lock is held, and the store's connections work."""
     obstacle.go_away()
     assert store.execute(c.Get(TASK, "key")) is None
@@ -188,6 +192,15 @@ def test_a_patient_client_whose_connection_is_cut(
         assert door(WRITE) == 1
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """Workers of a parallel test run ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_in_the_middle(server_url: str, obstacle: Obstacle) -> None:
     def interrupt() -> None:
         obstacle.waiting()
@@ -213,9 +226,7 @@ async def test_a_cancelled_task(server_url: str, obstacle: Obstacle) -> None:
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_statement_that_takes_too_long(
-    server_url: str, obstacle: Obstacle, colour: str
-) -> None:
+def test_a_statement_that_takes_too_long(server_url: str, obstacle: Obstacle, colour: str) -> None:
     limit = {"options": "-c statement_timeout=200"}
     if sa.make_url(server_url).get_backend_name() == "mysql":
         limit = {"init_command": "SET SESSION max_statement_time = 0.2"}

@@ -50,6 +50,7 @@ def test_a_database_that_is_down(scheme: str, closed_port: int) -> None:
     assert "does not answer" in error.message
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <socket")  # PyMySQL leaves it open
 @pytest.mark.parametrize(
     "url",
     ["postgresql:///state?host=/no/such/directory", "mysql:///state?unix_socket=/no/such/socket"],

@@ -15,13 +15,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from servers import Server
 
 from holdfast import command as c
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
+from servers import Server
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load", 3)
@@ -29,7 +29,6 @@ ORDERS = AssetScope(name="orders")
 STORED = "Ünïcödé 🚀"
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["holdfast.stores.sql", "alembic.command"])
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])

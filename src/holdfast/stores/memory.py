@@ -22,7 +22,7 @@ from holdfast.entry import (
     Writer,
     signature,
 )
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, InvalidType
 from holdfast.rewind import choose
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
@@ -136,9 +136,15 @@ class MemoryStore(Store):
         return dict(sorted(entries.items()))
 
     def _preview(self, standing: Entry[str] | None, staged: _Staged) -> Entry[str]:
-        """The entry as it would be if the staged write took effect now."""
+        """What its attempt reads: the entry as it would be if the write took effect now.
+
+        Where it could not, its success will say so; until then the attempt reads what it staged.
+        """
         change = staged.command
-        value = self._outcome(standing, change)
+        try:
+            value = self._outcome(standing, change)
+        except InvalidType:
+            value = change.value
         version = standing.version if standing else 0
         writer = signature(change.writer)
         return Entry(change.key, value, version, staged.updated_at, writer, staged=True)
@@ -255,7 +261,10 @@ class MemoryStore(Store):
         asset = self._open(command.scope, command.writer)
         standing = asset.entries.get(command.key)
         if command.on_success:
-            return self._stage(asset, self._over_staged(asset, command)).value
+            change = self._over_staged(asset, command)
+            value = self._outcome(standing, change)
+            self._stage(asset, change)
+            return value
         value = self._outcome(standing, command)
         if not standing or value is not standing.value:
             self._put(asset, [(command.key, value)], command.writer)
@@ -294,13 +303,11 @@ class MemoryStore(Store):
 
     # attempts and staged writes
 
-    def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> Entry[str]:
-        """Keep the write for the attempt's success; what its attempt reads from now on."""
+    def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> None:
+        """Keep the write for the attempt's success."""
         assert isinstance(shelf, _Asset)
         staged = _Staged(command, self._clock())
-        preview = self._preview(shelf.entries.get(command.key), staged)
         self._task_of(command).staged[shelf.asset_id, command.key] = staged
-        return preview
 
     def _over_staged(self, shelf: _Task | _Asset, command: c.Advance) -> c.Set | c.Advance:
         """Together with what is staged for its key: a staged `set` goes on as a `set`.

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from holdfast.stores.sql.operations.steps import Query
+
+
+class Prepared(NamedTuple):
+    """A query, ready for the driver."""
+
+    text: str
+    params: Any
+    many: bool
+    """`params` is a list, to run the statement once for each."""
+    returns_rows: bool
 
 
 class CompiledStatements:
@@ -14,21 +24,25 @@ class CompiledStatements:
 
     def __init__(self, dialect: Any) -> None:
         self._dialect = dialect
-        self._known: dict[Any, tuple[str, dict[str, Any]]] = {}
+        self._known: dict[Any, tuple[str, dict[str, Any], bool]] = {}
 
-    def prepare(self, query: Query, now: int | None) -> tuple[str, Any, bool]:
-        """Text and parameters, and whether they are many sets of parameters."""
+    def prepare(self, query: Query, now: int | None) -> Prepared:
         statement, params = query
         known = self._known.get(statement)
         if known is None:
-            # Nobody asks for the ids that an INSERT gives out, so it need not return them.
-            plain = statement.inline() if isinstance(statement, sa.Insert) else statement
-            compiled = plain.compile(dialect=self._dialect)
-            constants = {k: v for k, v in compiled.params.items() if v is not None}
-            known = self._known[statement] = str(compiled), constants
-        text, constants = known
+            known = self._known[statement] = self._compile(statement)
+        text, constants, returns_rows = known
         if isinstance(params, dict):
-            return text, {**constants, **params, "now": now}, False
+            return Prepared(text, {**constants, **params, "now": now}, False, returns_rows)
         if len(params) == 1:
-            return text, {**constants, **params[0], "now": now}, False
-        return text, [{**constants, **one, "now": now} for one in params], True
+            return Prepared(text, {**constants, **params[0], "now": now}, False, returns_rows)
+        many = [{**constants, **one, "now": now} for one in params]
+        return Prepared(text, many, True, returns_rows)
+
+    def _compile(self, statement: Any) -> tuple[str, dict[str, Any], bool]:
+        # Nobody asks for the ids that an INSERT gives out, so it need not return them.
+        plain = statement.inline() if isinstance(statement, sa.Insert) else statement
+        compiled = plain.compile(dialect=self._dialect)
+        constants = {k: v for k, v in compiled.params.items() if v is not None}
+        returns_rows = isinstance(plain, sa.Select) or bool(plain.returning_column_descriptions)
+        return str(compiled), constants, returns_rows

@@ -18,6 +18,7 @@ from holdfast.stores.sql.dialects import make_engine, parse_url
 from holdfast.stores.sql.operations import OPERATIONS, Operation
 from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Query, Steps
 from holdfast.stores.sql.patience import Patience, Progress
+from holdfast.stores.sql.pool import Pool
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
 
@@ -49,7 +50,8 @@ class SqlStore(Store):
         self._retry_window = retry_window
         self._now = _clock(clock, self._dialect.embedded)
         self._compiled = CompiledStatements(self._engine.dialect)
-        self._pools: WeakKeyDictionary[Any, AsyncConnectionPool[Any]] = WeakKeyDictionary()
+        self._pool = Pool(self._engine.raw_connection)
+        self._async_pools: WeakKeyDictionary[Any, AsyncConnectionPool[Any]] = WeakKeyDictionary()
         ensure(self._engine, url)
         _OPEN.add(self)
 
@@ -96,106 +98,112 @@ class SqlStore(Store):
             await asyncio.sleep(pause)
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._pool.close()
 
     async def aclose(self) -> None:
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        pool = self._async_pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
         self.close()
 
     def _once(self, steps: Steps[A], progress: Progress) -> A:
-        connection = self._engine.raw_connection()
+        link = self._pool.take()
         try:
-            cursor = connection.cursor()
-            try:
-                query = next(steps)
-                while True:
-                    if query is BEGIN:
-                        cursor.execute(self._dialect.begin)
-                        progress.begun = True
-                        query = steps.send(None)
-                    elif isinstance(query, Call):
-                        try:
-                            answer = query.sync()
-                        except Exception as error:
-                            query = steps.throw(error)
-                        else:
-                            query = steps.send(answer)
-                    else:
-                        query = steps.send(self._run(cursor, query))
-            except StopIteration as end:
-                if progress.begun:
-                    progress.committing = True
-                    cursor.execute("COMMIT")
-                cursor.close()
-                return end.value  # type: ignore[no-any-return]
-            except HoldfastError:
-                if progress.begun:
-                    cursor.execute("ROLLBACK")
-                cursor.close()
-                raise
+            answer = self._drive(steps, link.cursor, progress)
         except HoldfastError:
+            self._pool.give(link)
             raise
         except BaseException:
-            # Whatever state it is in, nobody else should get this connection.
-            connection.invalidate()
+            self._pool.discard(link)
             raise
-        finally:
-            connection.close()
+        self._pool.give(link)
+        return answer
+
+    def _drive(self, steps: Steps[A], cursor: Any, progress: Progress) -> A:
+        try:
+            query = next(steps)
+            while True:
+                if query is BEGIN:
+                    cursor.execute(self._dialect.begin)
+                    progress.begun = True
+                    query = steps.send(None)
+                elif isinstance(query, Call):
+                    try:
+                        answer = query.sync()
+                    except Exception as error:
+                        query = steps.throw(error)
+                    else:
+                        query = steps.send(answer)
+                else:
+                    query = steps.send(self._run(cursor, query))
+        except StopIteration as end:
+            if progress.begun:
+                progress.committing = True
+                cursor.execute("COMMIT")
+            return end.value  # type: ignore[no-any-return]
+        except HoldfastError:
+            if progress.begun:
+                cursor.execute("ROLLBACK")
+            raise
 
     def _run(self, cursor: Any, query: Query) -> Any:
-        text, params, many = self._compiled.prepare(query, self._now())
+        text, params, many, returns_rows = self._compiled.prepare(query, self._now())
         if many:
             cursor.executemany(text, params)
         else:
             cursor.execute(text, params)
-        return cursor.fetchall() if cursor.description else cursor.rowcount
+        return cursor.fetchall() if returns_rows else cursor.rowcount
 
     async def _aonce(self, steps: Steps[A], progress: Progress) -> A:
-        pool = await self._pool()
+        pool = await self._async_pool()
         async with pool.connection() as connection, connection.cursor() as cursor:
             try:
-                query = next(steps)
-                while True:
-                    if query is BEGIN:
-                        await cursor.execute(self._dialect.begin)
-                        progress.begun = True
-                        query = steps.send(None)
-                    elif isinstance(query, Call):
-                        try:
-                            answer = await query.asynchronous()
-                        except Exception as error:
-                            query = steps.throw(error)
-                        else:
-                            query = steps.send(answer)
-                    else:
-                        query = steps.send(await self._arun(cursor, query))
-            except StopIteration as end:
-                if progress.begun:
-                    progress.committing = True
-                    await cursor.execute("COMMIT")
-                return end.value  # type: ignore[no-any-return]
+                return await self._adrive(steps, cursor, progress)
             except HoldfastError:
-                if progress.begun:
-                    await cursor.execute("ROLLBACK")
                 raise
             except BaseException:
                 await connection.close()
                 raise
 
+    async def _adrive(self, steps: Steps[A], cursor: Any, progress: Progress) -> A:
+        try:
+            query = next(steps)
+            while True:
+                if query is BEGIN:
+                    await cursor.execute(self._dialect.begin)
+                    progress.begun = True
+                    query = steps.send(None)
+                elif isinstance(query, Call):
+                    try:
+                        answer = await query.asynchronous()
+                    except Exception as error:
+                        query = steps.throw(error)
+                    else:
+                        query = steps.send(answer)
+                else:
+                    query = steps.send(await self._arun(cursor, query))
+        except StopIteration as end:
+            if progress.begun:
+                progress.committing = True
+                await cursor.execute("COMMIT")
+            return end.value  # type: ignore[no-any-return]
+        except HoldfastError:
+            if progress.begun:
+                await cursor.execute("ROLLBACK")
+            raise
+
     async def _arun(self, cursor: Any, query: Query) -> Any:
-        text, params, many = self._compiled.prepare(query, self._now())
+        text, params, many, returns_rows = self._compiled.prepare(query, self._now())
         if many:
             await cursor.executemany(text, params)
         else:
             await cursor.execute(text, params)
-        return await cursor.fetchall() if cursor.description else cursor.rowcount
+        return await cursor.fetchall() if returns_rows else cursor.rowcount
 
-    async def _pool(self) -> AsyncConnectionPool[Any]:
+    async def _async_pool(self) -> AsyncConnectionPool[Any]:
         """The pool of the running event loop: connections cannot move from one to another."""
         loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
+        pool = self._async_pools.get(loop)
         if pool is None:
             from psycopg_pool import AsyncConnectionPool
 
@@ -204,7 +212,7 @@ class SqlStore(Store):
             pool = AsyncConnectionPool(
                 url, kwargs=arguments, min_size=1, max_size=16, open=False, timeout=10
             )
-            self._pools[loop] = pool
+            self._async_pools[loop] = pool
             await pool.open()
         return pool
 
@@ -232,8 +240,8 @@ _OPEN: WeakSet[SqlStore] = WeakSet()
 
 def _leave_connections_to_parent() -> None:
     for store in _OPEN:
-        store._engine.dispose(close=False)
-        store._pools.clear()
+        store._pool.forget()
+        store._async_pools.clear()
 
 
 os.register_at_fork(after_in_child=_leave_connections_to_parent)

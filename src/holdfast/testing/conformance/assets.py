@@ -65,6 +65,19 @@ class Declarations(StoreFixtures):
         assert do(DeclareAsset("orders", ORDERS_URI)) == first
         assert do(Get(ORDERS, "k")) == "1"
 
+    def test_a_name_or_uri_alone_stands_for_the_asset_that_has_it(self, do: Door) -> None:
+        info = do(DeclareAsset("orders", ORDERS_URI))
+
+        assert do(DeclareAsset(name="orders")) == info
+        assert do(DeclareAsset(uri=ORDERS_URI)) == info
+
+    def test_a_name_or_uri_alone_declares_a_new_asset(self, do: Door) -> None:
+        by_name = do(DeclareAsset(name="orders"))
+        by_uri = do(DeclareAsset(uri=CUSTOMERS_URI))
+
+        assert (by_name.name, by_name.uri) == ("orders", "orders")
+        assert (by_uri.name, by_uri.uri) == (CUSTOMERS_URI, CUSTOMERS_URI)
+
     @pytest.mark.parametrize("declared", [("orders", "s3://other"), ("other", ORDERS_URI)])
     def test_a_name_or_uri_of_another_asset_is_refused(
         self, do: Door, asset: AssetScope, declared: tuple[str, str]

@@ -62,6 +62,8 @@ VALUES: dict[str, Any] = {
     "empty list": [],
     "empty dict": {},
     "nested": {"a": [1, {"b": [None, True, "x", 1.5]}], "": {"\U0001f680": []}},
+    "like a reference": {"__holdfast_ref__": "s3://bucket/key"},
+    "like an escaped value": {"__holdfast_value__": {"__holdfast_ref__": "s3://bucket/key"}},
     "deep": [[[[[[[[[["x"]]]]]]]]]],
     "over the limit of a person's value": "x" * 70_000,
     "one megabyte": "\u00e9" * 500_000,

@@ -271,6 +271,15 @@ class Entries(StoreFixtures):
         assert [do(Get(scope, "k")) for scope in (first, second, third, task)] == [None] * 4
         assert [do(Get(scope, "k")) for scope in NEIGHBOURS[:3]] == ['"here"'] * 3
 
+    def test_clear_of_all_map_indices_can_be_asked_of_a_task_that_is_only_mapped(
+        self, do: Door
+    ) -> None:
+        self._mapped_entries(do)
+
+        do(Clear(TASK, ANN, all_map_indices=True))
+
+        assert do(List(c.TaskFilter())).total == 0
+
     def _mapped_entries(self, do: Door) -> list[TaskScope]:
         for scope in MAPPED:
             do(RegisterTask(scope))

@@ -63,6 +63,32 @@ class Staging(StoreFixtures):
         ]
         assert page.total == 2
 
+    def test_a_list_of_what_was_staged_is_selected_like_any_other(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter, clock: Clock
+    ) -> None:
+        version = do(Set(asset, "b", '"old"', ANN))
+        do(Set(asset, "a", "1", attempt, on_success=True))
+        clock.forward(timedelta(hours=1))
+        do(Set(asset, "b", "2", attempt, on_success=True))
+
+        (found,) = do(List(asset, updated_since=clock(), reader=attempt)).found
+
+        assert (found.entry.key, found.entry.version) == ("b", version)
+        assert do(List(asset, prefix="a", reader=attempt)).total == 1
+        assert do(List(asset, limit=1, offset=1, reader=attempt)).found == (found,)
+        assert do(List(asset, expiring_before=clock(), reader=attempt)).total == 0
+
+    def test_what_was_staged_is_listed_with_its_asset(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        info = do(DeclareAsset("orders", ORDERS_URI))
+        do(Set(asset, "k", "1", attempt, on_success=True))
+
+        (by_name,) = do(List(asset, reader=attempt)).found
+        (by_filter,) = do(List(c.AssetFilter(), reader=attempt)).found
+
+        assert by_name.scope == by_filter.scope == info.scope
+
     def test_nobody_else_sees_a_staged_value(
         self, do: Door, asset: AssetScope, attempt: TaskWriter
     ) -> None:
@@ -357,6 +383,15 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "a")) is None
         assert do(Get(asset, "watermark")) == '"text"'
         do(FinishAttempt(attempt, succeeded=False))
+
+    def test_what_was_staged_can_be_read_whatever_was_written_meanwhile(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        do(Advance(asset, "watermark", "7", attempt, on_success=True))
+        do(Set(asset, "watermark", '"text"', ANN))
+
+        assert do(Get(asset, "watermark", attempt)) == "7"
+        assert do(List(asset, reader=attempt)).found[0].entry.value == "7"
 
     def test_an_asset_that_became_inactive_meanwhile_applies_nothing(
         self, do: Door, asset: AssetScope, attempt: TaskWriter

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -18,6 +20,7 @@ class Surprises(StoreFixtures):
             make_store,
             colour=colour,
             history_limit=self.history_limit,
+            seed=crc32(f"{type(self).__name__} {colour}".encode()),
             rounds=pytestconfig.getoption("--rounds", default=1),
         )
 

@@ -48,7 +48,7 @@ def make_engine(url: sa.URL, dialect: Dialect) -> sa.Engine:
         engine = sa.create_engine(
             url,
             paramstyle=dialect.paramstyle,
-            pool_reset_on_return=None,
+            poolclass=sa.NullPool,
             **dialect.engine_options(),
         )
     except ImportError as error:

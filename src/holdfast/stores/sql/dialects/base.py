@@ -41,7 +41,7 @@ class Dialect(ABC):
 
     def engine_options(self) -> dict[str, Any]:
         """Arguments for `create_engine`."""
-        return {"pool_size": 8, "max_overflow": 56, "pool_timeout": 60}
+        return {}
 
     def before_connect(self, url: sa.URL) -> None:  # noqa: B027  (most need nothing)
         """Prepare the place that the URL names."""

@@ -98,7 +98,7 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
         own = isinstance(writer, TaskWriter) and writer.scope == scope
         if command.if_version is None and (own or not isinstance(writer, TaskWriter)):
             params = {
-                "owner": str(scope.ti_id),
+                "owner": scope.ti_text,
                 "key": command.key,
                 "value": command.value,
                 "attempt": writer.attempt if isinstance(writer, TaskWriter) else None,

@@ -21,7 +21,7 @@ def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:
     yield (
         s.add_task_instance(dialect),
         {
-            "owner": str(scope.ti_id),
+            "owner": scope.ti_text,
             "run": found[0][0],
             "task_id": scope.task_id,
             "map_index": scope.map_index,

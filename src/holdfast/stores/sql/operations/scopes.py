@@ -30,7 +30,7 @@ class Owner(NamedTuple):
 def find(scope: StoreScope) -> tuple[s.Shelf, str, dict[str, Any]]:
     """The shelf, the column that finds the owner, and the parameter for it."""
     if isinstance(scope, TaskScope):
-        return s.TASKS, "ti_id", {"owner": str(scope.ti_id)}
+        return s.TASKS, "ti_id", {"owner": scope.ti_text}
     if scope.asset_id is not None:
         return s.ASSETS, "id", {"owner": scope.asset_id}
     if scope.name is not None:

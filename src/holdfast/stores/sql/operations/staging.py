@@ -16,7 +16,7 @@ from holdfast.value import larger
 
 def staged_for(scope: AssetScope, reader: TaskWriter, key: str | None) -> Steps[list[rows.Row]]:
     _, by, params = find(scope)
-    params |= {"ti_id": str(reader.scope.ti_id), "attempt": reader.attempt, "key": key}
+    params |= {"ti_id": reader.scope.ti_text, "attempt": reader.attempt, "key": key}
     found = yield s.staged(by, key is not None), params
     return found  # type: ignore[no-any-return]
 
@@ -43,7 +43,7 @@ def stage(context: Context, owner: Owner, command: c.Set | c.Advance) -> Steps[N
     """Keep the write for the attempt's success."""
     assert isinstance(command.writer, TaskWriter)
     params = {
-        "ti_id": str(command.writer.scope.ti_id),
+        "ti_id": command.writer.scope.ti_text,
         "asset_id": owner.id,
         "key": command.key,
         "value": command.value,

@@ -1,0 +1,199 @@
+"""What accessors do with the configuration, and what they ask of a store."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, TaskStore
+from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.errors import InvalidInput, UnknownAsset, UnknownTaskInstance
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.stores.memory import MemoryStore
+
+TASK = TaskScope("sales", "monday", "load")
+ORDERS = AssetScope(name="orders")
+ANN = ApiWriter("ann")
+
+
+class RecordingStore(MemoryStore):
+    """Remembers what it was asked, and through which door."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str]] = []
+
+    def execute(self, command: Any) -> Any:
+        self.asked.append(("sync", type(command).__name__))
+        return super().execute(command)
+
+    async def aexecute(self, command: Any) -> Any:
+        self.asked.append(("async", type(command).__name__))
+        return super().execute(command)
+
+
+@pytest.fixture
+def store() -> RecordingStore:
+    store = RecordingStore()
+    store.execute(c.RegisterTask(TASK))
+    store.execute(c.DeclareAsset("orders"))
+    store.asked.clear()
+    return store
+
+
+@pytest.fixture
+def task_store(store: RecordingStore) -> TaskStore:
+    return TaskStore(store, TASK, TaskWriter(TASK))
+
+
+@pytest.fixture
+def asset_store(store: RecordingStore) -> AssetStore:
+    return AssetStore(store, ORDERS, ANN)
+
+
+def test_entries_live_thirty_days_unless_the_configuration_says_otherwise(
+    task_store: TaskStore,
+) -> None:
+    before = datetime.now(UTC)
+    task_store.set("k", 1)
+    entry = task_store.entry("k")
+
+    assert entry is not None
+    assert entry.expires_at is not None
+    assert entry.expires_at - before >= timedelta(days=30)
+    assert entry.expires_at - before < timedelta(days=30, minutes=1)
+
+
+def test_each_operation_is_one_command(
+    store: RecordingStore, task_store: TaskStore, asset_store: AssetStore
+) -> None:
+    task_store.set("k", 1)
+    task_store.set_many({"a": 1, "b": 2})
+    task_store.get("k")
+    task_store.entry("k")
+    task_store.keys()
+    task_store.items()
+    task_store.delete("k")
+    task_store.clear()
+    asset_store.advance("k", 1)
+    asset_store.history("k")
+    asset_store.rewind("k", version=1)
+
+    assert store.asked == [
+        ("sync", name)
+        for name in (
+            *("Set", "SetMany", "Get", "GetEntry", "List", "List", "Delete", "Clear"),
+            *("Advance", "History", "Rewind"),
+        )
+    ]
+
+
+async def test_the_async_twins_never_use_the_sync_door(
+    store: RecordingStore, task_store: TaskStore, asset_store: AssetStore
+) -> None:
+    await task_store.aset("k", 1)
+    await task_store.aset_many({"a": 1, "b": 2})
+    assert await task_store.aget("k") == 1
+    assert await task_store.aentry("k") is not None
+    assert await task_store.akeys() == ["a", "b", "k"]
+    assert await task_store.aitems() == [("a", 1), ("b", 2), ("k", 1)]
+    await task_store.adelete("k")
+    await task_store.aclear()
+    await asset_store.aset("k", 1)
+    await asset_store.aset_many({"a": 1})
+    assert await asset_store.aadvance("k", 2) == 2
+    assert [step.value for step in await asset_store.ahistory("k")] == [2, 1]
+    await asset_store.arewind("k", version=1)
+    await asset_store.aclear()
+
+    assert {colour for colour, _ in store.asked} == {"async"}
+
+
+def test_bad_input_is_refused_before_the_store_is_asked(
+    store: RecordingStore, task_store: TaskStore, asset_store: AssetStore
+) -> None:
+    refused = [
+        lambda: task_store.set("", 1),
+        lambda: task_store.set("k", None),
+        lambda: task_store.set("k", 1, retention=timedelta(0)),
+        lambda: task_store.set("k", 1, if_version=-1),
+        lambda: task_store.get(""),
+        lambda: asset_store.set("k", 1, on_success=True),
+        lambda: asset_store.rewind("k"),
+    ]
+
+    for call in refused:
+        with pytest.raises(InvalidInput):
+            call()
+
+    assert store.asked == []
+
+
+def test_a_value_over_the_limit_is_written_with_a_warning_that_names_its_place(
+    store: RecordingStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = Rules(max_value_bytes=10)
+
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        TaskStore(store, TASK, TaskWriter(TASK), rules).set_many({"ok": 1, "big": "x" * 20})
+        AssetStore(store, ORDERS, ANN, rules).set("big", "x" * 20)
+
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "`big` of task sales/monday/load",
+        "`big` of asset `orders`",
+    ]
+    assert store.execute(c.Get(TASK, "big")) == '"' + "x" * 20 + '"'
+
+
+def test_an_external_task_is_registered_by_its_first_write(store: RecordingStore) -> None:
+    scope = TaskScope("cron", "today", "load")
+    external = ExternalTaskStore(store, scope, TaskWriter(scope))
+
+    external.set("k", 1)
+    external.set("k", 2)
+
+    assert external.get("k") == 2
+    assert [name for _, name in store.asked] == ["Set", "RegisterTask", "Set", "Set", "Get"]
+
+
+async def test_an_external_task_is_registered_by_its_first_write_from_a_loop(
+    store: RecordingStore,
+) -> None:
+    scope = TaskScope("cron", "today", "load")
+    external = ExternalTaskStore(store, scope, TaskWriter(scope))
+
+    await external.aset_many({"k": 1})
+
+    assert await external.aget("k") == 1
+
+
+def test_reading_an_external_task_registers_nothing(store: RecordingStore) -> None:
+    scope = TaskScope("cron", "today", "load")
+    external = ExternalTaskStore(store, scope, TaskWriter(scope))
+
+    for read in (lambda: external.get("k"), lambda: external.entry("k"), external.keys):
+        with pytest.raises(UnknownTaskInstance):
+            read()
+
+    assert store.execute(c.ListTasks("cron", "today")) == ()
+
+
+def test_a_task_of_the_runner_is_never_registered_by_writing(store: RecordingStore) -> None:
+    scope = TaskScope("sales", "tuesday", "load")
+
+    with pytest.raises(UnknownTaskInstance):
+        TaskStore(store, scope, TaskWriter(scope)).set("k", 1)
+
+
+def test_an_unknown_asset_is_not_declared_by_writing(store: RecordingStore) -> None:
+    with pytest.raises(UnknownAsset, match="orderz"):
+        AssetStore(store, AssetScope(name="orderz"), ANN).set("k", 1)
+
+
+def test_an_accessor_says_whose_it_is(task_store: TaskStore, asset_store: AssetStore) -> None:
+    assert repr(task_store) == "<TaskStore of task sales/monday/load>"
+    assert repr(asset_store) == "<AssetStore of asset `orders`>"

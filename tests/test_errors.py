@@ -1,0 +1,73 @@
+"""The tree of errors: one base, and each class knows what the edges need."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from holdfast import errors
+from holdfast.errors import HoldfastError
+
+CLASSES = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if kind.__module__ == errors.__name__
+]
+
+BUILTINS = [
+    (errors.InvalidInput, ValueError),
+    (errors.InvalidType, TypeError),
+    (errors.ValueTooLarge, ValueError),
+    (errors.InvalidSettings, ValueError),
+    (errors.InvalidUrl, ValueError),
+    (errors.NotFound, LookupError),
+    (errors.UnknownTaskInstance, LookupError),
+    (errors.UnknownAsset, LookupError),
+    (errors.NotSupported, NotImplementedError),
+    (errors.InvalidBackend, TypeError),
+    (errors.StoreUnavailable, ConnectionError),
+    (errors.MissingDependency, ImportError),
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_error_has_the_one_base(kind: type[Exception]) -> None:
+    assert issubclass(kind, HoldfastError)
+
+
+@pytest.mark.parametrize(("kind", "builtin"), BUILTINS)
+def test_an_error_is_also_the_builtin_that_python_programs_expect(
+    kind: type[HoldfastError], builtin: type[Exception]
+) -> None:
+    assert issubclass(kind, builtin)
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    codes = [kind.code for kind in CLASSES]
+
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_error_knows_its_statuses(kind: type[HoldfastError]) -> None:
+    assert 400 <= kind.status < 600
+    assert kind.exit_status in (1, 2)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_error_says_what_and_what_next(kind: type[HoldfastError]) -> None:
+    error = kind("asset `orderz` is not known", hint="check the name")
+
+    assert str(error) == "asset `orderz` is not known\nhint: check the name"
+    assert (error.message, error.hint) == ("asset `orderz` is not known", "check the name")
+    assert str(kind("no hint")) == "no hint"
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_error_goes_through_pickle(kind: type[HoldfastError]) -> None:
+    error = pickle.loads(pickle.dumps(kind("what", hint="next")))
+
+    assert type(error) is kind
+    assert (error.message, error.hint) == ("what", "next")
