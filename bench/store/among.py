@@ -12,7 +12,7 @@ from holdfast.stores.sql import SqlStore
 
 FEW = 10_000
 
-_TURNS = {"postgresql": 250, "sqlite": 1000}
+_TURNS = {"postgresql": 125, "sqlite": 500}
 
 
 def measure(databases: Databases, kind: str, many: int) -> dict[int, float]:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple, TypeAlias
 
 ROUNDS = 5
-TURNS = 10
+TURNS = 20
 
 Work: TypeAlias = Callable[[int], float]
 """Does an operation that many times, and says how many seconds that took."""
@@ -38,6 +38,12 @@ def timed(operation: Callable[[int], object]) -> Work:
     return work
 
 
+def in_turns(names: list[str], turn: int) -> list[str]:
+    """Each turn begins with another one, since what came before may still be felt."""
+    first = turn % len(names)
+    return names[first:] + names[:first]
+
+
 def rates(contenders: Mapping[str, Contender]) -> dict[str, float]:
     """Entries a second of each contender: the median of the rounds, after one turn to warm up."""
     for contender in contenders.values():
@@ -45,8 +51,9 @@ def rates(contenders: Mapping[str, Contender]) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(ROUNDS):
         spent = dict.fromkeys(contenders, 0.0)
-        for _ in range(TURNS):
-            for name, contender in contenders.items():
+        for turn in range(TURNS):
+            for name in in_turns(list(contenders), turn):
+                contender = contenders[name]
                 spent[name] += contender.work(contender.turn)
         for name, total in spent.items():
             seconds[name].append(total)

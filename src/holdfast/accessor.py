@@ -7,7 +7,8 @@ An operation is written once, as a generator that yields commands and is sent th
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
@@ -141,9 +142,11 @@ class Accessor:
         return answer
 
     def _encode(self, key: str, value: JsonValue) -> str:
-        text = encode(value)
+        where = f"`{key}` of {self._scope}"
+        with located(where):
+            text = encode(value)
         try:
-            check_size(text, self._rules.max_value_bytes, f"`{key}` of {self._scope}")
+            check_size(text, self._rules.max_value_bytes, where)
         except ValueTooLarge as error:
             # A running task is not interrupted for the size of a value.
             log.warning("%s", error.message)
@@ -215,7 +218,8 @@ class TaskStore(Accessor):
         return c.Clear(self._scope, self._writer, all_map_indices)
 
     def _expiry(self, retention: timedelta | None) -> datetime | None:
-        return expires_at(retention, self._rules.default_retention, datetime.now(UTC))
+        with located(str(self._scope)):
+            return expires_at(retention, self._rules.default_retention, datetime.now(UTC))
 
 
 class ExternalTaskStore(TaskStore):
@@ -325,7 +329,8 @@ class AssetStore(Accessor):
 
     def _advance(self, key: str, value: str | float, on_success: bool) -> Steps[Any]:
         self._check_staging(on_success)
-        text = encode(value)
+        with located(f"`{key}` of {self._scope}"):
+            text = encode(value)
         text = yield c.Advance(self._scope, key, text, self._writer, on_success)
         return decode(text)
 
@@ -351,6 +356,15 @@ class AssetStore(Accessor):
                 f"on_success=True for {self._scope}: there is no attempt whose success to wait for",
                 hint="run inside a task, or `with connection.task_store(…).attempt() as attempt:`",
             )
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Errors about the input say whose it was."""
+    try:
+        yield
+    except (InvalidInput, InvalidType) as error:
+        raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
 
 def check_version(if_version: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from contextvars import ContextVar
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from holdfast.stores.sql import SqlStore
 
 A = TypeVar("A")
+
+inside_backend: ContextVar[bool] = ContextVar("inside_backend", default=False)
+"""Set while a custom backend is at work, when the database holds its scope's lock for it."""
 
 
 class BaseStoreBackend(ABC):

@@ -43,7 +43,7 @@ class KeyCommand(Command[A], Generic[A], frozen=True):
     key: str
 
     def __post_init__(self) -> None:
-        check_key(self.key)
+        check_key(self.key, self.scope)
 
 
 class Get(KeyCommand[str | None], frozen=True):
@@ -110,7 +110,7 @@ class SetMany(Command[int], frozen=True):
 
     def __post_init__(self) -> None:
         for key, _ in self.values:
-            check_key(key)
+            check_key(key, self.scope)
 
 
 class Advance(KeyCommand[str], frozen=True):

@@ -13,7 +13,13 @@ from holdfast import command as c
 from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, Steps, TaskStore, arun, run
 from holdfast.backend import load_backend
 from holdfast.entry import ApiWriter, TaskWriter, Writer
-from holdfast.errors import HoldfastError, InvalidInput, UnknownTaskInstance
+from holdfast.errors import (
+    HoldfastError,
+    InvalidInput,
+    StaleAttempt,
+    StoreUnavailable,
+    UnknownTaskInstance,
+)
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.settings import Settings, load
 from holdfast.store import Store
@@ -81,6 +87,21 @@ class Connection:
     def close(self) -> None:
         """Let go of the connections."""
         self.store.close()
+
+    async def aclose(self) -> None:
+        """The same from an event loop, with the connections that it had of its own."""
+        await self.store.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -163,7 +184,7 @@ class Attempt:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        run(self._store, self._finish(succeeded=error is None))
+        run(self._store, self._finish(error))
 
     async def __aexit__(
         self,
@@ -171,7 +192,7 @@ class Attempt:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await arun(self._store, self._finish(succeeded=error is None))
+        await arun(self._store, self._finish(error))
 
     def _start(self) -> Steps[TaskWriter]:
         try:
@@ -181,12 +202,22 @@ class Attempt:
             number = yield c.StartAttempt(self._scope)
         return TaskWriter(self._scope, number)
 
-    def _finish(self, succeeded: bool) -> Steps[None]:
-        clear = succeeded and self._rules.clear_on_success
+    def _finish(self, failure: BaseException | None) -> Steps[None]:
+        if failure is None:
+            yield from self._succeed()
+            return
         try:
-            yield c.FinishAttempt(self._writer, succeeded, clear)
-        except HoldfastError:
+            yield c.FinishAttempt(self._writer, succeeded=False)
+        except HoldfastError as error:
+            # What went wrong in the block matters more than that its end could not be recorded.
+            failure.add_note(f"the attempt's end was not recorded: {error.message}")
+
+    def _succeed(self) -> Steps[None]:
+        try:
+            yield c.FinishAttempt(self._writer, True, self._rules.clear_on_success)
+        except (StaleAttempt, StoreUnavailable):
+            raise
+        except HoldfastError as error:
             # The success did not stand, so the attempt has failed; the caller learns why.
-            if succeeded:
-                yield c.FinishAttempt(self._writer, False)
+            yield from self._finish(error)
             raise

@@ -16,7 +16,7 @@ def expires_at(retention: timedelta | None, default: timedelta, now: datetime) -
     if retention is None:
         return now.astimezone(UTC) + default if default else None
     if not isinstance(retention, timedelta):
-        amount = retention if isinstance(retention, int | float) else 7
+        amount = retention if isinstance(retention, int | float) and retention > 0 else 7
         raise InvalidType(
             f"retention must be a timedelta, not {retention!r}",
             hint=f"retention=timedelta(days={amount})",

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.errors import InvalidInput, InvalidType, ValueTooLarge
-from holdfast.scope import check_text
+from holdfast.scope import StoreScope, check_text
 
 JsonValue: TypeAlias = (
     "str | float | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue] | None"
@@ -42,17 +42,20 @@ _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
 
 
-def check_key(key: str) -> None:
+def check_key(key: str, scope: StoreScope | None = None) -> None:
     """Refuse what cannot be a key: empty, over 512 characters, with control characters."""
+    if type(key) is str and 0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable():
+        return
+    where = f" for {scope}" if scope else ""
     if not isinstance(key, str):
-        raise InvalidType(f"a key must be text, not {type(key).__name__}")
+        raise InvalidType(f"a key must be text, not {type(key).__name__}{where}")
     if not key:
-        raise InvalidInput("the key is empty")
+        raise InvalidInput(f"the key is empty{where}")
     if len(key) > MAX_KEY_LENGTH:
         raise InvalidInput(
-            f"the key has {len(key)} characters; the limit is {MAX_KEY_LENGTH}: {key[:40]!r}…"
+            f"the key {key[:40]!r}…{where} has {len(key)} characters; the limit is {MAX_KEY_LENGTH}"
         )
-    check_text(f"the key {key!r}", key)
+    check_text(f"the key {key!r}{where}", key)
 
 
 def encode(value: JsonValue) -> str:

@@ -9,10 +9,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 import workloads as w
 from killable import KillableServer
 from processes import Worker
@@ -212,3 +214,22 @@ def test_an_impatient_client_is_told_at_once_and_goes_on_later(
             sync(c.Set(w.TASK, "key", "1", w.ME))
             assert asynchronous(read) == "1"
     assert told - began < 5
+
+
+def test_connections_of_before_the_restart_cost_no_patience(
+    server: KillableServer, url: str
+) -> None:
+    impatient = SqlStore(url, retry_window=timedelta(seconds=5))
+    write = c.SetMany(w.TASK, (("key", "1"),), w.ME)
+    engine = sa.create_engine(url)
+    with closing(impatient) as store, ThreadPoolExecutor(32) as threads:
+        w.prepare(store)
+        with engine.connect() as obstacle:
+            obstacle.exec_driver_sql("SELECT * FROM hf_task_instance FOR UPDATE")
+            written = [threads.submit(store.execute, write) for _ in range(32)]
+            time.sleep(0.5)
+        engine.dispose()
+        assert sorted(one.result() for one in written) == list(range(1, 33))
+        server.stop()
+        server.start()
+        assert store.execute(write) == 33

@@ -166,7 +166,8 @@ def assert_as_good_as_new(store: Store, obstacle: Obstacle) -> None:
     obstacle.go_away()
     assert store.execute(c.Get(TASK, "key")) is None
     assert store.execute(WRITE) == 1
-    assert asyncio.run(store.aexecute(c.Get(TASK, "key"))) == "1"
+    with closing(open_door("async", store)) as door:
+        assert door(c.Get(TASK, "key")) == "1"
 
 
 @pytest.mark.parametrize("colour", COLOURS)

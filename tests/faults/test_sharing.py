@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -123,3 +125,13 @@ def test_thirty_two_threads_share_a_store(store: SqlStore) -> None:
         list(threads.map(write_and_read, range(32)))
     versions = [found.entry.version for found in store.execute(c.List(TASK)).found]
     assert sorted(versions) == list(range(1, 161))
+
+
+def test_a_program_that_never_closes_its_store_ends_all_the_same(database_url: str) -> None:
+    program = (
+        "import asyncio, sys; from holdfast.command import Now;"
+        "from holdfast.stores.sql import SqlStore;"
+        "store = SqlStore(sys.argv[1]);"
+        "[asyncio.run(store.aexecute(Now())) for _ in range(50)]"
+    )
+    subprocess.run([sys.executable, "-c", program, database_url], check=True, timeout=30)

@@ -26,7 +26,7 @@ from holdfast.cli.parameter import (
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.scope import asset_options, filter_options, scope_options
 from holdfast.entry import Entry, Found
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import InvalidInput, NotFound, NotSupported
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import load
 from holdfast.value import check_size, decode
@@ -137,6 +137,10 @@ def set_entry(
     settings = load()
     check_size(value, settings.state_store.max_value_storage_bytes, f"`{key}` of {scope}")
     with open_connection(settings) as connection:
+        if as_json and not connection.store.supports(c.GetEntry):
+            raise NotSupported(
+                "the configured backend has no entry to show", hint="leave --json out"
+            )
         if isinstance(scope, TaskScope):
             task_store = connection.task_store(*msgspec.structs.astuple(scope))
             task_store.set(key, decode(value), retention=retention, if_version=if_version)
@@ -185,9 +189,6 @@ def clear_entries(scope: StoreScope, all_map_indices: bool, yes: bool, as_json: 
     with open_store(load()) as store:
         page = store.execute(c.List(where, limit=1)) if store.supports(c.List) else None
         entries = counted(page.total, "entry", "entries") if page else "all entries"
-        if page and page.found and all_map_indices:
-            # The task may be known by other indices than the one that the options default to.
-            scope = page.found[0].scope
         if page is None or page.total:
             ask(f"Clear {entries} of {whose}?", yes)
         store.execute(c.Clear(scope, person(), all_map_indices))

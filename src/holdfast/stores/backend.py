@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast import command as c
-from holdfast.backend import BaseStoreBackend
+from holdfast.backend import BaseStoreBackend, inside_backend
 from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter
 from holdfast.errors import BackendFailed, HoldfastError, NotSupported
 from holdfast.scope import AssetScope, StoreScope
@@ -21,15 +21,21 @@ from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.operations import OPERATIONS, Operation, expiry, registry
 from holdfast.stores.sql.operations.attempts import end_attempt
-from holdfast.stores.sql.operations.listing import merged
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
     lock_scope,
+    open_map_indices,
     open_scope,
     resolve,
 )
-from holdfast.stores.sql.operations.staging import overlaid, stage, staged_by, staged_for
+from holdfast.stores.sql.operations.staging import (
+    merged,
+    overlaid,
+    stage,
+    staged_by,
+    staged_for,
+)
 from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Steps
 
 A = TypeVar("A")
@@ -112,30 +118,36 @@ class BackendStore(Store):
             hint="it has get, set, delete and clear only; use the default backend for the rest",
         )
 
-    def _call(self, method: str, scope: StoreScope | None, *args: Any, **named: Any) -> Steps[Any]:
-        """Call the backend, from whichever door the command came through."""
+    def _call(self, method: str, scope: StoreScope, *args: Any, **named: Any) -> Steps[Any]:
+        """One of the eight methods, in the colour of the door that the command came through."""
         backend = self._backend
-        given = args if scope is None else (scope, *args)
-        where = f"{self._name}.{method} for {scope}" if scope else f"{self._name}.{method}"
+        call = Call(
+            lambda: getattr(backend, method)(scope, *args, **named),
+            lambda: getattr(backend, f"a{method}")(scope, *args, **named),
+        )
+        return (yield from self._guarded(call, method, f" for {scope}"))
+
+    def _execute(self, command: c.Command[A]) -> Steps[A]:
+        call = _in_thread(lambda: self._backend.execute(command))
+        answer: A = yield from self._guarded(call, "execute", f" of {type(command).__name__}")
+        return answer
+
+    def _guarded(self, call: Call, method: str, where: str) -> Steps[Any]:
+        """The call, with what the backend raises told as its failure."""
+        token = inside_backend.set(True)
         try:
-            answer = yield Call(
-                lambda: getattr(backend, method)(*given, **named),
-                lambda: getattr(backend, f"a{method}")(*given, **named),
-            )
+            return (yield call)
         except HoldfastError:
             raise
         except NotImplementedError:
             raise self._cannot(f"do `{method}`") from None
         except Exception as error:
             raise BackendFailed(
-                f"{where} failed: {type(error).__name__}: {error}",
+                f"{self._name}.{method}{where} failed: {type(error).__name__}: {error}",
                 hint="the backend raised this; its own logs may say more",
             ) from error
-        return answer
-
-    def _execute(self, command: c.Command[A]) -> Steps[A]:
-        answer: A = yield _in_thread(lambda: self._backend.execute(command))
-        return answer
+        finally:
+            inside_backend.reset(token)
 
     def _get(self, context: Context, command: c.Get) -> Steps[str | None]:
         scope = yield from resolve(command.scope)
@@ -185,28 +197,33 @@ class BackendStore(Store):
         yield from self._call("delete", scope, command.key)
 
     def _clear(self, context: Context, command: c.Clear) -> Steps[None]:
-        scope = yield from self._open(command)
-        yield from self._call("clear", scope, all_map_indices=command.all_map_indices)
+        if not command.all_map_indices or isinstance(command.scope, AssetScope):
+            scope = yield from self._open(command)
+            yield from self._call("clear", scope)
+            return
+        for owner in (yield from open_map_indices(command.scope, command.writer)):
+            yield from count_write(owner)
+        yield from self._call("clear", command.scope, all_map_indices=True)
 
     def _get_entry(self, context: Context, command: c.GetEntry) -> Steps[Entry[str] | None]:
         scope = yield from resolve(command.scope)
         entry = yield from self._execute(c.GetEntry(scope, command.key))
         if command.reader is not None and isinstance(scope, AssetScope):
             for row in (yield from staged_for(scope, command.reader, command.key)):
-                entry = overlaid(entry, row, command.reader, scope)
+                entry = overlaid(entry, row, command.reader)
         return entry
 
     def _list(self, context: Context, command: c.List) -> Steps[Page]:
-        if isinstance(command.where, c.TaskFilter | c.AssetFilter):
-            return (yield from self._execute(command))
-        where = yield from resolve(command.where)
-        command = msgspec.structs.replace(command, where=where)
-        if command.reader is not None and isinstance(where, AssetScope):
-            overlay = yield from staged_for(where, command.reader, None)
-            if overlay:
-                everything = msgspec.structs.replace(command, limit=None, offset=0)
-                page = yield from self._execute(everything)
-                return merged(page, overlay, command)
+        asset = None
+        if not isinstance(command.where, c.TaskFilter | c.AssetFilter):
+            where = yield from resolve(command.where)
+            command = msgspec.structs.replace(command, where=where)
+            asset = where if isinstance(where, AssetScope) else None
+        if command.reader is not None and (asset or isinstance(command.where, c.AssetFilter)):
+            staged = yield from staged_for(asset, command.reader)
+            if staged and command.expiring_before is None:
+                page = yield from self._execute(c.List(command.where))
+                return merged(page, staged, command)
         return (yield from self._execute(command))
 
     def _extended(self, context: Context, command: Any) -> Steps[Any]:
@@ -264,7 +281,7 @@ class BackendStore(Store):
     def _clean_up(self, context: Context, command: c.CleanUpBackend) -> Steps[BackendCleanup]:
         called = type(self._backend).cleanup is not BaseStoreBackend.cleanup
         if called:
-            yield _in_thread(self._backend.cleanup)
+            yield from self._guarded(_in_thread(self._backend.cleanup), "cleanup", "")
         return BackendCleanup(self._name, called)
 
 

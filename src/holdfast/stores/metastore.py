@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdfast import command as c
-from holdfast.backend import BaseStoreBackend
+from holdfast.backend import BaseStoreBackend, inside_backend
 from holdfast.entry import TaskWriter, Writer
+from holdfast.errors import InvalidBackend
 from holdfast.scope import StoreScope, TaskScope
 from holdfast.store import Store
 
@@ -21,15 +22,24 @@ A = TypeVar("A")
 class MetastoreStateBackend(BaseStoreBackend):
     """Keeps entries in SQL. With `session`, inside the transaction that the caller holds."""
 
+    def __init_subclass__(cls) -> None:
+        raise InvalidBackend(
+            f"{cls.__name__} is derived from MetastoreStateBackend, whose methods are not called "
+            "when the product uses its own database",
+            hint="derive from BaseStoreBackend",
+        )
+
     def open(self, ledger: SqlStore) -> Store:
         return ledger
 
     @cached_property
     def _store(self) -> Store:
-        from holdfast.connection import open_store
         from holdfast.settings import load
+        from holdfast.stores.sql import SqlStore
 
-        return open_store(load())
+        settings = load()
+        limit = settings.state_store.asset_history_limit
+        return SqlStore(settings.database_url, history_limit=limit)
 
     def get(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
         return self._do(c.Get(scope, key), session)
@@ -83,18 +93,31 @@ class MetastoreStateBackend(BaseStoreBackend):
             pass
 
     def _do(self, command: c.Command[A], session: Any) -> A:
+        _check_not_inside_backend()
         if session is None:
             return self._store.execute(command)
-        from holdfast.stores.sql.session import execute_in
-
-        return execute_in(session, command)
+        return self._in_session(session, command)
 
     async def _ado(self, command: c.Command[A], session: Any) -> A:
+        _check_not_inside_backend()
         if session is None:
             return await self._store.aexecute(command)
+        return cast(A, await session.run_sync(self._in_session, command))
+
+    def _in_session(self, session: Any, command: c.Command[A]) -> A:
+        from holdfast.settings import load
         from holdfast.stores.sql.session import execute_in
 
-        return cast(A, await session.run_sync(lambda inner: execute_in(inner, command)))
+        return execute_in(session, command, load().state_store.asset_history_limit)
+
+
+def _check_not_inside_backend() -> None:
+    if inside_backend.get():
+        raise InvalidBackend(
+            "a custom backend cannot keep its entries with MetastoreStateBackend, which would wait "
+            "for the lock that is held for it",
+            hint="use MetastoreStateBackend as the backend, or keep the entries elsewhere",
+        )
 
 
 def _writer(scope: StoreScope) -> Writer:

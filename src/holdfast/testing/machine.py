@@ -382,7 +382,7 @@ def machine_for(
 ) -> type[StoreMachine]:
     """A machine for the stores that `make_store` makes, each of them with nothing in it.
 
-    Its `TestCase` runs it. With one seed it takes the same steps each time; more `rounds` take more.
+    Its `TestCase` runs it. A seed stands for the steps it takes; more `rounds` take more of them.
     """
     parts = {
         "make_store": staticmethod(make_store),

@@ -20,6 +20,7 @@ _SQLITE = (
     ("disk i/o", "cannot be read or written (disk I/O error)", "check the disk"),
 )
 
+_PASSING = ("starting up", "shutting down", "recovery mode", "too many clients", "terminating")
 _MYSQL_LOST = {2003, 2006, 2013, 2055, 1053, 1927}
 _MYSQL_AGAIN = {1205, 1213, 1020}
 
@@ -45,7 +46,10 @@ def is_lost(error: BaseException) -> bool:
     state = getattr(error, "sqlstate", None)
     if type(error).__module__.startswith("psycopg"):
         if state is None:
-            return type(error).__name__ in ("OperationalError", "ConnectionTimeout", "PoolTimeout")
+            # The server's own refusal of a connection comes without a state.
+            refused = "FATAL:" in str(error) and not any(word in str(error) for word in _PASSING)
+            names = ("OperationalError", "ConnectionTimeout", "PoolTimeout")
+            return type(error).__name__ in names and not refused
         return state[:2] in ("08", "57") or state == "53300"
     if type(error).__module__.startswith("pymysql"):
         return _mysql_code(error) in _MYSQL_LOST or type(error).__name__ == "InterfaceError"

@@ -25,8 +25,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 def ensure(engine: sa.Engine, url: str) -> None:
     """Refuse a database whose schema is not ours; an embedded one is brought up to date."""
     dialect = parse_url(url)[1]
-    with _translated(engine.url):
-        current = _current(engine)
+    current = _current(engine)
     if current == HEAD:
         return
     if current is not None and current not in _known():
@@ -123,25 +122,18 @@ def _config(connection: sa.Connection) -> Any:
 
 
 @contextmanager
-def _translated(url: sa.URL) -> Iterator[None]:
-    """The driver's errors come out as ours."""
+def _engine(url: str) -> Iterator[tuple[sa.Engine, Dialect]]:
+    """An engine, whose driver's errors come out as ours."""
+    parsed, dialect = parse_url(url)
+    engine = make_engine(parsed, dialect)
     try:
-        yield
+        yield engine, dialect
     except HoldfastError:
         raise
     except Exception as error:
         if failures.is_driver_error(error):
-            raise failures.translate(error, url) from error
+            raise failures.translate(error, parsed) from error
         raise
-
-
-@contextmanager
-def _engine(url: str) -> Iterator[tuple[sa.Engine, Dialect]]:
-    parsed, dialect = parse_url(url)
-    engine = make_engine(parsed, dialect)
-    try:
-        with _translated(parsed):
-            yield engine, dialect
     finally:
         engine.dispose()
 

@@ -15,16 +15,14 @@ from holdfast.stores.sql.operations.steps import BEGIN, Call, Context
 
 A = TypeVar("A")
 
-_HISTORY_LIMIT = 100
 
-
-def execute_in(session: Session, command: Command[A]) -> A:
+def execute_in(session: Session, command: Command[A], history_limit: int) -> A:
     """Carry the command out in the session's transaction; it is durable when that commits."""
     connection = session.connection()
     url = connection.engine.url
     dialect = parse_url(url.render_as_string(hide_password=False))[1]
     now = time.time_ns() // 1000 if dialect.embedded else None
-    steps = OPERATIONS[type(command)](Context(dialect, _HISTORY_LIMIT), command)
+    steps = OPERATIONS[type(command)](Context(dialect, history_limit), command)
     answer: Any = None
     try:
         while True:

@@ -248,19 +248,16 @@ def trim_history() -> sa.Delete:
 
 
 @cache
-def staged(by: str, one_key: bool) -> Select:
-    """What the live attempt has staged for an asset, if it is the asking one."""
-    s, ti = t.staged_write.c, t.task_instance.c
-    found = sa.select(t.asset.c.id).where(t.asset.c[by] == sa.bindparam("owner"))
+def staged(by: str | None, one_key: bool) -> Select:
+    """What the live attempt has staged, if it is the asking one: for an asset, or for all."""
+    s, ti, a = t.staged_write.c, t.task_instance.c, t.asset.c
     select = (
-        sa.select(s.key, s.value, s.advances, s.updated_at)
-        .select_from(t.staged_write.join(t.task_instance))
-        .where(
-            s.ti_id == sa.bindparam("ti_id"),
-            ti.live_attempt == sa.bindparam("attempt"),
-            s.asset_id == found.scalar_subquery(),
-        )
+        sa.select(s.key, s.value, s.advances, s.updated_at, a.id, a.name, a.uri)
+        .select_from(t.staged_write.join(t.task_instance).join(t.asset))
+        .where(s.ti_id == sa.bindparam("ti_id"), ti.live_attempt == sa.bindparam("attempt"))
     )
+    if by is not None:
+        select = select.where(a[by] == sa.bindparam("owner"))
     return select.where(_of_key(t.staged_write)) if one_key else select
 
 

@@ -52,8 +52,20 @@ class SqlStore(Store):
         self._compiled = CompiledStatements(self._engine.dialect)
         self._pool = Pool(self._engine.raw_connection)
         self._async_pools: WeakKeyDictionary[Any, AsyncConnectionPool[Any]] = WeakKeyDictionary()
-        ensure(self._engine, url)
+        self._open(url)
         _OPEN.add(self)
+
+    def _open(self, url: str) -> None:
+        """Wait for the database, as far as `retry_window` goes, and look at its schema."""
+        patience = Patience(self._retry_window, self._url, repeatable=True)
+        while True:
+            try:
+                return ensure(self._engine, url)
+            except HoldfastError:
+                raise
+            except Exception as error:
+                pause = patience.after(error, Progress())
+            time.sleep(pause)
 
     def __repr__(self) -> str:
         return f"<SqlStore {self._url.render_as_string(hide_password=True)}>"

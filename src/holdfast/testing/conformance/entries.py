@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ ABOUT_ONE_ASSET: list[c.Command[Any]] = [
     Get(ORDERS, "k"),
     GetEntry(ORDERS, "k"),
     List(ORDERS),
+    List(ORDERS, expiring_before=datetime(2026, 1, 1, tzinfo=UTC)),
     Set(ORDERS, "k", "1", ANN),
     Set(ORDERS, "k", "1", ANN, if_version=0),
     SetMany(ORDERS, (("k", "1"),), ANN),

@@ -88,6 +88,10 @@ class Inputs(StoreFixtures):
         for value, error, says in NOT_JSON:
             self._refuses(accessor, error, says, "set", "k", value)
 
+    def test_a_refusal_says_whose_value_it_was(self, task_store: Any, asset_store: Any) -> None:
+        self._refuses(task_store, TypeError, "`k` of task sales/monday/load", "set", "k", {1})
+        self._refuses(asset_store, TypeError, "`k` of asset `orders`", "set", "k", {1})
+
     def test_set_many_with_one_bad_value_writes_nothing(self, accessor: Any) -> None:
         self._refuses(accessor, TypeError, "set", "set_many", {"a": 1, "b": {2}, "c": 3})
 

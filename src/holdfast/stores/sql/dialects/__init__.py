@@ -36,6 +36,8 @@ def parse_url(url: str) -> tuple[sa.URL, Dialect]:
             f"`{parsed.get_backend_name()}` is not a database that Holdfast works with",
             hint="use sqlite, postgresql or mysql",
         )
+    if parsed.database in (None, "", ":memory:") and home.startswith("sqlite"):
+        raise InvalidUrl("the SQLite URL names no file", hint="give it one: sqlite:///state.db")
     # Loaded when needed: each of them takes a while.
     module, name = home.split(".")
     dialect: Dialect = getattr(import_module(f"{__name__}.{module}"), name)()

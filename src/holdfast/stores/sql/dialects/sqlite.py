@@ -30,10 +30,9 @@ class SQLite(Dialect):
         return {**super().engine_options(), "connect_args": {"check_same_thread": False}}
 
     def before_connect(self, url: sa.URL) -> None:
-        if url.database and url.database != ":memory:":
-            # One level, for the project's own directory; a longer path may well be a mistake.
-            with suppress(OSError):
-                Path(url.database).parent.mkdir(exist_ok=True)
+        # One level, for the project's own directory; a longer path may well be a mistake.
+        with suppress(OSError):
+            Path(url.database or "").parent.mkdir(exist_ok=True)
 
     def on_connect(self, connection: Any) -> None:
         connection.isolation_level = None

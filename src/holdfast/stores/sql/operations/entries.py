@@ -11,9 +11,16 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
-from holdfast.stores.sql.operations.scopes import Owner, count_write, fence, find, known, open_scope
+from holdfast.stores.sql.operations.scopes import (
+    Owner,
+    count_write,
+    find,
+    known,
+    open_map_indices,
+    open_scope,
+)
 from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.operations.steps import Context, Steps
 
 
 def get(context: Context, command: c.Get) -> Steps[str | None]:
@@ -37,7 +44,7 @@ def get_entry(context: Context, command: c.Get | c.GetEntry) -> Steps[Entry[str]
     if command.reader is not None and isinstance(command.scope, AssetScope):
         staged = yield from staged_for(command.scope, command.reader, command.key)
         for row in staged:
-            entry = overlaid(entry, row, command.reader, command.scope)
+            entry = overlaid(entry, row, command.reader)
     if entry is None:
         yield from known(command.scope)
     return entry
@@ -139,16 +146,8 @@ def clear(context: Context, command: c.Clear) -> Steps[None]:
         owner = yield from open_scope(scope, writer)
         yield from empty(context, owner, writer)
         return
-    yield BEGIN
-    if isinstance(writer, TaskWriter):
-        yield from fence(writer)
-    task = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
-    found = yield s.map_indices(), task
-    if not found:
-        raise refusal.unknown_task(scope)
-    for (ti_id,) in found:
-        [(id, revision, *_)] = yield s.lock_owner(s.TASKS, "ti_id"), {"owner": ti_id}
-        yield from empty(context, Owner(s.TASKS, id, revision, scope), writer)
+    for owner in (yield from open_map_indices(scope, writer)):
+        yield from empty(context, owner, writer)
 
 
 def empty(context: Context, owner: Owner, writer: Writer) -> Steps[None]:

@@ -75,6 +75,21 @@ def open_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
     return (yield from lock_scope(scope, writer))
 
 
+def open_map_indices(scope: TaskScope, writer: Writer) -> Steps[list[Owner]]:
+    """Begin, and lock every map index of the scope's task in its run."""
+    yield BEGIN
+    if isinstance(writer, TaskWriter):
+        yield from fence(writer)
+    task = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
+    owners = []
+    for (ti_id,) in (yield s.map_indices(), task):
+        [(id, revision, *_)] = yield s.lock_owner(s.TASKS, "ti_id"), {"owner": ti_id}
+        owners.append(Owner(s.TASKS, id, revision, scope))
+    if not owners:
+        raise refusal.unknown_task(scope)
+    return owners
+
+
 def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
     shelf, by, params = find(scope)
     found = yield s.lock_owner(shelf, by), params

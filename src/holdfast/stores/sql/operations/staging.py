@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import msgspec
 
 from holdfast import command as c
-from holdfast.entry import Entry, TaskWriter, signature
-from holdfast.scope import AssetScope
+from holdfast.entry import Entry, Found, Page, TaskWriter, signature
+from holdfast.errors import InvalidType
+from holdfast.scope import AssetScope, StoreScope
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.scopes import Owner, find
@@ -14,8 +18,14 @@ from holdfast.stores.sql.operations.steps import Context, Steps
 from holdfast.value import larger
 
 
-def staged_for(scope: AssetScope, reader: TaskWriter, key: str | None) -> Steps[list[rows.Row]]:
-    _, by, params = find(scope)
+def staged_for(
+    scope: AssetScope | None, reader: TaskWriter, key: str | None = None
+) -> Steps[list[rows.Row]]:
+    """What the reader has staged: for an asset or for all, for one key or for all."""
+    by: str | None = None
+    params: dict[str, Any] = {}
+    if scope is not None:
+        _, by, params = find(scope)
     params |= {"ti_id": reader.scope.ti_text, "attempt": reader.attempt, "key": key}
     found = yield s.staged(by, key is not None), params
     return found  # type: ignore[no-any-return]
@@ -28,15 +38,41 @@ def staged_by(writer: TaskWriter) -> Steps[list[rows.Row]]:
     return found  # type: ignore[no-any-return]
 
 
-def overlaid(
-    entry: Entry[str] | None, staged: rows.Row, reader: TaskWriter, scope: AssetScope
-) -> Entry[str]:
-    """What stands once the staged write has taken effect."""
-    key, value, advances, updated_at = staged
+def overlaid(entry: Entry[str] | None, staged: rows.Row, reader: TaskWriter) -> Entry[str]:
+    """What its attempt reads: the entry as it would be if the write took effect now.
+
+    Where it could not, its success will say so; until then the attempt reads what it staged.
+    """
+    key, value, advances, updated_at = staged[:4]
     if advances:
-        value = larger(entry.value if entry else None, value, f"`{key}` of {scope}")
+        with suppress(InvalidType):
+            value = larger(entry.value if entry else None, value, key)
     version = entry.version if entry else 0
     return Entry(key, value, version, rows.instant(updated_at), signature(reader), staged=True)
+
+
+def merged(page: Page, staged: list[rows.Row], command: c.List) -> Page:
+    """All entries that are listed, with the reader's staged writes laid over them, as the command
+    selects them."""
+    assert command.reader is not None
+    entries: dict[tuple[StoreScope, str], Entry[str]]
+    entries = {(found.scope, found.entry.key): found.entry for found in page.found}
+    for row in staged:
+        place = AssetScope(*row[4:7]), row[0]
+        entries[place] = overlaid(entries.get(place), row, command.reader)
+    since = command.updated_since
+    found = [
+        Found(scope, entry)
+        for (scope, key), entry in sorted(entries.items(), key=lambda item: _order(*item[0]))
+        if key.startswith(command.prefix) and (since is None or entry.updated_at >= since)
+    ]
+    stop = None if command.limit is None else command.offset + command.limit
+    return Page(tuple(found[command.offset : stop]), len(found))
+
+
+def _order(scope: StoreScope, key: str) -> tuple[str, str]:
+    assert isinstance(scope, AssetScope)
+    return scope.name or "", key
 
 
 def stage(context: Context, owner: Owner, command: c.Set | c.Advance) -> Steps[None]:

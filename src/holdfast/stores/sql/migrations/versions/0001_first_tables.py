@@ -12,6 +12,8 @@ down_revision = None
 
 
 def upgrade() -> None:
+    # Where DDL commits by itself, a killed migration may have left some of these, still empty.
+    drop_tables()
     op.create_table(
         "hf_asset",
         sa.Column("id", row_id(), nullable=False),
@@ -152,12 +154,19 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.drop_table("hf_task_entry")
-    op.drop_table("hf_staged_write")
-    op.drop_table("hf_attempt")
-    op.drop_table("hf_task_instance")
-    op.drop_table("hf_declaration")
-    op.drop_table("hf_asset_history")
-    op.drop_table("hf_asset_entry")
-    op.drop_table("hf_run")
-    op.drop_table("hf_asset")
+    drop_tables()
+
+
+def drop_tables() -> None:
+    for name in (
+        "hf_task_entry",
+        "hf_staged_write",
+        "hf_attempt",
+        "hf_task_instance",
+        "hf_declaration",
+        "hf_asset_history",
+        "hf_asset_entry",
+        "hf_run",
+        "hf_asset",
+    ):
+        op.drop_table(name, if_exists=True)
