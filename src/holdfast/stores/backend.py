@@ -164,9 +164,8 @@ class BackendStore(Store):
         return value
 
     def _open(self, command: Any) -> Steps[StoreScope]:
-        """Check and count a write, and keep others out until it is done."""
-        owner = yield from open_scope(command.scope, command.writer)
-        yield from count_write(owner)
+        """Check a write, and keep others out until it is done."""
+        yield from open_scope(command.scope, command.writer)
         return (yield from resolve(command.scope))
 
     def _set(self, context: Context, command: c.Set) -> Steps[int]:
@@ -201,8 +200,7 @@ class BackendStore(Store):
             scope = yield from self._open(command)
             yield from self._call("clear", scope)
             return
-        for owner in (yield from open_map_indices(command.scope, command.writer)):
-            yield from count_write(owner)
+        yield from open_map_indices(command.scope, command.writer)
         yield from self._call("clear", command.scope, all_map_indices=True)
 
     def _get_entry(self, context: Context, command: c.GetEntry) -> Steps[Entry[str] | None]:
@@ -233,7 +231,9 @@ class BackendStore(Store):
         if isinstance(command, c.History):
             scope = yield from resolve(command.scope)
         else:
-            scope = yield from self._open(command)
+            owner = yield from open_scope(command.scope, command.writer)
+            yield from count_write(owner)
+            scope = yield from resolve(command.scope)
         return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
 
     def _passed_on(self, context: Context, command: c.Command[A]) -> Steps[A]:

@@ -19,7 +19,8 @@ from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 def list_(context: Context, command: c.List) -> Steps[Page]:
     where = command.where
     conditions: dict[str, Any] = {}
-    by, owner = None, {}
+    by: str | None = None
+    owner: dict[str, Any] = {}
     if isinstance(where, TaskScope | AssetScope):
         yield from known(where)
         _, by, owner = find(where)
