@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy.orm import Session
 
 from holdfast.command import Command
+from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
 from holdfast.stores.sql.operations import OPERATIONS
@@ -21,6 +22,9 @@ def execute_in(session: Session, command: Command[A], history_limit: int) -> A:
     connection = session.connection()
     url = connection.engine.url
     dialect = parse_url(url.render_as_string(hide_password=False))[1]
+    # Text for the driver, and not statements for SQLAlchemy, which would take a parameter with a
+    # column's name for a value to write.
+    compiled = CompiledStatements(type(connection.dialect)(paramstyle=dialect.paramstyle))
     now = time.time_ns() // 1000 if dialect.embedded else None
     steps = OPERATIONS[type(command)](Context(dialect, history_limit), command)
     answer: Any = None
@@ -31,12 +35,9 @@ def execute_in(session: Session, command: Command[A], history_limit: int) -> A:
                 answer = None
                 continue
             assert not isinstance(query, Call)  # only custom backends are called
-            statement, params = query
-            many = params if isinstance(params, list) else [params]
-            names = statement.compile(dialect=connection.dialect).params
-            given = [{k: v for k, v in {**one, "now": now}.items() if k in names} for one in many]
-            result = connection.execute(statement, given if len(given) > 1 else given[0])
-            answer = result.all() if result.returns_rows else result.rowcount
+            text, params, _, returns_rows = compiled.prepare(query, now)
+            result = connection.exec_driver_sql(text, params)
+            answer = result.all() if returns_rows else result.rowcount
     except StopIteration as end:
         return cast(A, end.value)
     except Exception as error:

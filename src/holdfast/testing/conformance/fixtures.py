@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import pytest
@@ -39,18 +39,21 @@ class StoreUnderTest(Store):
         try:
             return self.inner.execute(command)
         except NotSupported as error:
-            pytest.skip(str(error))
+            pytest.skip(error.message)
 
     async def aexecute(self, command: c.Command[A]) -> A:
         self._skip_unless_supported(command)
         try:
             return await self.inner.aexecute(command)
         except NotSupported as error:
-            pytest.skip(str(error))
+            pytest.skip(error.message)
 
     def _skip_unless_supported(self, command: c.Command[Any]) -> None:
         if not self.inner.supports(type(command)):
             pytest.skip(f"{type(self.inner).__name__} does not support {type(command).__name__}")
+
+    def supports(self, command: type[c.Command[Any]]) -> bool:
+        return self.inner.supports(command)
 
     def close(self) -> None:
         self.inner.close()
@@ -68,6 +71,11 @@ class Coloured:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *args, **options: self._door.call(self._accessor, name, *args, **options)
+
+
+def supported(do: Door, commands: Iterable[c.Command[Any]]) -> list[c.Command[Any]]:
+    """Those that the store can carry out at all."""
+    return [command for command in commands if do.store.supports(type(command))]
 
 
 class StoreFixtures:
