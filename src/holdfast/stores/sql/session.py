@@ -24,7 +24,8 @@ def execute_in(session: Session, command: Command[A], history_limit: int) -> A:
     dialect = parse_url(url.render_as_string(hide_password=False))[1]
     # Text for the driver, and not statements for SQLAlchemy, which would take a parameter with a
     # column's name for a value to write.
-    compiled = CompiledStatements(type(connection.dialect)(paramstyle=dialect.paramstyle))
+    kind: Any = type(connection.dialect)
+    compiled = CompiledStatements(kind(paramstyle=dialect.paramstyle))
     now = time.time_ns() // 1000 if dialect.embedded else None
     steps = OPERATIONS[type(command)](Context(dialect, history_limit), command)
     answer: Any = None
