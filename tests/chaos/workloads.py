@@ -30,6 +30,7 @@ FIRST = AssetScope(name="first")
 SECOND = AssetScope(name="second")
 
 BATCH = tuple(f"batch {number:02}" for number in range(20))
+KEEP_ALL = 100_000
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -109,7 +110,7 @@ def advance_and_count(pipe: Pipe, url: str, times: int, number: int) -> None:
     """Advance one key by random numbers, and add 1 to another by compare-and-set."""
     draw = random.Random(number)
     highest = 0
-    with SqlStore(url) as store:
+    with SqlStore(url, history_limit=KEEP_ALL) as store:
         wait_for_start(pipe)
         for _ in range(times):
             proposed = draw.randrange(1_000_000)
@@ -136,7 +137,7 @@ def supersede_each_other(pipe: Pipe, url: str, attempts: int, number: int) -> No
     Reports (attempt, version) of each write to the task store that was acknowledged.
     """
     draw = random.Random(number)
-    with SqlStore(url, history_limit=100_000) as store:
+    with SqlStore(url, history_limit=KEEP_ALL) as store:
         wait_for_start(pipe)
         for _ in range(attempts):
             time.sleep(draw.uniform(0, 0.05))

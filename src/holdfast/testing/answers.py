@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast import command as c
 from holdfast.entry import AssetInfo, Entry, Expired, Found, Page, Version
-from holdfast.errors import HoldfastError
+from holdfast.errors import AssetInactive, HoldfastError, InvalidType, VersionConflict
 from holdfast.scope import AssetScope, StoreScope
 
 
@@ -17,6 +17,11 @@ def comparable(command: c.Command[Any], answer: Any) -> Any:
     """The answer without ids and the numbers of versions; of an error, only its class."""
     replace = msgspec.structs.replace
     match answer:
+        case AssetInactive() | InvalidType() | VersionConflict() if isinstance(
+            command, c.FinishAttempt
+        ):
+            # Of several staged writes that cannot take effect, a store may name any.
+            return "nothing applied"
         case HoldfastError():
             return type(answer)
         case int() if isinstance(command, c.Set | c.SetMany):

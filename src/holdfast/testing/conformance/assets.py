@@ -296,6 +296,15 @@ class Deletion(StoreFixtures):
         assert do(Get(asset, "k")) is None
         assert do(History(asset, "k")) == ()
 
+    def test_the_id_of_a_deleted_asset_is_not_given_to_another(self, do: Door) -> None:
+        deleted = do(DeclareAsset("orders", ORDERS_URI))
+        do(c.DeleteAsset(ORDERS))
+
+        do(DeclareAsset("customers", CUSTOMERS_URI))
+
+        with pytest.raises(UnknownAsset):
+            do(Get(AssetScope(asset_id=deleted.asset_id), "k"))
+
     def test_deleting_an_asset_leaves_the_others(self, do: Door, asset: AssetScope) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
         do(Set(CUSTOMERS, "k", "1", ANN))
