@@ -316,7 +316,6 @@ class AssetStore(Accessor):
         self, key: str, value: JsonValue, on_success: bool, if_version: int | None
     ) -> Steps[int]:
         check_version(if_version)
-        self._check_staging(on_success)
         text = self._encode(key, value)
         return self._write(
             c.Set(
@@ -328,7 +327,6 @@ class AssetStore(Accessor):
         return self._write(c.SetMany(self._scope, self._encode_all(values), self._writer))
 
     def _advance(self, key: str, value: str | float, on_success: bool) -> Steps[Any]:
-        self._check_staging(on_success)
         with located(f"`{key}` of {self._scope}"):
             text = encode(value)
         text = yield c.Advance(self._scope, key, text, self._writer, on_success)
@@ -349,13 +347,6 @@ class AssetStore(Accessor):
         to = rewind_target(version, run_id, at)
         step = yield c.Rewind(self._scope, key, to, self._writer, dry_run)
         return step and decoded(step)
-
-    def _check_staging(self, on_success: bool) -> None:
-        if on_success and (self._reader is None or self._reader.attempt is None):
-            raise InvalidInput(
-                f"on_success=True for {self._scope}: there is no attempt whose success to wait for",
-                hint="run inside a task, or `with connection.task_store(…).attempt() as attempt:`",
-            )
 
 
 @contextmanager

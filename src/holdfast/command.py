@@ -21,7 +21,8 @@ from holdfast.entry import (
     Version,
     Writer,
 )
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.errors import InvalidInput
+from holdfast.scope import AssetScope, StoreScope, TaskScope, check_id
 from holdfast.value import check_key
 
 A = TypeVar("A")
@@ -95,6 +96,10 @@ class Set(KeyCommand[int], frozen=True):
     if_version: int | None = None
     on_success: bool = False
 
+    def __post_init__(self) -> None:
+        check_key(self.key, self.scope)
+        check_staging(self)
+
     @property
     def repeatable(self) -> bool:
         return self.if_version is None
@@ -113,6 +118,22 @@ class SetMany(Command[int], frozen=True):
             check_key(key, self.scope)
 
 
+def check_staging(command: Set | Advance) -> None:
+    """Only an attempt can stage, and only for assets."""
+    if not command.on_success:
+        return
+    if isinstance(command.scope, TaskScope):
+        raise InvalidInput(
+            f"on_success=True for {command.scope}: only writes to assets can wait for success",
+            hint="what a task stores, its next attempt needs at once; leave it out",
+        )
+    if not isinstance(command.writer, TaskWriter) or command.writer.attempt is None:
+        raise InvalidInput(
+            f"on_success=True for {command.scope}: there is no attempt whose success to wait for",
+            hint="run inside a task, or `with connection.task_store(…).attempt() as attempt:`",
+        )
+
+
 class Advance(KeyCommand[str], frozen=True):
     """The larger of what stands and `value`, both numbers or both strings; answers with it."""
 
@@ -120,6 +141,10 @@ class Advance(KeyCommand[str], frozen=True):
     value: str
     writer: Writer
     on_success: bool = False
+
+    def __post_init__(self) -> None:
+        check_key(self.key, self.scope)
+        check_staging(self)
 
 
 class Delete(KeyCommand[None], frozen=True):
@@ -225,6 +250,11 @@ class DeclareDagAssets(Command[None], frozen=True):
 
     dag_id: str
     assets: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        check_id("dag_id", self.dag_id)
+        for name, uri in self.assets:
+            AssetScope(name=name, uri=uri)
 
 
 class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):

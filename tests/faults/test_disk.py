@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,4 +200,16 @@ def test_another_program_holds_the_file(tmp_path: Path, monkeypatch: pytest.Monk
         assert store.execute(c.Get(TASK, "key")) is None
         other.execute("COMMIT")
         store.execute(c.Set(TASK, "key", "1", ANN))
+    other.close()
+
+
+def test_another_program_is_about_to_make_the_file(tmp_path: Path) -> None:
+    """SQLite does not wait by itself where the journal's mode is changed."""
+    other = sqlite3.connect(tmp_path / "store.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    commit = threading.Timer(0.3, other.execute, ["COMMIT"])
+    commit.start()
+    with SqlStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        store.execute(c.RegisterTask(TASK))
+    commit.join()
     other.close()

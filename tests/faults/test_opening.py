@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from clarity import refusal
 
-from holdfast.command import Now
 from holdfast.errors import (
     InvalidUrl,
     MissingDependency,
@@ -171,14 +170,3 @@ def test_a_driver_that_is_not_installed(
     error = refusal(MissingDependency, SqlStore, url)
     assert module in error.message
     assert f"holdfast[{extra}]" in error.hint
-
-
-async def test_a_pool_that_is_not_installed(
-    postgres: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = postgres.new_database()
-    schema.migrate(url)
-    monkeypatch.setitem(sys.modules, "psycopg_pool", None)
-    with SqlStore(url) as store, pytest.raises(MissingDependency, match="psycopg_pool") as caught:
-        await store.aexecute(Now())
-    assert "holdfast[postgres]" in caught.value.hint

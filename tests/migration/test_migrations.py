@@ -18,6 +18,7 @@ from alembic.script import ScriptDirectory
 
 from holdfast import command as c
 from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.errors import SchemaMismatch
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
@@ -171,6 +172,19 @@ def test_other_tables_are_left_alone(url: str, engine: sa.Engine) -> None:
     schema.downgrade(url, "base")
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT id FROM invoice")).scalar() == 1
+
+
+def test_no_data_is_lost_with_the_revisions_row(url: str, engine: sa.Engine) -> None:
+    """Such as after a backup that was put back without it."""
+    schema.migrate(url)
+    fill(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"DELETE FROM {schema.VERSION_TABLE}"))
+    with pytest.raises(SchemaMismatch):
+        schema.migrate(url)
+    with engine.connect() as connection:
+        for table in metadata.sorted_tables:
+            assert connection.execute(sa.select(table)).first(), f"{table} is empty"
 
 
 def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:

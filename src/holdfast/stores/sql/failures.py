@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.errors import HoldfastError, StoreFailed, StoreUnavailable
+from holdfast.errors import HoldfastError, InvalidUrl, StoreFailed, StoreUnavailable
+from holdfast.settings import without_password
 
 _START_HINT = "check that it runs, and [database] url"
 
@@ -21,8 +22,8 @@ _SQLITE = (
 )
 
 _PASSING = ("starting up", "shutting down", "recovery mode", "too many clients", "terminating")
-_MYSQL_LOST = {2003, 2006, 2013, 2055, 1053, 1927}
-_MYSQL_AGAIN = {1205, 1213, 1020}
+_MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
+_MYSQL_CLASH = {1213, 1020}
 
 
 def is_driver_error(error: BaseException) -> bool:
@@ -69,7 +70,7 @@ def is_clash(error: BaseException) -> bool:
     """Two transactions got in each other's way, and this one was rolled back; it may run again."""
     error = original(error)
     state = getattr(error, "sqlstate", None)
-    return state in ("40001", "40P01") or _mysql_code(error) in _MYSQL_AGAIN
+    return state in ("40001", "40P01") or _mysql_code(error) in _MYSQL_CLASH
 
 
 def _mysql_code(error: BaseException) -> Any:
@@ -81,7 +82,9 @@ def _mysql_code(error: BaseException) -> Any:
 def translate(error: BaseException, url: sa.URL) -> HoldfastError:
     """What to tell the caller."""
     error = original(error)
-    where = f"the database {url.render_as_string(hide_password=True)}"
+    where = f"the database {shown(url)}"
+    if "invalid connection option" in str(error):
+        return InvalidUrl(f"{where}: {_first_line(error)}", hint="check what comes after the `?`")
     if url.get_backend_name() == "sqlite":
         text = str(error).lower()
         for sign, what, hint in _SQLITE:
@@ -90,7 +93,7 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
     if is_lost(error) or isinstance(error, sa.exc.TimeoutError):
         reason = _first_line(error)
         return StoreUnavailable(f"{where} does not answer: {reason}", hint=_START_HINT)
-    if type(error).__name__ == "OperationalError":
+    if type(error).__name__ == "OperationalError" and not is_missing_table(error):
         return StoreUnavailable(
             f"{where} refuses: {_first_line(error)}", hint="check user, password and database name"
         )
@@ -98,6 +101,11 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
         f"{where} refuses a statement: {_first_line(error)}",
         hint="`holdfast db check` tells whether its schema fits; if it does, this is a bug",
     )
+
+
+def shown(url: sa.URL) -> str:
+    """The URL without its password."""
+    return without_password(url.render_as_string(hide_password=True))
 
 
 def _first_line(error: BaseException) -> str:

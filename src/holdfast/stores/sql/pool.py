@@ -6,24 +6,23 @@ queue operations, and keeps the cursor, which costs psycopg as much again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import StoreUnavailable
 
 MOST = 64
+MOST_ASYNC = 16
 LONGEST_WAIT = 60.0
 
 
-class Link:
+class Link(NamedTuple):
     """A connection and its cursor."""
 
-    __slots__ = ("connection", "cursor")
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-        self.cursor = connection.cursor()
+    connection: Any
+    cursor: Any
 
 
 class Pool:
@@ -53,7 +52,8 @@ class Pool:
         except IndexError:
             pass
         try:
-            return Link(self._connect())
+            connection = self._connect()
+            return Link(connection, connection.cursor())
         except BaseException:
             self._permits.put(None)
             raise
@@ -73,14 +73,46 @@ class Pool:
     def close(self) -> None:
         """Close what is idle."""
         while self._idle:
-            link = self._idle.pop()
-            link.cursor.close()
-            link.connection.close()
+            self._idle.pop().connection.invalidate()
 
     def forget(self) -> None:
         """Start anew in a forked process: these connections are the parent's, and stay open."""
         _LEFT_OPEN.extend(self._idle)
         self._start()
+
+
+class AsyncPool:
+    """The same for one event loop; it has no tasks of its own that could outlive a command."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Any]]) -> None:
+        self._connect = connect
+        self._idle: list[Link] = []
+        self._permits = asyncio.Semaphore(MOST_ASYNC)
+
+    async def take(self) -> Link:
+        await self._permits.acquire()
+        if self._idle:
+            return self._idle.pop()
+        try:
+            connection = await self._connect()
+            return Link(connection, connection.cursor())
+        except BaseException:
+            self._permits.release()
+            raise
+
+    def give(self, link: Link) -> None:
+        self._idle.append(link)
+        self._permits.release()
+
+    async def discard(self, link: Link) -> None:
+        try:
+            await link.connection.close()
+        finally:
+            self._permits.release()
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().connection.close()
 
 
 _LEFT_OPEN: list[Link] = []

@@ -10,9 +10,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.errors import HoldfastError, NotFound, SchemaMismatch
+from holdfast.errors import HoldfastError, NotFound, SchemaMismatch, StoreUnavailable
 from holdfast.stores.sql import failures
-from holdfast.stores.sql.dialects import Dialect, make_engine, parse_url
+from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_url
+from holdfast.stores.sql.tables import metadata
 
 VERSION_TABLE = "hf_schema_version"
 HEAD = "0001"
@@ -51,6 +52,8 @@ def migrate(url: str) -> tuple[str | None, str]:
         before = _current_in(connection)
         if before is not None and before not in _known():
             raise _newer(before)
+        if before is None:
+            _drop_leftovers(connection)
         if before != HEAD:
             command.upgrade(_config(connection), HEAD)
     return before, HEAD
@@ -71,7 +74,24 @@ def downgrade(url: str, revision: str) -> tuple[str | None, str | None]:
             raise _newer(before)
         if before is not None:
             command.downgrade(_config(connection), revision)
+            if revision == "base":
+                connection.exec_driver_sql(f"DROP TABLE {VERSION_TABLE}")
         return before, _current_in(connection)
+
+
+def _drop_leftovers(connection: sa.Connection) -> None:
+    """What a killed first migration left where DDL commits by itself: tables without a row."""
+    present = set(sa.inspect(connection).get_table_names())
+    leftovers = [table for table in reversed(metadata.sorted_tables) if table.name in present]
+    for table in leftovers:
+        if connection.execute(sa.select(sa.exists(sa.select(1).select_from(table)))).scalar():
+            raise SchemaMismatch(
+                f"the database has rows in {table.name}, but {VERSION_TABLE} does not say which "
+                "revision it has",
+                hint=f"restore {VERSION_TABLE} from the backup that the rows came from",
+            )
+    for table in leftovers:
+        table.drop(connection)
 
 
 def _newer(revision: str) -> SchemaMismatch:
@@ -84,7 +104,7 @@ def _newer(revision: str) -> SchemaMismatch:
 def _current(engine: sa.Engine) -> str | None:
     """The revision, or None where there are no tables of ours."""
     # Not through SQLAlchemy's connection, which asks the database much else first.
-    connection = engine.raw_connection()
+    connection = connect(engine)
     try:
         cursor = connection.cursor()
         cursor.execute(_SELECT_REVISION)
@@ -127,6 +147,7 @@ def _engine(url: str) -> Iterator[tuple[sa.Engine, Dialect]]:
     parsed, dialect = parse_url(url)
     engine = make_engine(parsed, dialect)
     try:
+        connect(engine).close()
         yield engine, dialect
     except HoldfastError:
         raise
@@ -144,7 +165,10 @@ def _locked(url: str) -> Iterator[sa.Connection]:
     with _engine(url) as (engine, dialect), engine.connect() as connection:
         connection.exec_driver_sql(dialect.begin)
         for statement in dialect.migration_lock:
-            connection.exec_driver_sql(statement)
+            if connection.exec_driver_sql(statement).scalar() == 0:
+                raise StoreUnavailable(
+                    "another process is migrating this database", hint="wait until it has finished"
+                )
         try:
             yield connection
             connection.exec_driver_sql("COMMIT")

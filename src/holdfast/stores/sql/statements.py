@@ -162,7 +162,7 @@ def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: boo
         "run_id": t.run.c.run_id == sa.bindparam("run_id"),
         "task_id": t.task_instance.c.task_id == sa.bindparam("task_id"),
         "map_index": t.task_instance.c.map_index == sa.bindparam("map_index"),
-        "prefix": sa.func.substr(e.key, 1, sa.func.length(sa.bindparam("prefix", type_=sa.Text())))
+        "prefix": sa.func.substr(e.key, 1, sa.bindparam("prefix_length", type_=sa.Integer()))
         == sa.bindparam("prefix", type_=sa.Text()),
         "updated_since": e.updated_at >= sa.bindparam("updated_since"),
     }

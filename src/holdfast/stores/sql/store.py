@@ -7,23 +7,22 @@ import os
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from holdfast.command import Command
 from holdfast.errors import HoldfastError
 from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
-from holdfast.stores.sql.dialects import make_engine, parse_url
+from holdfast.stores.sql.dialects import connect, make_engine, parse_url
+from holdfast.stores.sql.failures import is_lost, shown
 from holdfast.stores.sql.operations import OPERATIONS, Operation
 from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Query, Steps
 from holdfast.stores.sql.patience import Patience, Progress
-from holdfast.stores.sql.pool import Pool
+from holdfast.stores.sql.pool import AsyncPool, Pool
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
-
-if TYPE_CHECKING:
-    from psycopg_pool import AsyncConnectionPool
 
 A = TypeVar("A")
 
@@ -50,8 +49,8 @@ class SqlStore(Store):
         self._retry_window = retry_window
         self._now = _clock(clock, self._dialect.embedded)
         self._compiled = CompiledStatements(self._engine.dialect)
-        self._pool = Pool(self._engine.raw_connection)
-        self._async_pools: WeakKeyDictionary[Any, AsyncConnectionPool[Any]] = WeakKeyDictionary()
+        self._pool = Pool(partial(connect, self._engine))
+        self._async_pools: WeakKeyDictionary[Any, AsyncPool] = WeakKeyDictionary()
         self._open(url)
         _OPEN.add(self)
 
@@ -68,10 +67,13 @@ class SqlStore(Store):
             time.sleep(pause)
 
     def __repr__(self) -> str:
-        return f"<SqlStore {self._url.render_as_string(hide_password=True)}>"
+        return f"<SqlStore {shown(self._url)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, self._options
+
+    def supports(self, command: type[Command[Any]]) -> bool:
+        return command in OPERATIONS
 
     def execute(self, command: Command[A]) -> A:
         return self.run(OPERATIONS[type(command)], command)
@@ -125,8 +127,10 @@ class SqlStore(Store):
         except HoldfastError:
             self._pool.give(link)
             raise
-        except BaseException:
+        except BaseException as error:
             self._pool.discard(link)
+            if is_lost(error):
+                self._pool.close()  # what is idle was lost with it
             raise
         self._pool.give(link)
         return answer
@@ -167,15 +171,20 @@ class SqlStore(Store):
         return cursor.fetchall() if returns_rows else cursor.rowcount
 
     async def _aonce(self, steps: Steps[A], progress: Progress) -> A:
-        pool = await self._async_pool()
-        async with pool.connection() as connection, connection.cursor() as cursor:
-            try:
-                return await self._adrive(steps, cursor, progress)
-            except HoldfastError:
-                raise
-            except BaseException:
-                await connection.close()
-                raise
+        pool = self._async_pool()
+        link = await pool.take()
+        try:
+            answer = await self._adrive(steps, link.cursor, progress)
+        except HoldfastError:
+            pool.give(link)
+            raise
+        except BaseException as error:
+            await pool.discard(link)
+            if is_lost(error):
+                await pool.close()
+            raise
+        pool.give(link)
+        return answer
 
     async def _adrive(self, steps: Steps[A], cursor: Any, progress: Progress) -> A:
         try:
@@ -212,20 +221,13 @@ class SqlStore(Store):
             await cursor.execute(text, params)
         return await cursor.fetchall() if returns_rows else cursor.rowcount
 
-    async def _async_pool(self) -> AsyncConnectionPool[Any]:
+    def _async_pool(self) -> AsyncPool:
         """The pool of the running event loop: connections cannot move from one to another."""
         loop = asyncio.get_running_loop()
         pool = self._async_pools.get(loop)
         if pool is None:
-            from psycopg_pool import AsyncConnectionPool
-
-            url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
-            arguments = {**self._dialect.connect_args, "autocommit": True}
-            pool = AsyncConnectionPool(
-                url, kwargs=arguments, min_size=1, max_size=16, open=False, timeout=10
-            )
-            self._async_pools[loop] = pool
-            await pool.open()
+            connect = partial(self._dialect.connect_async, self._engine)
+            pool = self._async_pools[loop] = AsyncPool(connect)
         return pool
 
 
@@ -250,10 +252,18 @@ def _reopen(
 _OPEN: WeakSet[SqlStore] = WeakSet()
 
 
+def _close_embedded() -> None:
+    """SQLite's locks are the process's: a child that inherits a connection would believe that it
+    holds them, and could lose what it writes."""
+    for store in _OPEN:
+        if store._dialect.embedded:
+            store._pool.close()
+
+
 def _leave_connections_to_parent() -> None:
     for store in _OPEN:
         store._pool.forget()
         store._async_pools.clear()
 
 
-os.register_at_fork(after_in_child=_leave_connections_to_parent)
+os.register_at_fork(before=_close_embedded, after_in_child=_leave_connections_to_parent)

@@ -155,8 +155,10 @@ asset = sa.Table(
     sa.Column("orphaned_at", sa.BigInteger),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("swept_revision", sa.BigInteger, nullable=False),
+    sqlite_autoincrement=True,
 )
-"""Names and URIs are too long for an index on some databases, so they are found by digest.
+"""An id is never given out twice, because custom backends may know an asset by it.
+Names and URIs are too long for an index on some databases, so they are found by digest.
 `swept_revision` is the revision at the last sweep: an orphan with a later one holds something."""
 
 declaration = sa.Table(

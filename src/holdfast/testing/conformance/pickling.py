@@ -26,7 +26,7 @@ ONE_OF_EACH: list[c.Command[Any]] = [
     c.List(ORDERS),
     c.Set(ORDERS, "k", "1", ATTEMPT, THEN, 3, True),
     c.SetMany(TASK, (("k", "1"),), WatcherWriter(), THEN),
-    c.Advance(ORDERS, "k", "1", ANN, True),
+    c.Advance(ORDERS, "k", "1", ATTEMPT, True),
     c.Delete(TASK, "k", ANN),
     c.Clear(TASK, ANN, True),
     c.History(AssetScope(uri=ORDERS_URI), "k"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import sqlalchemy as sa
 
 from holdfast.errors import InvalidUrl, MissingDependency
 from holdfast.stores.sql.dialects.base import Dialect
 
-__all__ = ["Dialect", "make_engine", "parse_url"]
+__all__ = ["Dialect", "connect", "make_engine", "parse_url"]
 
 _HOMES = {
     "sqlite": "sqlite.SQLite",
@@ -24,7 +25,7 @@ def parse_url(url: str) -> tuple[sa.URL, Dialect]:
     """The URL with our driver in it, and its dialect."""
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):
         raise InvalidUrl(
             "the database URL cannot be read",
             hint="it looks like sqlite:///file.db, postgresql://user:password@host/database "
@@ -35,6 +36,10 @@ def parse_url(url: str) -> tuple[sa.URL, Dialect]:
         raise InvalidUrl(
             f"`{parsed.get_backend_name()}` is not a database that Holdfast works with",
             hint="use sqlite, postgresql or mysql",
+        )
+    if not parsed.database and home.startswith("mysql"):
+        raise InvalidUrl(
+            "the database URL names no database", hint="put its name at the end: mysql://host/state"
         )
     if parsed.database in (None, "", ":memory:") and home.startswith("sqlite"):
         raise InvalidUrl("the SQLite URL names no file", hint="give it one: sqlite:///state.db")
@@ -51,6 +56,7 @@ def make_engine(url: sa.URL, dialect: Dialect) -> sa.Engine:
             url,
             paramstyle=dialect.paramstyle,
             poolclass=sa.NullPool,
+            pool_reset_on_return=None,
             **dialect.engine_options(),
         )
     except ImportError as error:
@@ -61,3 +67,14 @@ def make_engine(url: sa.URL, dialect: Dialect) -> sa.Engine:
     dialect.before_connect(url)
     sa.event.listen(engine, "connect", lambda connection, record: dialect.on_connect(connection))
     return engine
+
+
+def connect(engine: sa.Engine) -> Any:
+    """A new connection of the driver."""
+    try:
+        return engine.raw_connection()
+    except TypeError as error:
+        raise InvalidUrl(
+            f"the database URL has an option that its driver does not take: {error}",
+            hint="check what comes after the `?`",
+        ) from None

@@ -41,7 +41,11 @@ class Dialect(ABC):
 
     def engine_options(self) -> dict[str, Any]:
         """Arguments for `create_engine`."""
-        return {}
+        return {"isolation_level": "AUTOCOMMIT", "connect_args": self.connect_args}
+
+    async def connect_async(self, engine: sa.Engine) -> Any:
+        """A new connection for an event loop, where `native_async` says that there is such."""
+        raise NotImplementedError
 
     def before_connect(self, url: sa.URL) -> None:  # noqa: B027  (most need nothing)
         """Prepare the place that the URL names."""

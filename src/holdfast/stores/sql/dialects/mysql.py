@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -24,12 +24,7 @@ class MySQL(Dialect):
     migration_unlock = ("SELECT RELEASE_LOCK('holdfast_migration')",)
     extra = "mysql"
 
-    def engine_options(self) -> dict[str, Any]:
-        return {
-            **super().engine_options(),
-            "isolation_level": "AUTOCOMMIT",
-            "connect_args": {"charset": "utf8mb4", "connect_timeout": 10},
-        }
+    connect_args: ClassVar[dict[str, Any]] = {"charset": "utf8mb4", "connect_timeout": 10}
 
     def on_connect(self, connection: Any) -> None:
         with connection.cursor() as cursor:

@@ -36,12 +36,12 @@ class PostgreSQL(Dialect):
         "prepare_threshold": 0,
     }
 
-    def engine_options(self) -> dict[str, Any]:
-        return {
-            **super().engine_options(),
-            "isolation_level": "AUTOCOMMIT",
-            "connect_args": self.connect_args,
-        }
+    async def connect_async(self, engine: sa.Engine) -> Any:
+        from psycopg import AsyncConnection
+
+        given, named = engine.dialect.create_connect_args(engine.url)
+        arguments = {**named, **self.connect_args}
+        return await AsyncConnection.connect(*given, **arguments, autocommit=True)
 
     def upsert(self, table: sa.Table, unique: list[str]) -> Any:
         return on_conflict_do_update(postgresql.insert(table), table, unique)

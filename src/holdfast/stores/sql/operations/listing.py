@@ -44,7 +44,7 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     if command.expiring_before is not None:
         conditions["expiring_before"] = rows.micros(command.expiring_before)
     names = frozenset(conditions)
-    params = conditions | owner
+    params = conditions | owner | {"prefix_length": len(command.prefix)}
     limit = NO_LIMIT if command.limit is None else command.limit
     window = {"limit": limit, "offset": command.offset}
     found = yield s.listing(shelf, by, names, count=False), params | window

@@ -12,8 +12,6 @@ down_revision = None
 
 
 def upgrade() -> None:
-    # Where DDL commits by itself, a killed migration may have left some of these, still empty.
-    drop_tables()
     op.create_table(
         "hf_asset",
         sa.Column("id", row_id(), nullable=False),
@@ -28,6 +26,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_hf_asset"),
         sa.UniqueConstraint("name_digest", name="uq_hf_asset_name_digest"),
         sa.UniqueConstraint("uri_digest", name="uq_hf_asset_uri_digest"),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "hf_run",
@@ -154,10 +153,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    drop_tables()
-
-
-def drop_tables() -> None:
     for name in (
         "hf_task_entry",
         "hf_staged_write",
@@ -169,4 +164,4 @@ def drop_tables() -> None:
         "hf_run",
         "hf_asset",
     ):
-        op.drop_table(name, if_exists=True)
+        op.drop_table(name)
