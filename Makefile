@@ -25,9 +25,9 @@ test: setup ## all tests, with a few seeds of each chaos test
 
 chaos: setup ## the kill, concurrency and model tests at full count
 	@tests/install_mariadb.sh
-	$(BIN)/python -m pytest -m chaos --rounds 50
+	$(BIN)/python -m pytest -n 2 -m chaos --rounds 50
 
-lint: setup ## style, types, and docs that are up to date
+lint: setup ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

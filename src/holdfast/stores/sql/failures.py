@@ -24,6 +24,7 @@ _SQLITE = (
 _PASSING = ("starting up", "shutting down", "recovery mode", "too many clients", "terminating")
 _MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
 _MYSQL_CLASH = {1213, 1020}
+_TOO_LONG = {"57014", "55P03", 1205, 1969, 3024}
 
 
 def is_driver_error(error: BaseException) -> bool:
@@ -51,7 +52,7 @@ def is_lost(error: BaseException) -> bool:
             refused = "FATAL:" in str(error) and not any(word in str(error) for word in _PASSING)
             names = ("OperationalError", "ConnectionTimeout", "PoolTimeout")
             return type(error).__name__ in names and not refused
-        return state[:2] in ("08", "57") or state == "53300"
+        return state.startswith(("08", "57P")) or state == "53300"
     if type(error).__module__.startswith("pymysql"):
         return _mysql_code(error) in _MYSQL_LOST or type(error).__name__ == "InterfaceError"
     return False
@@ -93,6 +94,11 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
     if is_lost(error) or isinstance(error, sa.exc.TimeoutError):
         reason = _first_line(error)
         return StoreUnavailable(f"{where} does not answer: {reason}", hint=_START_HINT)
+    if (getattr(error, "sqlstate", None) or _mysql_code(error)) in _TOO_LONG:
+        return StoreUnavailable(
+            f"{where} gave up: {_first_line(error)}",
+            hint="another client holds the rows, or the limit on a statement's time is too low",
+        )
     if type(error).__name__ == "OperationalError" and not is_missing_table(error):
         return StoreUnavailable(
             f"{where} refuses: {_first_line(error)}", hint="check user, password and database name"
