@@ -45,7 +45,7 @@ def is_lost(error: BaseException) -> bool:
     error = original(error)
     if isinstance(error, OSError):
         return True
-    state = getattr(error, "sqlstate", None)
+    state: str | None = getattr(error, "sqlstate", None)
     if type(error).__module__.startswith("psycopg"):
         if state is None:
             # The server's own refusal of a connection comes without a state.
@@ -70,7 +70,7 @@ def is_missing_table(error: BaseException) -> bool:
 def is_clash(error: BaseException) -> bool:
     """Two transactions got in each other's way, and this one was rolled back; it may run again."""
     error = original(error)
-    state = getattr(error, "sqlstate", None)
+    state: str | None = getattr(error, "sqlstate", None)
     return state in ("40001", "40P01") or _mysql_code(error) in _MYSQL_CLASH
 
 
