@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import HoldfastError, InvalidInput, InvalidType, ValueTooLarge
+from holdfast.errors import HoldfastError, InvalidInput, InvalidType
 from holdfast.value import (
     as_reference,
     check_key,
-    check_size,
     decode,
     encode,
+    fits,
     larger,
     parse,
     reference_in,
+    too_large,
 )
 
 
@@ -167,14 +168,15 @@ def test_what_cannot_be_a_key_is_refused(key: Any, error: type[HoldfastError]) -
 
 
 def test_a_size_counts_bytes_not_characters() -> None:
-    check_size('"\u00e9"', 4, "here")
+    assert fits('"\u00e9"', 4)
+    assert not fits('"\u00e9"', 3)
 
-    with pytest.raises(ValueTooLarge, match="here: the value has 4 bytes as JSON; the limit is 3"):
-        check_size('"\u00e9"', 3, "here")
+    error = too_large('"\u00e9"', 3, "here")
+    assert error.message == "here: the value has 4 bytes as JSON; the limit is 3"
 
 
 def test_a_limit_of_zero_is_no_limit() -> None:
-    check_size("x" * 1_000_000, 0, "here")
+    assert fits("x" * 1_000_000, 0)
 
 
 numbers = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)

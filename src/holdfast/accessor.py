@@ -7,8 +7,7 @@ An operation is written once, as a generator that yields commands and is sent th
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
@@ -21,12 +20,11 @@ from holdfast.errors import (
     InvalidInput,
     InvalidType,
     UnknownTaskInstance,
-    ValueTooLarge,
 )
 from holdfast.retention import expires_at
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
-from holdfast.value import JsonValue, check_size, decode, encode
+from holdfast.value import JsonValue, decode, encode, fits, too_large
 
 A = TypeVar("A")
 Steps: TypeAlias = Generator[c.Command[Any], Any, A]
@@ -142,14 +140,14 @@ class Accessor:
         return answer
 
     def _encode(self, key: str, value: JsonValue) -> str:
-        where = f"`{key}` of {self._scope}"
-        with located(where):
-            text = encode(value)
         try:
-            check_size(text, self._rules.max_value_bytes, where)
-        except ValueTooLarge as error:
+            text = encode(value)
+        except (InvalidInput, InvalidType) as error:
+            raise located(error, f"`{key}` of {self._scope}") from None
+        if not fits(text, self._rules.max_value_bytes):
             # A running task is not interrupted for the size of a value.
-            log.warning("%s", error.message)
+            warning = too_large(text, self._rules.max_value_bytes, f"`{key}` of {self._scope}")
+            log.warning("%s", warning.message)
         return text
 
     def _encode_all(self, values: Mapping[str, JsonValue]) -> tuple[tuple[str, str], ...]:
@@ -218,8 +216,10 @@ class TaskStore(Accessor):
         return c.Clear(self._scope, self._writer, all_map_indices)
 
     def _expiry(self, retention: timedelta | None) -> datetime | None:
-        with located(str(self._scope)):
+        try:
             return expires_at(retention, self._rules.default_retention, datetime.now(UTC))
+        except (InvalidInput, InvalidType) as error:
+            raise located(error, str(self._scope)) from None
 
 
 class ExternalTaskStore(TaskStore):
@@ -327,8 +327,10 @@ class AssetStore(Accessor):
         return self._write(c.SetMany(self._scope, self._encode_all(values), self._writer))
 
     def _advance(self, key: str, value: str | float, on_success: bool) -> Steps[Any]:
-        with located(f"`{key}` of {self._scope}"):
+        try:
             text = encode(value)
+        except (InvalidInput, InvalidType) as error:
+            raise located(error, f"`{key}` of {self._scope}") from None
         text = yield c.Advance(self._scope, key, text, self._writer, on_success)
         return decode(text)
 
@@ -349,13 +351,9 @@ class AssetStore(Accessor):
         return step and decoded(step)
 
 
-@contextmanager
-def located(where: str) -> Iterator[None]:
-    """Errors about the input say whose it was."""
-    try:
-        yield
-    except (InvalidInput, InvalidType) as error:
-        raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
+def located(error: InvalidInput | InvalidType, where: str) -> InvalidInput | InvalidType:
+    """An error about the input that says whose it was."""
+    return type(error)(f"{where}: {error.message}", hint=error.hint)
 
 
 def check_version(if_version: int | None) -> None:

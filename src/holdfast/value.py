@@ -109,14 +109,17 @@ def _looks_reserved(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _RESERVED
 
 
-def check_size(text: str, limit: int, where: str) -> None:
-    """Hold a value's JSON text against `max_value_storage_bytes`; 0 means no limit."""
-    if limit and len(text) * 4 > limit and (size := len(text.encode())) > limit:
-        raise ValueTooLarge(
-            f"{where}: the value has {size:,} bytes as JSON; the limit is {limit:,}",
-            hint="keep it in a file or object store and store its path, or raise "
-            "[state_store] max_value_storage_bytes",
-        )
+def fits(text: str, limit: int) -> bool:
+    """Whether a value's JSON text is within `max_value_storage_bytes`; 0 means no limit."""
+    return not limit or len(text) * 4 <= limit or len(text.encode()) <= limit
+
+
+def too_large(text: str, limit: int, where: str) -> ValueTooLarge:
+    return ValueTooLarge(
+        f"{where}: the value has {len(text.encode()):,} bytes as JSON; the limit is {limit:,}",
+        hint="keep it in a file or object store and store its path, or raise "
+        "[state_store] max_value_storage_bytes",
+    )
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:

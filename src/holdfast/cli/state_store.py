@@ -29,7 +29,7 @@ from holdfast.entry import Entry, Found
 from holdfast.errors import InvalidInput, NotFound, NotSupported
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import load
-from holdfast.value import check_size, decode
+from holdfast.value import decode, fits, too_large
 
 
 @click.group("state-store")
@@ -135,7 +135,9 @@ def set_entry(
     if isinstance(scope, AssetScope) and retention is not None:
         raise InvalidInput("--retention is for tasks", hint="assets do not expire")
     settings = load()
-    check_size(value, settings.state_store.max_value_storage_bytes, f"`{key}` of {scope}")
+    limit = settings.state_store.max_value_storage_bytes
+    if not fits(value, limit):
+        raise too_large(value, limit, f"`{key}` of {scope}")
     with open_connection(settings) as connection:
         if as_json and not connection.store.supports(c.GetEntry):
             raise NotSupported(
