@@ -30,7 +30,7 @@ _TOO_LONG = {"57014", "55P03", 1205, 1969, 3024}
 def is_driver_error(error: BaseException) -> bool:
     """Whether a driver raised it: the drivers share a naming scheme and no base class."""
     return any(kind.__name__ == "Error" for kind in type(error).__mro__) or isinstance(
-        error, sa.exc.DBAPIError | sa.exc.TimeoutError | OSError
+        error, sa.exc.DBAPIError | OSError
     )
 
 
@@ -50,7 +50,7 @@ def is_lost(error: BaseException) -> bool:
         if state is None:
             # The server's own refusal of a connection comes without a state.
             refused = "FATAL:" in str(error) and not any(word in str(error) for word in _PASSING)
-            names = ("OperationalError", "ConnectionTimeout", "PoolTimeout")
+            names = ("OperationalError", "ConnectionTimeout")
             return type(error).__name__ in names and not refused
         return state.startswith(("08", "57P")) or state == "53300"
     if type(error).__module__.startswith("pymysql"):
@@ -91,7 +91,7 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
         for sign, what, hint in _SQLITE:
             if sign in text:
                 return StoreUnavailable(f"{where} {what}", hint=hint)
-    if is_lost(error) or isinstance(error, sa.exc.TimeoutError):
+    if is_lost(error):
         reason = _first_line(error)
         return StoreUnavailable(f"{where} does not answer: {reason}", hint=_START_HINT)
     if (getattr(error, "sqlstate", None) or _mysql_code(error)) in _TOO_LONG:
