@@ -6,7 +6,7 @@ whose staged writes are seen.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from holdfast.entry import (
     Writer,
 )
 from holdfast.errors import InvalidInput
+from holdfast.run import Ending, Process
 from holdfast.scope import AssetScope, StoreScope, TaskScope, check_id
 from holdfast.value import check_key
 
@@ -268,9 +269,17 @@ class DeleteAsset(Command[None], frozen=True):
 
 
 class StartAttempt(Command[int], frozen=True):
-    """Begin the next attempt of a task instance and fence off all earlier ones."""
+    """Begin the next attempt of a task instance and fence off all earlier ones.
+
+    Its task instance is running from now on, and the results of the attempt before are gone.
+    """
 
     scope: TaskScope
+    worker: Process | None = None
+    lease: timedelta | None = None
+    """How long the attempt counts as supervised without a heartbeat; None: for ever."""
+    after: int | None = None
+    """The newest attempt that the asker knows of: StaleAttempt where there is a newer one."""
 
 
 class FinishAttempt(Command[None], frozen=True):
@@ -280,6 +289,8 @@ class FinishAttempt(Command[None], frozen=True):
     succeeded: bool
     clear: bool = False
     """With success: clear the task store in the same transaction."""
+    ending: Ending | None = None
+    """What a runner knows beyond that; without it, the task instance has succeeded or failed."""
 
     @property
     def repeatable(self) -> bool:

@@ -61,6 +61,33 @@ class InvalidSettings(HoldfastError, ValueError):
     exit_status = 2
 
 
+class InvalidDag(HoldfastError, ValueError):
+    """A DAG file that says what cannot be run."""
+
+    code = "invalid_dag"
+    status = 422
+    exit_status = 2
+
+
+class OutsideTask(HoldfastError, RuntimeError):
+    """Something that only a running task or watcher has was asked for outside of one."""
+
+    code = "outside_task"
+
+
+class MissingKey(HoldfastError, KeyError):
+    """The context of a task has no such key, in this task or this run."""
+
+    code = "missing_key"
+
+
+class UndeclaredAsset(HoldfastError, KeyError):
+    """A task asked for the store of an asset that is not among its inlets and outlets."""
+
+    code = "undeclared_asset"
+    status = 403
+
+
 class NotFound(HoldfastError, LookupError):
     """What was named does not exist."""
 
@@ -162,3 +189,10 @@ class MissingDependency(HoldfastError, ImportError):
     """An optional package is needed and not installed."""
 
     code = "missing_dependency"
+
+
+class SparkUnavailable(HoldfastError):
+    """There is no Spark to run tasks on: it cannot be started, or does not answer."""
+
+    code = "spark_unavailable"
+    status = 503

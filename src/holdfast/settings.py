@@ -102,12 +102,38 @@ class StateStore(msgspec.Struct, frozen=True):
     ] = timedelta(hours=1)
 
 
+class Spark(msgspec.Struct, frozen=True):
+    master: Annotated[
+        str,
+        Meta(
+            description="The cluster that runs Spark tasks: `local[N]`, `spark://…`, `yarn` or "
+            "`k8s://…`. Holdfast starts a driver on it for all tasks. Empty: `local[*]`, all "
+            "cores of this machine."
+        ),
+    ] = ""
+    remote: Annotated[
+        str,
+        Meta(
+            description="A Spark Connect server to use instead, as `sc://host:port`, with its "
+            "parameters such as `/;token=…`."
+        ),
+    ] = ""
+    conf: Annotated[
+        dict[str, str],
+        Meta(
+            description="Spark's own settings for the Spark that Holdfast starts, such as "
+            "`spark.driver.memory`. In the environment: a JSON object."
+        ),
+    ] = {}
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings in force, and where each that is not a default came from."""
 
     core: Core = Core()
     database: Database = Database()
     state_store: StateStore = StateStore()
+    spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}
 
@@ -124,6 +150,7 @@ SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "core": Core,
     "database": Database,
     "state_store": StateStore,
+    "spark": Spark,
 }
 
 
@@ -158,6 +185,8 @@ class Declared(NamedTuple):
             return f"a whole number from {self.rules.ge} to {self.rules.le}"
         if self.kind is timedelta:
             return "a duration such as 30s, 5m, 1h or 7d, or 0"
+        if self.kind is not str:
+            return "a table whose keys begin with `spark.`"
         return "text that is not empty" if self.rules.min_length else "text"
 
 
@@ -175,7 +204,8 @@ def declared() -> Iterator[Declared]:
     for section, kind in SECTIONS.items():
         for field in msgspec.structs.fields(kind):
             bare, rules = get_args(field.type)
-            yield Declared(section, field.name, bare, rules, field.type, field.default)
+            default = {} if field.default is msgspec.NODEFAULT else field.default
+            yield Declared(section, field.name, bare, rules, field.type, default)
 
 
 def load(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -196,6 +226,7 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
         core=Core(**values["core"]),
         database=Database(**values["database"]),
         state_store=StateStore(**values["state_store"]),
+        spark=Spark(**values["spark"]),
         directory=file.parent if file else start,
         origins={name: source.origin for name, source in given.items()},
     )
@@ -207,6 +238,10 @@ def rows(settings: Settings) -> Iterator[Row]:
         value = getattr(getattr(settings, setting.section), setting.key)
         if setting.name == "database.url":
             value = without_password(settings.database_url)
+        elif setting.name == "spark.remote":
+            value = without_password(value)
+        elif setting.name == "spark.conf":
+            value = conf_text(value) if value else ""
         elif isinstance(value, timedelta):
             value = duration_text(value)
         origin = settings.origins.get(setting.name, "default")
@@ -244,6 +279,13 @@ def without_password(text: str) -> str:
     # Greedy up to the last `@`: a password may hold `@`, `/` and `:`, and hiding more does no harm.
     hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text)
     return re.sub(r"(?i)(\w*(?:passw|pwd|secret|token)\w*=)[^&\s]+", r"\1***", hidden)
+
+
+def conf_text(conf: Mapping[str, str]) -> str:
+    """Settings of Spark as JSON that may be shown."""
+    secret = re.compile(r"(?i)secret|passw|token|access\.?key")
+    shown = {name: "***" if secret.search(name) else text for name, text in conf.items()}
+    return msgspec.json.encode(shown).decode()
 
 
 class _Given(NamedTuple):
@@ -316,6 +358,8 @@ def _unknown(what: str, where: str, sought: str, known: list[str]) -> InvalidSet
 
 
 def _checked(setting: Declared, given: _Given) -> Any:
+    if setting.name == "spark.conf":
+        return _checked_conf(setting, given)
     try:
         if setting.kind is timedelta:
             return duration(str(given.value))
@@ -326,3 +370,29 @@ def _checked(setting: Declared, given: _Given) -> Any:
             f"found in {given.origin}",
             hint=f"it is {setting.allowed}",
         ) from None
+
+
+def _checked_conf(setting: Declared, given: _Given) -> dict[str, str]:
+    """Settings of Spark as flat text. What is refused is not shown: it may hold passwords."""
+    try:
+        table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
+        return dict(_flat(table, ""))
+    except (ValueError, TypeError) as error:
+        raise InvalidSettings(
+            f"{setting.name}: {error}, found in {given.origin}", hint=f"it is {setting.allowed}"
+        ) from None
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """TOML reads `spark.driver.memory = "2g"` as a table in a table."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    elif not name.startswith("spark."):
+        raise ValueError(f"`{name}` is not a setting of Spark" if name else "it is not a table")
+    elif isinstance(value, bool):
+        yield name, str(value).lower()
+    elif isinstance(value, (str, int, float)):
+        yield name, str(value)
+    else:
+        raise TypeError(f"`{name}` is not text")

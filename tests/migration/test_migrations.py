@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -17,16 +19,22 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from holdfast import command as c
+from holdfast import run_command as rc
+from holdfast.dagspec import AssetSpec, DagSpec, OnAssets
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import SchemaMismatch
+from holdfast.run import EmittedEvent, Ending, Outcome, Process, RunKind, TaskState
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
+from holdfast.testing import Clock
 from servers import Server
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load", 3)
 ORDERS = AssetScope(name="orders")
+ORDERS_SPEC = AssetSpec("orders", "s3://lake/orders")
+PROCESS = Process("here", 1, "t0")
 STORED = "Ünïcödé 🚀"
 
 _processes = multiprocessing.get_context("forkserver")
@@ -62,12 +70,33 @@ def tables(engine: sa.Engine) -> set[str]:
 def fill(url: str) -> None:
     """At least one row in every table."""
     with SqlStore(url) as store:
-        store.execute(c.RegisterTask(TASK))
-        store.execute(c.DeclareDagAssets("sales", (("orders", "s3://lake/orders"),)))
-        me = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
-        store.execute(c.Set(TASK, STORED, f'"{STORED}"', me, datetime(2999, 1, 1, tzinfo=UTC)))
-        store.execute(c.Set(ORDERS, STORED, f'"{STORED}"', me))
-        store.execute(c.Set(ORDERS, STORED, f'"{STORED}"', me, on_success=True))
+        fill_entries(store)
+        fill_runs(store)
+
+
+def fill_entries(store: SqlStore) -> None:
+    store.execute(c.RegisterTask(TASK))
+    store.execute(c.DeclareDagAssets("sales", (("orders", "s3://lake/orders"),)))
+    me = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
+    store.execute(c.Set(TASK, STORED, f'"{STORED}"', me, datetime(2999, 1, 1, tzinfo=UTC)))
+    store.execute(c.Set(ORDERS, STORED, f'"{STORED}"', me))
+    store.execute(c.Set(ORDERS, STORED, f'"{STORED}"', me, on_success=True))
+
+
+def fill_runs(store: SqlStore) -> None:
+    spec = DagSpec(dag_id="totals", file="totals.py", tasks=(), schedule=OnAssets(ORDERS_SPEC))
+    store.execute(rc.SaveFile("totals.py", (spec,)))
+    scope = TaskScope("sales", "tuesday", "load")
+    store.execute(c.RegisterTask(scope))
+    me = TaskWriter(scope, store.execute(c.StartAttempt(scope, PROCESS, timedelta(minutes=1))))
+    event = EmittedEvent("orders", "s3://lake/orders", aliases=("daily",))
+    ending = Ending(
+        outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, result='"done"', events=(event,)
+    )
+    store.execute(c.FinishAttempt(me, True, ending=ending))
+    store.execute(rc.CreateAssetRun("totals", f"run {uuid4()}"))
+    watch = rc.StartWatch(asset=ORDERS, watcher="files", process=PROCESS, lease=timedelta(1))
+    store.execute(watch)
 
 
 def assert_works(url: str) -> None:
@@ -145,6 +174,36 @@ def test_each_migration_goes_down_and_up_with_data_in_it(
         assert_works(url)
 
 
+def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa.Engine) -> None:
+    schema.migrate(url)
+    with SqlStore(url, clock=Clock()) as store:
+        scopes = [TaskScope("sales", "monday", name) for name in ("lost", "never", "no", "yes")]
+        for scope in scopes:
+            store.execute(c.RegisterTask(scope))
+        lost, _, no, yes = scopes
+        for scope in (lost, no, yes):
+            store.execute(c.StartAttempt(scope))
+        for scope in (no, yes):
+            store.execute(c.FinishAttempt(TaskWriter(scope, 1), scope is yes))
+        store.execute(rc.CreateRun(dag_id="sales", run_id="tuesday"))
+        tasks = store.execute(rc.ListTaskInstances())
+        attempts = [store.execute(rc.ListAttempts(scope)) for scope in scopes]
+
+    schema.downgrade(url, "0001")
+    with engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT external FROM hf_run ORDER BY run_id"))
+        assert [bool(external) for (external,) in rows] == [True, False]
+    schema.migrate(url)
+
+    with SqlStore(url) as store:
+        # How often it failed since it was cleared, the older schema could not say.
+        counted = [msgspec.structs.replace(task, failures=0) for task in tasks]
+        assert store.execute(rc.ListTaskInstances()) == tuple(counted)
+        assert [store.execute(rc.ListAttempts(scope)) for scope in scopes] == attempts
+        kinds = [run.kind for run in store.execute(rc.ListRuns())]
+        assert kinds == [RunKind.MANUAL, RunKind.EXTERNAL]
+
+
 def test_base_is_nothing_at_all(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     fill(url)
@@ -196,7 +255,7 @@ def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
 
 
 def test_a_migration_that_was_killed_is_run_again(url: str, engine: sa.Engine) -> None:
-    for enough in (1, 4, 8):
+    for enough in (1, 8, 12, 16):
         process = _processes.Process(target=schema.migrate, args=(url,))
         process.start()
         while process.is_alive() and len(tables(engine)) < enough:

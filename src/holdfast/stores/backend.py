@@ -8,19 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast import command as c
+from holdfast import run_command as rc
 from holdfast.backend import BaseStoreBackend, inside_backend
-from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter
+from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter, Writer
 from holdfast.errors import BackendFailed, HoldfastError, NotSupported
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
-from holdfast.stores.sql.operations import OPERATIONS, Operation, expiry, registry
-from holdfast.stores.sql.operations.attempts import end_attempt
+from holdfast.stores.sql.operations import OPERATIONS, attempts, expiry, registry, tasks, watches
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
@@ -36,7 +37,8 @@ from holdfast.stores.sql.operations.staging import (
     staged_by,
     staged_for,
 )
-from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Operation, Steps
+from holdfast.stores.sql.rows import Row
 
 A = TypeVar("A")
 
@@ -50,6 +52,32 @@ _LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
         c.StartAttempt,
         c.Now,
         c.ListOrphans,
+        rc.SaveFile,
+        rc.SaveFileError,
+        rc.ForgetFile,
+        rc.ListFiles,
+        rc.ListDags,
+        rc.GetDag,
+        rc.PauseDag,
+        rc.CreateRun,
+        rc.CreateAssetRun,
+        rc.GetRun,
+        rc.ListRuns,
+        rc.ClaimRun,
+        rc.FinishRun,
+        rc.ReleaseRun,
+        rc.RunEvents,
+        rc.ListTaskInstances,
+        rc.ChangeTasks,
+        rc.ListAttempts,
+        rc.Heartbeat,
+        rc.InterruptAttempts,
+        rc.PutResult,
+        rc.GetResults,
+        rc.ListAssetEvents,
+        rc.AliasAssets,
+        rc.ListWatches,
+        rc.StartWatch,
     }
 )
 """Commands that are about no entry; the ledger answers them alone."""
@@ -81,7 +109,10 @@ class BackendStore(Store):
             c.Set: self._set,
             c.Delete: self._delete,
             c.Clear: self._clear,
-            c.FinishAttempt: self._finish_attempt,
+            c.FinishAttempt: partial(attempts.finish_attempt, apply=self._apply, empty=self._empty),
+            rc.ClearTasks: partial(tasks.clear_tasks, empty=self._empty),
+            rc.MarkTask: partial(tasks.mark_task, empty=self._empty),
+            rc.Emit: self._emit,
             c.DeleteRun: self._delete_run,
             c.DeleteAsset: self._delete_asset,
             c.DeleteOrphans: self._delete_orphans,
@@ -106,7 +137,7 @@ class BackendStore(Store):
     async def aclose(self) -> None:
         await self._ledger.aclose()
 
-    def _operation(self, command: c.Command[A]) -> Operation:
+    def _operation(self, command: c.Command[Any]) -> Operation:
         operation = self._operations.get(type(command))
         if operation is None:
             raise self._cannot(f"do `{type(command).__name__}`")
@@ -239,22 +270,25 @@ class BackendStore(Store):
     def _passed_on(self, context: Context, command: c.Command[A]) -> Steps[A]:
         return (yield from self._execute(command))
 
-    def _finish_attempt(self, context: Context, command: c.FinishAttempt) -> Steps[None]:
-        """The staged write, then the success: a crash in between leaves the attempt unfinished,
+    def _apply(
+        self, context: Context, asset_id: int, staged: list[Row], writer: TaskWriter
+    ) -> Steps[None]:
+        """The staged write, before the success: a crash in between leaves the attempt unfinished,
         and the next one does the work again before it stages anew."""
-        writer = command.writer
-        yield BEGIN
-        owner = yield from lock_scope(writer.scope, writer)
-        if command.succeeded:
-            staged = yield from staged_by(writer)
-            for asset_id, key, value, _, if_version in staged:
-                asset = yield from resolve(AssetScope(asset_id))
-                locked = yield from lock_scope(asset, writer)
-                write = c.Set(asset, key, value, writer, if_version=if_version)
-                yield from self._write(locked, write)
-            if command.clear:
-                yield from self._call("clear", writer.scope)
-        yield from end_attempt(owner, command.succeeded)
+        asset = yield from resolve(AssetScope(asset_id))
+        for _, key, value, _, if_version in staged:
+            locked = yield from lock_scope(asset, writer)
+            yield from self._write(locked, c.Set(asset, key, value, writer, if_version=if_version))
+
+    def _empty(self, context: Context, owner: Owner, writer: Writer) -> Steps[None]:
+        yield from self._call("clear", owner.scope)
+
+    def _emit(self, context: Context, command: rc.Emit) -> Steps[None]:
+        """A crash between the backend's writes and the commit loses the event: the two cannot be
+        one transaction."""
+        for write in command.writes:
+            self._operation(write)
+        yield from watches.emit(context, command, self._operations)
 
     def _delete_run(self, context: Context, command: c.DeleteRun) -> Steps[None]:
         yield BEGIN

@@ -328,6 +328,8 @@ class MemoryStore(Store):
 
     def _start_attempt(self, command: c.StartAttempt) -> int:
         task = self._task(command.scope)
+        if command.after not in (None, task.attempt):
+            raise refusal.overtaken(command.scope, task.attempt)
         task.attempt += 1
         task.live = True
         task.staged.clear()

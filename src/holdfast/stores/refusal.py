@@ -8,12 +8,15 @@ from difflib import get_close_matches
 from holdfast.entry import TaskWriter
 from holdfast.errors import (
     AssetInactive,
+    Conflict,
     InvalidInput,
+    NotFound,
     StaleAttempt,
     UnknownAsset,
     UnknownTaskInstance,
     VersionConflict,
 )
+from holdfast.run import EmittedEvent, Process, Watch
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 
 
@@ -65,3 +68,105 @@ def taken(name: str, uri: str, other_name: str, other_uri: str) -> InvalidInput:
         f"asset `{name}` with URI `{uri}` clashes with asset `{other_name}` with URI `{other_uri}`",
         hint="names and URIs are unique; use the asset that exists, or change the other part too",
     )
+
+
+def unknown_dag(dag_id: str, known: Sequence[str]) -> NotFound:
+    shown = get_close_matches(dag_id, known, n=3, cutoff=0.6) or known[:5]
+    more = ", …" if len(shown) < len(known) else ""
+    hint = (
+        f"DAGs that there are: {', '.join(shown)}{more}" if known else "no DAG file has been read"
+    )
+    return NotFound(f"DAG `{dag_id}` is not known", hint=hint)
+
+
+def dag_elsewhere(dag_id: str, file: str, other: str) -> Conflict:
+    return Conflict(
+        f"DAG `{dag_id}` of {file} is already in {other}",
+        hint="give one of them another dag_id, or take it out of the other file",
+    )
+
+
+def repeated_dag(dag_id: str, file: str) -> InvalidInput:
+    return InvalidInput(
+        f"{file} holds more than one DAG `{dag_id}`", hint="give each a dag_id of its own"
+    )
+
+
+def unknown_run(dag_id: str, run_id: str) -> NotFound:
+    return NotFound(
+        f"{_run(dag_id, run_id)} is not known",
+        hint="`holdfast runs list` shows those that there are",
+    )
+
+
+def run_exists(dag_id: str, run_id: str) -> Conflict:
+    return Conflict(
+        f"{_run(dag_id, run_id)} exists already",
+        hint="choose another run id, or go on with that run",
+    )
+
+
+def run_ended(dag_id: str, run_id: str, state: str) -> InvalidInput:
+    return InvalidInput(
+        f"{_run(dag_id, run_id)} has ended: {state}",
+        hint="clear those of its tasks that are to run again: `holdfast tasks clear`",
+    )
+
+
+def run_external(dag_id: str, run_id: str) -> InvalidInput:
+    return InvalidInput(
+        f"{_run(dag_id, run_id)} is external: a program that Holdfast did not start runs its tasks",
+        hint="start that program again",
+    )
+
+
+def run_held(dag_id: str, run_id: str, owner: Process | None) -> Conflict:
+    return Conflict(
+        f"{_run(dag_id, run_id)} is carried out by {owner}",
+        hint="wait until that process has ended; what it holds is free soon after",
+    )
+
+
+def run_lost(dag_id: str, run_id: str, asker: Process, owner: Process | None) -> StaleAttempt:
+    holder = f"{owner} does" if owner else "nobody does"
+    return StaleAttempt(
+        f"{asker} does not hold {_run(dag_id, run_id)}: {holder}",
+        hint="nothing was written; this process should leave the run alone",
+    )
+
+
+def overtaken(scope: TaskScope, newest: int) -> StaleAttempt:
+    return StaleAttempt(
+        f"{scope} has attempt {newest} by now, so this one does not begin",
+        hint="another process has started the task",
+    )
+
+
+def task_ended(scope: TaskScope, state: str) -> StaleAttempt:
+    return StaleAttempt(f"{scope} has ended: {state}", hint="clear it to run it again")
+
+
+def watched(asset: AssetScope, watcher: str, owner: Process | None) -> Conflict:
+    return Conflict(
+        f"watcher `{watcher}` of {asset} is run by {owner}",
+        hint="wait until that process has ended; what it holds is free soon after",
+    )
+
+
+def watch_lost(watch: Watch) -> StaleAttempt:
+    return StaleAttempt(
+        f"watch {watch.number} of watcher `{watch.watcher}` of {watch.asset} may not write: "
+        "a newer one has begun",
+        hint="nothing was written; this process is a leftover and should stop",
+    )
+
+
+def not_watched(watch: Watch, event: EmittedEvent) -> InvalidInput:
+    return InvalidInput(
+        f"watcher `{watch.watcher}` of {watch.asset} reports an event of asset `{event.name}`",
+        hint="a watcher reports events of the asset that it watches",
+    )
+
+
+def _run(dag_id: str, run_id: str) -> str:
+    return f"run {dag_id}/{run_id}"

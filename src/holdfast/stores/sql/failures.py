@@ -23,7 +23,9 @@ _SQLITE = (
 
 _PASSING = ("starting up", "shutting down", "recovery mode", "too many clients", "terminating")
 _MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
-_MYSQL_CLASH = {1213, 1020}
+_CLASHES = {"40001", "40P01", "23505"}
+_MYSQL_CLASHES = {1213, 1020, 1062}
+# Deadlocks, stale snapshots, and the same row added twice: whoever adds one has looked before.
 _TOO_LONG = {"57014", "55P03", 1205, 1969, 3024}
 
 
@@ -71,7 +73,7 @@ def is_clash(error: BaseException) -> bool:
     """Two transactions got in each other's way, and this one was rolled back; it may run again."""
     error = original(error)
     state: str | None = getattr(error, "sqlstate", None)
-    return state in ("40001", "40P01") or _mysql_code(error) in _MYSQL_CLASH
+    return state in _CLASHES or _mysql_code(error) in _MYSQL_CLASHES
 
 
 def _mysql_code(error: BaseException) -> Any:

@@ -1,4 +1,5 @@
-"""The statements. Each is built once, from the tables, and compiled once for its database.
+"""The statements about entries. Each is built once, from the tables, and compiled once for its
+database.
 
 Parameters that every statement may use: `owner` (whose entries), `key`, `now`.
 """
@@ -283,99 +284,6 @@ def drop_staged() -> sa.Delete:
 
 
 @cache
-def start_attempt() -> sa.Update:
-    return (
-        sa.update(t.task_instance)
-        .where(t.task_instance.c.ti_id == sa.bindparam("owner"))
-        .values(attempt=sa.bindparam("number"), live_attempt=sa.bindparam("number"))
-    )
-
-
-@cache
-def end_live_attempt() -> sa.Update:
-    return (
-        sa.update(t.task_instance)
-        .where(t.task_instance.c.ti_id == sa.bindparam("owner"))
-        .values(live_attempt=sa.null())
-    )
-
-
-@cache
-def add_attempt() -> sa.Insert:
-    return sa.insert(t.attempt).values(
-        ti_id=sa.bindparam("owner"), number=sa.bindparam("number"), started_at=now
-    )
-
-
-@cache
-def end_attempts() -> sa.Update:
-    """End what is open of the owner's attempts: one, or one whose end was never told."""
-    c = t.attempt.c
-    return (
-        sa.update(t.attempt)
-        .where(c.ti_id == sa.bindparam("owner"), c.ended_at.is_(None))
-        .values(ended_at=now, succeeded=sa.bindparam("outcome"))
-    )
-
-
-@cache
-def add_run(dialect: type[Dialect]) -> Any:
-    return (
-        dialect()
-        .insert_new(t.run)
-        .values(
-            dag_id=sa.bindparam("dag_id"),
-            run_id=sa.bindparam("run_id"),
-            external=sa.bindparam("external"),
-            created_at=now,
-        )
-    )
-
-
-@cache
-def find_run() -> Select:
-    c = t.run.c
-    return sa.select(c.id).where(
-        c.dag_id == sa.bindparam("dag_id"), c.run_id == sa.bindparam("run_id")
-    )
-
-
-@cache
-def tasks_of_run() -> Select:
-    c = t.task_instance.c
-    return (
-        sa.select(c.task_id, c.map_index)
-        .select_from(t.task_instance.join(t.run))
-        .where(t.run.c.dag_id == sa.bindparam("dag_id"), t.run.c.run_id == sa.bindparam("run_id"))
-        .order_by(c.task_id, c.map_index)
-    )
-
-
-@cache
-def delete_run() -> sa.Delete:
-    c = t.run.c
-    return sa.delete(t.run).where(
-        c.dag_id == sa.bindparam("dag_id"), c.run_id == sa.bindparam("run_id")
-    )
-
-
-@cache
-def add_task_instance(dialect: type[Dialect]) -> Any:
-    return (
-        dialect()
-        .insert_new(t.task_instance)
-        .values(
-            ti_id=sa.bindparam("owner"),
-            run=sa.bindparam("run"),
-            task_id=sa.bindparam("task_id"),
-            map_index=sa.bindparam("map_index"),
-            revision=0,
-            attempt=0,
-        )
-    )
-
-
-@cache
 def add_asset(dialect: type[Dialect]) -> Any:
     return (
         dialect()
@@ -395,7 +303,7 @@ def add_asset(dialect: type[Dialect]) -> Any:
 @cache
 def find_asset() -> Select:
     c = t.asset.c
-    return sa.select(c.id, c.name, c.uri).where(
+    return sa.select(c.id, c.name, c.uri, c.orphaned_at).where(
         sa.or_(
             c.name_digest == sa.bindparam("name_digest"), c.uri_digest == sa.bindparam("uri_digest")
         )

@@ -17,8 +17,8 @@ from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import connect, make_engine, parse_url
 from holdfast.stores.sql.failures import is_lost, shown
-from holdfast.stores.sql.operations import OPERATIONS, Operation
-from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Query, Steps
+from holdfast.stores.sql.operations import OPERATIONS
+from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Operation, Query, Steps
 from holdfast.stores.sql.patience import Patience, Progress
 from holdfast.stores.sql.pool import AsyncPool, Pool
 from holdfast.stores.sql.rows import micros

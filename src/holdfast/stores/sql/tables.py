@@ -86,6 +86,8 @@ metadata = sa.MetaData(
 )
 
 _digest = sa.String(64)
+_word = ExactText(20)
+"""A state, kind or outcome of `holdfast.run`."""
 
 
 def _cascade(target: str) -> sa.ForeignKey:
@@ -98,10 +100,20 @@ run = sa.Table(
     sa.Column("id", row_id(), primary_key=True),
     sa.Column("dag_id", ExactText(MAX_ID_LENGTH), nullable=False),
     sa.Column("run_id", ExactText(MAX_ID_LENGTH), nullable=False),
-    sa.Column("external", sa.Boolean(create_constraint=False), nullable=False),
+    sa.Column("kind", _word, nullable=False, server_default="external"),
+    sa.Column("state", _word, nullable=False, server_default="running", index=True),
+    sa.Column("logical_date", sa.BigInteger),
+    sa.Column("data_interval_start", sa.BigInteger),
+    sa.Column("data_interval_end", sa.BigInteger),
+    sa.Column("conf", LongText()),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("started_at", sa.BigInteger),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("owner", LongText()),
+    sa.Column("leased_until", sa.BigInteger),
     sa.UniqueConstraint("dag_id", "run_id"),
 )
+"""`owner` is the process that carries the run out, until `leased_until`."""
 
 task_instance = sa.Table(
     "hf_task_instance",
@@ -113,6 +125,13 @@ task_instance = sa.Table(
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("live_attempt", sa.Integer),
+    sa.Column("state", _word),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("interruptions", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("ready_at", sa.BigInteger),
+    sa.Column("started_at", sa.BigInteger),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("error", LongText()),
 )
 """`revision` counts the writes to the instance's entries and gives each its version; `attempt` is
 the newest, `live_attempt` the one that may write, if any."""
@@ -124,8 +143,22 @@ attempt = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("started_at", sa.BigInteger, nullable=False),
     sa.Column("ended_at", sa.BigInteger),
-    sa.Column("succeeded", sa.Boolean(create_constraint=False)),
+    sa.Column("outcome", _word),
+    sa.Column("error", LongText()),
+    sa.Column("exit_status", sa.Integer),
+    sa.Column("signal", sa.Integer),
+    sa.Column("worker", LongText()),
+    sa.Column("leased_until", sa.BigInteger),
 )
+
+result = sa.Table(
+    "hf_result",
+    metadata,
+    sa.Column("ti_id", TaskInstanceId(), _cascade("hf_task_instance.ti_id"), primary_key=True),
+    sa.Column("key", ExactText(MAX_KEY_LENGTH), primary_key=True),
+    sa.Column("value", LongText(), nullable=False),
+)
+"""What the newest attempt has left for other tasks."""
 
 task_entry = sa.Table(
     "hf_task_entry",
@@ -155,11 +188,13 @@ asset = sa.Table(
     sa.Column("orphaned_at", sa.BigInteger),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("swept_revision", sa.BigInteger, nullable=False),
+    sa.Column("event_count", sa.BigInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 """An id is never given out twice, because custom backends may know an asset by it.
 Names and URIs are too long for an index on some databases, so they are found by digest.
-`swept_revision` is the revision at the last sweep: an orphan with a later one holds something."""
+`swept_revision` is the revision at the last sweep: an orphan with a later one holds something.
+`event_count` is the number of the newest event."""
 
 declaration = sa.Table(
     "hf_declaration",
@@ -212,3 +247,90 @@ staged_write = sa.Table(
     sa.UniqueConstraint("ti_id", "asset_id", "key"),
 )
 """Writes of the live attempt that wait for its success; a new attempt begins with none."""
+
+dag_file = sa.Table(
+    "hf_dag_file",
+    metadata,
+    sa.Column("digest", _digest, primary_key=True),
+    sa.Column("file", LongText(), nullable=False),
+    sa.Column("saved_at", sa.BigInteger, nullable=False),
+    sa.Column("error", LongText()),
+)
+"""`error` is the traceback where the file cannot be imported; NULL where it can."""
+
+dag = sa.Table(
+    "hf_dag",
+    metadata,
+    sa.Column("dag_id", ExactText(MAX_ID_LENGTH), primary_key=True),
+    sa.Column("file_digest", _digest, _cascade("hf_dag_file.digest"), nullable=False, index=True),
+    sa.Column("spec", LongText(), nullable=False),
+    sa.Column("paused", sa.Boolean(create_constraint=False), nullable=False),
+    sa.Column("scheduled_until", sa.BigInteger),
+    sa.Column("saved_at", sa.BigInteger, nullable=False),
+)
+
+asset_event = sa.Table(
+    "hf_asset_event",
+    metadata,
+    sa.Column(
+        "asset_id", sa.BigInteger, _cascade("hf_asset.id"), primary_key=True, autoincrement=False
+    ),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.BigInteger, nullable=False, index=True),
+    sa.Column("extra", LongText(), nullable=False),
+    sa.Column("source", LongText()),
+)
+"""`source` is the task that reported the event; NULL where a watcher did."""
+
+asset_alias = sa.Table(
+    "hf_asset_alias",
+    metadata,
+    sa.Column("alias_digest", _digest, primary_key=True),
+    sa.Column(
+        "asset_id", sa.BigInteger, _cascade("hf_asset.id"), primary_key=True, autoincrement=False
+    ),
+    sa.Column("alias", ExactText(MAX_ASSET_LENGTH), nullable=False),
+    sa.Column("since", sa.BigInteger, nullable=False),
+    sa.Index(None, "asset_id"),
+)
+"""`since` is the number of the asset's last event before the first that named the alias."""
+
+asset_schedule = sa.Table(
+    "hf_asset_schedule",
+    metadata,
+    sa.Column("dag_id", ExactText(MAX_ID_LENGTH), _cascade("hf_dag.dag_id"), primary_key=True),
+    sa.Column(
+        "asset_id", sa.BigInteger, _cascade("hf_asset.id"), primary_key=True, autoincrement=False
+    ),
+    sa.Column("consumed", sa.BigInteger, nullable=False),
+    sa.Index(None, "asset_id"),
+)
+"""`consumed` is the number of the asset's last event that a run of the DAG has taken."""
+
+run_event = sa.Table(
+    "hf_run_event",
+    metadata,
+    sa.Column("run", sa.BigInteger, _cascade("hf_run.id"), primary_key=True, autoincrement=False),
+    sa.Column("asset_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.ForeignKeyConstraint(
+        ["asset_id", "number"],
+        ["hf_asset_event.asset_id", "hf_asset_event.number"],
+        ondelete="CASCADE",
+    ),
+    sa.Index(None, "asset_id", "number"),
+)
+"""The events that started a run."""
+
+watcher = sa.Table(
+    "hf_watcher",
+    metadata,
+    sa.Column(
+        "asset_id", sa.BigInteger, _cascade("hf_asset.id"), primary_key=True, autoincrement=False
+    ),
+    sa.Column("name", ExactText(MAX_ID_LENGTH), primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("owner", LongText(), nullable=False),
+    sa.Column("leased_until", sa.BigInteger, nullable=False),
+)
+"""`number` counts the watches, of which only the newest may report events."""

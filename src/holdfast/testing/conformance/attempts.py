@@ -55,6 +55,27 @@ class Attempts(StoreFixtures):
     def test_attempts_are_numbered_from_one(self, do: Door, task: TaskScope) -> None:
         assert [do(StartAttempt(task)) for _ in range(3)] == [1, 2, 3]
 
+    def test_an_attempt_does_not_begin_after_one_that_its_starter_did_not_know_of(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        assert do(StartAttempt(task, after=0)) == 1
+        with pytest.raises(StaleAttempt, match="attempt 1"):
+            do(StartAttempt(task, after=0))
+
+        assert do(StartAttempt(task, after=1)) == 2
+
+    def test_an_attempt_starts_after_the_newest_that_is_known(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        assert do(StartAttempt(task, after=0)) == 1
+        assert do(StartAttempt(task, after=1)) == 2
+
+        with pytest.raises(StaleAttempt):
+            do(StartAttempt(task, after=1))
+        do(Set(task, "k", "1", TaskWriter(task, 2)))
+
+        assert do(Get(task, "k")) == "1"
+
     def test_map_indices_have_attempts_of_their_own(self, do: Door, task: TaskScope) -> None:
         other = TaskScope(task.dag_id, task.run_id, task.task_id, 0)
         do(c.RegisterTask(other))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from holdfast import command as c
+from holdfast import run_command as rc
 from holdfast.stores.sql.operations import (
     attempts,
+    dags,
     entries,
+    events,
     expiry,
     history,
+    leases,
     listing,
     registry,
+    results,
+    runs,
+    schedules,
+    tasks,
+    watches,
 )
-from holdfast.stores.sql.operations.steps import Context, Steps
-
-Operation: TypeAlias = Callable[[Context, Any], Steps[Any]]
+from holdfast.stores.sql.operations.steps import Operation
 
 OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.Get: entries.get,
@@ -45,4 +51,33 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.TakeExpired: expiry.take_expired,
     c.ListOrphans: expiry.list_orphans,
     c.DeleteOrphans: expiry.delete_orphans,
+    rc.SaveFile: dags.save_file,
+    rc.SaveFileError: dags.save_file_error,
+    rc.ForgetFile: dags.forget_file,
+    rc.ListFiles: dags.list_files,
+    rc.ListDags: dags.list_dags,
+    rc.GetDag: dags.get_dag,
+    rc.PauseDag: dags.pause_dag,
+    rc.CreateRun: runs.create_run,
+    rc.CreateAssetRun: schedules.create_asset_run,
+    rc.GetRun: runs.get_run,
+    rc.ListRuns: runs.list_runs,
+    rc.ClaimRun: runs.claim_run,
+    rc.FinishRun: runs.finish_run,
+    rc.ReleaseRun: runs.release_run,
+    rc.RunEvents: events.run_events,
+    rc.ListTaskInstances: tasks.list_task_instances,
+    rc.ChangeTasks: tasks.change_tasks,
+    rc.ClearTasks: tasks.clear_tasks,
+    rc.MarkTask: tasks.mark_task,
+    rc.ListAttempts: tasks.list_attempts,
+    rc.Heartbeat: leases.heartbeat,
+    rc.InterruptAttempts: attempts.interrupt_attempts,
+    rc.PutResult: results.put_result,
+    rc.GetResults: results.get_results,
+    rc.ListAssetEvents: events.list_asset_events,
+    rc.AliasAssets: events.alias_assets,
+    rc.ListWatches: watches.list_watches,
+    rc.StartWatch: watches.start_watch,
+    rc.Emit: watches.emit,
 }

@@ -2,55 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import TypeAlias
 
 from holdfast import command as c
-from holdfast.entry import TaskWriter
+from holdfast import run_command as rc
+from holdfast.entry import TaskWriter, Writer
+from holdfast.run import AttemptInfo, EmittedEvent, Ending, Outcome, RunKind, TaskState
+from holdfast.scope import TaskScope
 from holdfast.stores import refusal
-from holdfast.stores.sql import rows
+from holdfast.stores.sql import rows, run_rows
+from holdfast.stores.sql import run_statements as r
 from holdfast.stores.sql import statements as s
-from holdfast.stores.sql.operations.entries import check_version, empty, entry_of, put
+from holdfast.stores.sql.operations import events, results
+from holdfast.stores.sql.operations.entries import check_version, entry_of, put
+from holdfast.stores.sql.operations.entries import empty as empty_entries
+from holdfast.stores.sql.operations.runs import lock_held_run, microseconds
 from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope
 from holdfast.stores.sql.operations.staging import staged_by
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.value import larger
 
+Apply: TypeAlias = Callable[[Context, int, list[rows.Row], TaskWriter], Steps[None]]
+"""How staged writes to one asset take effect."""
+Empty: TypeAlias = Callable[[Context, Owner, Writer], Steps[None]]
+"""How a scope whose row is locked loses all its entries."""
+
+RETURN_VALUE = "return_value"
+_SUPERSEDED = Ending(
+    outcome=Outcome.INTERRUPTED, state=TaskState.RUNNING, error="a newer attempt has begun"
+)
+
 
 def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
     yield BEGIN
-    shelf, by, params = find(command.scope)
+    owner, newest, _ = yield from _lock(command.scope)
+    params = {"owner": owner.id}
+    [(state, kind, _)] = yield r.task_state(), params
+    if command.after not in (None, newest):
+        raise refusal.overtaken(command.scope, newest)
+    if kind != RunKind.EXTERNAL and state is not None and TaskState(state).ended:
+        raise refusal.task_ended(command.scope, state)
+    yield from close_attempts(owner, _SUPERSEDED)
+    yield r.drop_results(), params
+    params["number"] = newest + 1
+    yield r.start_task(), params
+    worker = run_rows.process_column(command.worker)
+    lease = microseconds(command.lease)
+    yield r.add_attempt(), params | {"process": worker, "lease": lease}
+    return newest + 1
+
+
+def _lock(scope: TaskScope) -> Steps[tuple[Owner, int, int | None]]:
+    """The task instance, with its newest attempt and the live one."""
+    shelf, by, params = find(scope)
     found = yield s.lock_owner(shelf, by), params
     if not found:
-        raise refusal.unknown_task(command.scope)
-    number = found[0][2] + 1
-    yield s.end_attempts(), params | {"outcome": False}
-    yield s.start_attempt(), params | {"number": number}
-    yield s.add_attempt(), params | {"number": number}
-    yield s.drop_staged(), params
-    return number  # type: ignore[no-any-return]
+        raise refusal.unknown_task(scope)
+    id, revision, newest, live = found[0]
+    return Owner(shelf, id, revision, scope), newest, live
 
 
-def finish_attempt(context: Context, command: c.FinishAttempt) -> Steps[None]:
-    yield BEGIN
-    owner = yield from lock_scope(command.writer.scope, command.writer)
-    if command.succeeded:
-        staged = yield from staged_by(command.writer)
-        for asset_id, writes in groupby(staged, key=lambda row: row[0]):
-            yield from _apply(context, asset_id, list(writes), command.writer)
-        if command.clear:
-            yield from empty(context, owner, command.writer)
-    yield from end_attempt(owner, command.succeeded)
-
-
-def end_attempt(owner: Owner, succeeded: bool) -> Steps[None]:
-    """The attempt may not write any more, and what it staged is gone."""
-    params = {"owner": owner.id}
-    yield s.drop_staged(), params
-    yield s.end_live_attempt(), params
-    yield s.end_attempts(), params | {"outcome": succeeded}
-
-
-def _apply(
+def apply_staged(
     context: Context, asset_id: int, staged: list[rows.Row], writer: TaskWriter
 ) -> Steps[None]:
     """The staged writes to one asset become one version of it."""
@@ -69,3 +83,105 @@ def _apply(
         values.append((key, value))
     if values:
         yield from put(context, owner, values, writer)
+
+
+def finish_attempt(
+    context: Context,
+    command: c.FinishAttempt,
+    apply: Apply = apply_staged,
+    empty: Empty = empty_entries,
+) -> Steps[None]:
+    yield BEGIN
+    writer = command.writer
+    owner = yield from lock_scope(writer.scope, writer)
+    ending = command.ending or _plain(command.succeeded)
+    if command.succeeded:
+        yield from _take_effect(context, writer, ending.events, apply)
+        if ending.result is not None:
+            yield from results.keep(context, owner, RETURN_VALUE, ending.result)
+        if command.clear:
+            yield from empty(context, owner, writer)
+    yield from end_attempt(owner, ending)
+
+
+def _plain(succeeded: bool) -> Ending:
+    if succeeded:
+        return Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS)
+    return Ending(outcome=Outcome.FAILED, state=TaskState.FAILED)
+
+
+def _take_effect(
+    context: Context, writer: TaskWriter, emitted: Sequence[EmittedEvent], apply: Apply
+) -> Steps[None]:
+    """What was staged, and the events: asset by asset, in the order in which all lock them."""
+    staged = {
+        asset_id: list(writes)
+        for asset_id, writes in groupby((yield from staged_by(writer)), key=lambda row: row[0])
+    }
+    happened = yield from events.by_asset(context, emitted, writer.scope)
+    for asset_id in sorted({*staged, *happened}):
+        if asset_id in staged:
+            yield from apply(context, asset_id, staged[asset_id], writer)
+        for event in happened.get(asset_id, ()):
+            yield from events.record(context, asset_id, event, writer.scope)
+
+
+def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:
+    """The attempt may not write any more, and its task instance is what the ending says."""
+    yield from close_attempts(owner, ending)
+    failed = int(ending.outcome is Outcome.FAILED)
+    interrupted = int(ending.outcome is Outcome.INTERRUPTED)
+    yield from settle(owner, ending, failed, interrupted)
+
+
+def close_attempts(owner: Owner, ending: Ending) -> Steps[None]:
+    """End what attempt is open; what it staged is gone."""
+    params = {"owner": owner.id}
+    yield s.drop_staged(), params
+    yield (
+        r.end_attempts(),
+        params
+        | {
+            "result": ending.outcome.value,
+            "reason": ending.error or None,
+            "exit_status": ending.exit_status,
+            "signal": ending.signal,
+        },
+    )
+
+
+def settle(owner: Owner, ending: Ending, failed: int, interrupted: int) -> Steps[None]:
+    """The task instance's state from now on, with what is counted."""
+    yield (
+        r.end_task(),
+        {
+            "owner": owner.id,
+            "end": ending.state.value,
+            "ready": rows.micros(ending.ready_at),
+            "reason": ending.error or None,
+            "failed": failed,
+            "interrupted": interrupted,
+        },
+    )
+
+
+def interrupt_attempts(
+    context: Context, command: rc.InterruptAttempts
+) -> Steps[tuple[AttemptInfo, ...]]:
+    yield BEGIN
+    dag_id, run_id = command.dag_id, command.run_id
+    run = yield from lock_held_run(dag_id, run_id, command.process)
+    interrupted: list[AttemptInfo] = []
+    for task_id, map_index, number in (yield r.supervised_tasks(command.expired), {"run": run}):
+        scope = TaskScope(dag_id, run_id, task_id, map_index)
+        owner, _, live = yield from _lock(scope)
+        if live != number:
+            continue  # it has told its end meanwhile
+        task = {"owner": owner.id}
+        [(_, _, before)] = yield r.task_state(), task
+        state = TaskState.SCHEDULED if before + 1 < command.limit else TaskState.FAILED
+        ending = Ending(outcome=Outcome.INTERRUPTED, state=state, error=command.reason)
+        yield from end_attempt(owner, ending)
+        found = [run_rows.attempt(row, scope) for row in (yield r.attempts(), task)]
+        interrupted += (info for info in found if info.number == number)
+    return tuple(interrupted)

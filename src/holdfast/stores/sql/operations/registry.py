@@ -7,6 +7,7 @@ from holdfast.entry import AssetInfo
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows
+from holdfast.stores.sql import run_statements as r
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
@@ -15,11 +16,11 @@ from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:
     yield BEGIN
     scope, dialect = command.scope, type(context.dialect)
-    run = {"dag_id": scope.dag_id, "run_id": scope.run_id, "external": True}
-    yield s.add_run(dialect), run
-    found = yield s.find_run(), run
+    run = {"dag_id": scope.dag_id, "run_id": scope.run_id}
+    yield r.add_external_run(dialect), run
+    found = yield r.find_run(), run
     yield (
-        s.add_task_instance(dialect),
+        r.add_task_instance(dialect),
         {
             "owner": scope.ti_text,
             "run": found[0][0],
@@ -31,15 +32,16 @@ def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:
 
 def list_tasks(context: Context, command: c.ListTasks) -> Steps[tuple[TaskScope, ...]]:
     run = {"dag_id": command.dag_id, "run_id": command.run_id}
-    found = yield s.tasks_of_run(), run
+    found = yield r.tasks_of_run(), run
     return tuple(TaskScope(command.dag_id, command.run_id, *row) for row in found)
 
 
 def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
-    yield s.delete_run(), {"dag_id": command.dag_id, "run_id": command.run_id}
+    yield r.delete_run(), {"dag_id": command.dag_id, "run_id": command.run_id}
 
 
-def _declare(context: Context, name: str, uri: str) -> Steps[int]:
+def declare(context: Context, name: str, uri: str) -> Steps[int]:
+    """The asset's id; it is made where it does not exist."""
     asset = {
         "name": name,
         "uri": uri,
@@ -48,7 +50,7 @@ def _declare(context: Context, name: str, uri: str) -> Steps[int]:
     }
     yield s.add_asset(type(context.dialect)), asset
     found = yield s.find_asset(), asset
-    for id, its_name, its_uri in found:
+    for id, its_name, its_uri, _ in found:
         if (its_name, its_uri) == (name, uri):
             return id  # type: ignore[no-any-return]
     raise refusal.taken(name, uri, found[0][1], found[0][2])
@@ -60,18 +62,28 @@ def declare_asset(context: Context, command: c.DeclareAsset) -> Steps[AssetInfo]
     if command.name is None or command.uri is None:
         _, by, params = find(AssetScope(name=command.name, uri=command.uri))
         found = yield s.owner(s.ASSETS, by), params
-    id = found[0][0] if found else (yield from _declare(context, *command.declared))
+    id = found[0][0] if found else (yield from declare(context, *command.declared))
     yield s.declare_by_hand(), {"owner": id}
     return rows.assets((yield s.asset_by_id(), {"owner": id}))[0]
 
 
 def declare_dag_assets(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
     yield BEGIN
+    yield from declare_for_dag(context, command)
+    yield from settle_assets()
+
+
+def declare_for_dag(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
+    """The DAG declares these assets and no other."""
     yield s.drop_declarations(), {"dag_id": command.dag_id}
     for name, uri in sorted(command.assets):
-        id = yield from _declare(context, name, uri)
+        id = yield from declare(context, name, uri)
         params = {"dag_id": command.dag_id, "owner": id}
         yield s.add_declaration(type(context.dialect)), params
+
+
+def settle_assets() -> Steps[None]:
+    """After a change of declarations: who is declared is active, and nobody else."""
     yield s.deactivate(), {}
     yield s.reactivate(), {}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from holdfast.stores.sql.dialects import Dialect
 
@@ -38,3 +38,24 @@ class Context(NamedTuple):
 
     dialect: Dialect
     history_limit: int
+
+
+Operation: TypeAlias = Callable[[Context, Any], Steps[Any]]
+
+
+def joined(steps: Steps[A]) -> Steps[A]:
+    """An operation as part of another, whose transaction has begun already."""
+    try:
+        query = next(steps)
+        while True:
+            if query is BEGIN:
+                query = steps.send(None)
+                continue
+            try:
+                answer = yield query
+            except Exception as error:
+                query = steps.throw(error)
+            else:
+                query = steps.send(answer)
+    except StopIteration as end:
+        return cast(A, end.value)

@@ -1,0 +1,336 @@
+"""The requests about DAGs, runs, attempts and watchers: what runners and people ask of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from holdfast.command import Advance, Clear, Command, Delete, Set, SetMany
+from holdfast.dagspec import DagSpec
+from holdfast.entry import AssetInfo, TaskWriter, Writer
+from holdfast.run import (
+    AssetEvent,
+    AttemptInfo,
+    DagInfo,
+    EmittedEvent,
+    FileInfo,
+    Process,
+    Run,
+    RunKind,
+    RunState,
+    TaskInstance,
+    TaskState,
+    Watch,
+    WatchInfo,
+)
+from holdfast.scope import AssetScope, TaskScope, check_id
+from holdfast.value import check_key
+
+
+class SaveFile(Command[None], frozen=True):
+    """What a DAG file holds, after it was imported: exactly these DAGs.
+
+    Their assets are declared as `DeclareDagAssets` does; a DAG that the file held before and no
+    longer does is forgotten, with its declarations and not its runs. A DAG that is new on the
+    schedule of an asset waits for that asset's next event.
+    """
+
+    file: str
+    dags: tuple[DagSpec, ...]
+
+
+class SaveFileError(Command[None], frozen=True):
+    """The file cannot be imported now; what it held before stays."""
+
+    file: str
+    error: str
+
+
+class ForgetFile(Command[None], frozen=True):
+    """The file is gone, and so are its DAGs."""
+
+    file: str
+
+
+class ListFiles(Command[tuple[FileInfo, ...]], frozen=True):
+    """Every DAG file, ordered by name."""
+
+
+class ListDags(Command[tuple[DagInfo, ...]], frozen=True):
+    """Every DAG, ordered by id."""
+
+
+class GetDag(Command[DagInfo], frozen=True):
+    """One DAG; NotFound names those that there are."""
+
+    dag_id: str
+
+
+class PauseDag(Command[None], frozen=True):
+    """Let the schedule start no more runs of a DAG, or let it again."""
+
+    dag_id: str
+    paused: bool
+
+
+class CreateRun(Command[Run], frozen=True, kw_only=True):
+    """A new run, queued; Conflict where the run exists. The DAG need not be known."""
+
+    dag_id: str
+    run_id: str
+    kind: RunKind = RunKind.MANUAL
+    logical_date: datetime | None = None
+    data_interval_start: datetime | None = None
+    data_interval_end: datetime | None = None
+    conf: str = "{}"
+    schedule: bool = False
+    """The schedule started it: the DAG's `scheduled_until` becomes the logical date with it, and
+    a run that exists already, such as by another scheduler, is as good as a new one."""
+
+    def __post_init__(self) -> None:
+        check_id("dag_id", self.dag_id)
+        check_id("run_id", self.run_id)
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+
+class CreateAssetRun(Command[Run | None], frozen=True):
+    """A new run of a DAG that is scheduled on assets, if its condition holds; otherwise None.
+
+    All events since the run before belong to it, and are taken with its creation. One of several
+    schedulers that ask at the same time gets the run.
+    """
+
+    dag_id: str
+    run_id: str
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+
+class GetRun(Command[Run], frozen=True):
+    """One run; NotFound where there is none."""
+
+    dag_id: str
+    run_id: str
+
+
+class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
+    """Runs, newest first."""
+
+    dag_id: str | None = None
+    states: tuple[RunState, ...] = ()
+    """Empty: any."""
+    kinds: tuple[RunKind, ...] = ()
+    limit: int = 100
+    offset: int = 0
+
+
+class ClaimRun(Command[Run], frozen=True, kw_only=True):
+    """Become the one who carries a run out, until the lease ends unless it is renewed.
+
+    Conflict where another process holds it; `dead` is one that the asker knows to have ended.
+    A run that has ended stays so, and may not be claimed: InvalidInput.
+    """
+
+    dag_id: str
+    run_id: str
+    process: Process
+    lease: timedelta
+    dead: Process | None = None
+
+
+class FinishRun(Command[None], frozen=True):
+    """The run's end, told by who holds it; StaleAttempt where another one does."""
+
+    dag_id: str
+    run_id: str
+    process: Process
+    state: RunState
+
+
+class ReleaseRun(Command[None], frozen=True):
+    """Let go of a run that has not ended, so that another process may take it at once."""
+
+    dag_id: str
+    run_id: str
+    process: Process
+
+
+class RunEvents(Command[tuple[AssetEvent, ...]], frozen=True):
+    """The asset events that started a run."""
+
+    dag_id: str
+    run_id: str
+
+
+class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=True):
+    """Task instances, ordered by dag, run, task and map index."""
+
+    dag_id: str | None = None
+    run_id: str | None = None
+    task_id: str | None = None
+    states: tuple[TaskState, ...] = ()
+    limit: int | None = None
+
+
+class TaskChange(msgspec.Struct, frozen=True):
+    """A task instance that gets a state without running. It is made where it does not exist."""
+
+    task_id: str
+    map_index: int
+    state: TaskState
+    error: str = ""
+
+
+class ChangeTasks(Command[None], frozen=True):
+    """What the one who holds a run has decided about its tasks, all or nothing.
+
+    Only instances that have not ended and do not run, or were removed, are changed; the others
+    stay as they are.
+    StaleAttempt where another process holds the run.
+    """
+
+    dag_id: str
+    run_id: str
+    process: Process
+    changes: tuple[TaskChange, ...]
+
+
+class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
+    """Let tasks of a run run again; answers which. A live attempt of theirs is ended.
+
+    `state` says what becomes of their task stores; by default, those of tasks that had succeeded
+    are dropped and all others kept. The run, if it had ended, is queued again.
+    """
+
+    dag_id: str
+    run_id: str
+    tasks: tuple[tuple[str, int | None], ...]
+    """Task ids, each with one map index or all of them."""
+    writer: Writer
+    state: Literal["keep", "discard", "default"] = "default"
+
+
+class MarkTask(Command[None], frozen=True, kw_only=True):
+    """A person says that a task has succeeded or failed. A live attempt of it is ended, and what
+    it staged is dropped."""
+
+    scope: TaskScope
+    state: TaskState
+    writer: Writer
+    clear: bool = False
+    """With success: clear the task store in the same transaction."""
+
+
+class ListAttempts(Command[tuple[AttemptInfo, ...]], frozen=True):
+    """The attempts of a task instance, oldest first."""
+
+    scope: TaskScope
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Leases that somebody else has, or that nobody needs any more."""
+
+    runs: tuple[tuple[str, str], ...] = ()
+    attempts: tuple[TaskWriter, ...] = ()
+    watches: tuple[Watch, ...] = ()
+
+
+class Heartbeat(Command[Lost], frozen=True, kw_only=True):
+    """Renew leases; answers which of them are no longer the asker's."""
+
+    process: Process
+    lease: timedelta
+    runs: tuple[tuple[str, str], ...] = ()
+    attempts: tuple[TaskWriter, ...] = ()
+    watches: tuple[Watch, ...] = ()
+
+
+class InterruptAttempts(Command[tuple[AttemptInfo, ...]], frozen=True, kw_only=True):
+    """End the live attempts of a run as interrupted, and answer which they were.
+
+    The asker holds the run and knows that nobody supervises them any more, or asks for those
+    alone whose lease has passed. Their tasks are scheduled again, or failed where that has happened
+    `limit` times in a row.
+    """
+
+    dag_id: str
+    run_id: str
+    process: Process
+    limit: int
+    reason: str
+    expired: bool = False
+
+
+class PutResult(Command[None], frozen=True):
+    """Keep a value of the attempt for other tasks. A new attempt begins without any."""
+
+    writer: TaskWriter
+    key: str
+    value: str
+
+    def __post_init__(self) -> None:
+        check_key(self.key, self.writer.scope)
+
+
+class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):
+    """What instances of a task left under a key, as (map index, JSON), ordered by map index."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    key: str = "return_value"
+    map_index: int | None = None
+    """None: all of them."""
+
+
+class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
+    """Events of one asset or of all, newest first."""
+
+    scope: AssetScope | None = None
+    limit: int = 100
+
+
+class AliasAssets(Command[tuple[AssetInfo, ...]], frozen=True):
+    """The assets behind an alias: those that tasks have reported under it."""
+
+    alias: str
+
+
+class StartWatch(Command[Watch], frozen=True, kw_only=True):
+    """Become the one who watches an asset; Conflict where a live process does."""
+
+    asset: AssetScope
+    watcher: str
+    process: Process
+    lease: timedelta
+    dead: Process | None = None
+
+
+class ListWatches(Command[tuple[WatchInfo, ...]], frozen=True):
+    """The newest watch of each watcher that ever had one."""
+
+
+AssetWrite: TypeAlias = Set | SetMany | Advance | Delete | Clear
+
+
+class Emit(Command[None], frozen=True):
+    """What a watcher wrote, and the event that it reports, in one transaction.
+
+    Without event, the writes alone. StaleAttempt where the watch is not the newest.
+    """
+
+    watch: Watch
+    writes: Sequence[AssetWrite] = ()
+    event: EmittedEvent | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        return False

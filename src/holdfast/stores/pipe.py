@@ -1,0 +1,84 @@
+"""The store as a task process sees it: every command goes to the supervisor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock, current_thread, main_thread
+from typing import Any, TypeVar
+
+from holdfast import wire
+from holdfast.command import Command
+from holdfast.errors import NotSupported, StoreUnavailable
+from holdfast.runner.channel import Channel
+from holdfast.store import Store
+
+A = TypeVar("A")
+
+COMMAND = b"C"
+ANSWER = b"A"
+ERROR = b"E"
+
+
+class PipeStore(Store):
+    """Commands of this process and its threads, one after the other, over one channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lock = Lock()
+        self._process = os.getpid()
+        self._busy = False
+        self._postponed: BaseException | None = None
+
+    def __reduce__(self) -> Any:
+        raise NotSupported(
+            "the stores of a running task cannot be pickled",
+            hint="pass on the values that you read from them",
+        )
+
+    def execute(self, command: Command[A]) -> A:
+        if os.getpid() != self._process:
+            raise NotSupported(
+                "this is a fork of the task's process, which has no connection to the supervisor",
+                hint="use the stores in the process that runs the task",
+            )
+        with self._lock, self._undisturbed():
+            kind, data = self._exchange(wire.encode_command(command))
+        if kind == ERROR:
+            raise wire.decode_error(data)
+        return wire.decode_answer(command, data)
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise in the main thread, which asks, as soon as it does not wait for an answer: one
+        that nobody takes would be taken for that of the next command."""
+        if not self._busy:
+            raise error
+        self._postponed = error
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        if current_thread() is not main_thread():
+            yield
+            return
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+        postponed, self._postponed = self._postponed, None
+        if postponed is not None:
+            raise postponed
+
+    def _exchange(self, request: bytes) -> tuple[bytes, bytes]:
+        try:
+            self._channel.send(COMMAND, request)
+            frame = self._channel.receive()
+        except OSError:
+            frame = None
+        if frame is None:
+            raise StoreUnavailable(
+                "the supervisor of this task does not answer any more",
+                hint="it has stopped, or the task has closed its connection; the task is run again",
+            )
+        return frame

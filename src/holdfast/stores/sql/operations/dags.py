@@ -1,0 +1,117 @@
+"""DAG files and the DAGs in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast import command as c
+from holdfast import run_command as rc
+from holdfast.dagspec import AliasSpec, DagSpec, OnAssets
+from holdfast.run import DagInfo, FileInfo
+from holdfast.stores import refusal
+from holdfast.stores.sql import dag_statements as d
+from holdfast.stores.sql import event_statements as e
+from holdfast.stores.sql import rows, run_rows
+from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.registry import declare_for_dag, settle_assets
+from holdfast.stores.sql.operations.schedules import condition_in, follow, leaves
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+
+
+def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
+    specs = {spec.dag_id: spec for spec in command.dags}
+    if len(specs) < len(command.dags):
+        ids = [spec.dag_id for spec in command.dags]
+        raise refusal.repeated_dag(max(ids, key=ids.count), command.file)
+    yield BEGIN
+    yield from _save(context, command.file, error=None)
+    held = yield d.dags_of_file(), _digest(command.file)
+    for _, spec in sorted(specs.items()):
+        yield from _save_dag(context, command.file, spec)
+    for (dag_id,) in held:
+        if dag_id not in specs:
+            yield from _forget(dag_id)
+    yield from settle_assets()
+
+
+def save_file_error(context: Context, command: rc.SaveFileError) -> Steps[None]:
+    yield from _save(context, command.file, command.error)
+
+
+def forget_file(context: Context, command: rc.ForgetFile) -> Steps[None]:
+    yield BEGIN
+    digest = _digest(command.file)
+    for (dag_id,) in (yield d.dags_of_file(), digest):
+        yield from _forget(dag_id)
+    yield d.forget_file(), digest
+    yield from settle_assets()
+
+
+def list_files(context: Context, command: rc.ListFiles) -> Steps[tuple[FileInfo, ...]]:
+    found = yield d.files(), {}
+    return tuple(sorted(map(run_rows.file, found), key=lambda info: info.file))
+
+
+def list_dags(context: Context, command: rc.ListDags) -> Steps[tuple[DagInfo, ...]]:
+    return tuple(run_rows.dag(row) for row in (yield d.dags(), {}))
+
+
+def get_dag(context: Context, command: rc.GetDag) -> Steps[DagInfo]:
+    found = yield d.dag(), {"dag_id": command.dag_id}
+    if not found:
+        raise (yield from _unknown(command.dag_id))
+    return run_rows.dag(found[0])
+
+
+def pause_dag(context: Context, command: rc.PauseDag) -> Steps[None]:
+    changed = yield d.pause_dag(), {"dag_id": command.dag_id, "paused": command.paused}
+    if not changed:
+        raise (yield from _unknown(command.dag_id))
+
+
+def _unknown(dag_id: str) -> Steps[Exception]:
+    return refusal.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])
+
+
+def _digest(file: str) -> dict[str, str]:
+    return {"digest": rows.digest(file)}
+
+
+def _save(context: Context, file: str, error: str | None) -> Steps[None]:
+    yield d.save_file(type(context.dialect)), _digest(file) | {"file": file, "error": error}
+
+
+def _save_dag(context: Context, file: str, spec: DagSpec) -> Steps[None]:
+    dag = {"dag_id": spec.dag_id, "spec": msgspec.json.encode(spec).decode()}
+    before = None
+    found = yield d.lock_dag(), dag
+    if found:
+        holder, known, _ = found[0]
+        if holder != rows.digest(file):
+            [(other,)] = yield d.file_name(), {"digest": holder}
+            raise refusal.dag_elsewhere(spec.dag_id, file, other)
+        before = condition_in(known)
+        yield d.change_dag(), dag
+    else:
+        yield d.add_dag(), dag | _digest(file) | {"paused": spec.paused_at_first}
+    assets = {(asset.name, asset.uri) for asset in spec.assets}
+    for alias in _aliases(spec):
+        behind = yield e.assets_behind(), {"alias_digest": rows.digest(alias)}
+        assets |= {(info.name, info.uri) for info in rows.assets(behind)}
+    yield from declare_for_dag(context, c.DeclareDagAssets(spec.dag_id, tuple(sorted(assets))))
+    yield from follow(context, spec.dag_id, before, condition_in(dag["spec"]))
+
+
+def _aliases(spec: DagSpec) -> Iterator[str]:
+    """The aliases that a DAG names: it declares the assets behind them too."""
+    named = [one for task in spec.tasks for one in (*task.inlets, *task.outlets)]
+    if isinstance(spec.schedule, OnAssets):
+        named += leaves(spec.schedule.condition)
+    return (one.name for one in named if isinstance(one, AliasSpec))
+
+
+def _forget(dag_id: str) -> Steps[None]:
+    yield s.drop_declarations(), {"dag_id": dag_id}
+    yield d.forget_dag(), {"dag_id": dag_id}

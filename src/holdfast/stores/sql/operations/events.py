@@ -1,0 +1,79 @@
+"""Events of assets: recorded in order, and listed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast import run_command as rc
+from holdfast.entry import AssetInfo
+from holdfast.run import AssetEvent, EmittedEvent
+from holdfast.scope import MAX_ASSET_LENGTH, TaskScope, check_id
+from holdfast.stores.sql import event_statements as e
+from holdfast.stores.sql import rows, run_rows
+from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.registry import declare
+from holdfast.stores.sql.operations.runs import get_run
+from holdfast.stores.sql.operations.scopes import find, known
+from holdfast.stores.sql.operations.steps import Context, Steps
+
+
+def by_asset(
+    context: Context, events: Sequence[EmittedEvent], source: TaskScope
+) -> Steps[dict[int, list[EmittedEvent]]]:
+    """The events of each asset. An asset that is not known, or not active, is from now on: as
+    declared by the source's DAG."""
+    found: dict[int, list[EmittedEvent]] = {}
+    for event in events:
+        id = yield from _active(context, event, source.dag_id)
+        found.setdefault(id, []).append(event)
+    return found
+
+
+def _active(context: Context, event: EmittedEvent, dag_id: str) -> Steps[int]:
+    digests = {"name_digest": rows.digest(event.name), "uri_digest": rows.digest(event.uri)}
+    for id, name, uri, orphaned_at in (yield s.find_asset(), digests):
+        if (name, uri, orphaned_at) == (event.name, event.uri, None):
+            return id  # type: ignore[no-any-return]
+    asset_id = yield from declare(context, event.name, event.uri)
+    declared = {"dag_id": dag_id, "owner": asset_id}
+    yield s.add_declaration(type(context.dialect)), declared
+    yield e.wake_asset(), declared
+    return asset_id
+
+
+def record(
+    context: Context, asset_id: int, event: EmittedEvent, source: TaskScope | None
+) -> Steps[None]:
+    """Give the event its number, which is final: the asset's row stays locked until commit."""
+    asset = {"owner": asset_id}
+    yield e.count_event(), asset
+    column = run_rows.source_column(source)
+    yield e.add_event(), asset | {"extra": event.extra, "source": column}
+    for alias in event.aliases:
+        check_id("asset alias", alias, MAX_ASSET_LENGTH)
+        names = {"alias": alias, "alias_digest": rows.digest(alias)}
+        yield e.add_alias(type(context.dialect)), asset | names
+
+
+def list_asset_events(
+    context: Context, command: rc.ListAssetEvents
+) -> Steps[tuple[AssetEvent, ...]]:
+    if command.scope is None:
+        found = yield e.events(None), {"limit": command.limit}
+    else:
+        _, by, params = find(command.scope)
+        found = yield e.events(by), params | {"limit": command.limit}
+        if not found:
+            yield from known(command.scope)
+    return tuple(run_rows.asset_event(row) for row in found)
+
+
+def run_events(context: Context, command: rc.RunEvents) -> Steps[tuple[AssetEvent, ...]]:
+    found = yield e.events_of_run(), {"dag_id": command.dag_id, "run_id": command.run_id}
+    if not found:
+        yield from get_run(context, rc.GetRun(command.dag_id, command.run_id))
+    return tuple(run_rows.asset_event(row) for row in found)
+
+
+def alias_assets(context: Context, command: rc.AliasAssets) -> Steps[tuple[AssetInfo, ...]]:
+    return rows.assets((yield e.assets_behind(), {"alias_digest": rows.digest(command.alias)}))

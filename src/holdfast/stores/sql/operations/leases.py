@@ -1,0 +1,53 @@
+"""Heartbeats: who does something renews the lease that keeps others from doing it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from holdfast import run_command as rc
+from holdfast.stores.sql import event_statements as e
+from holdfast.stores.sql import run_rows
+from holdfast.stores.sql import run_statements as s
+from holdfast.stores.sql.operations.runs import microseconds
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.operations.watches import watch_params
+
+T = TypeVar("T")
+
+
+def heartbeat(context: Context, command: rc.Heartbeat) -> Steps[rc.Lost]:
+    yield BEGIN
+    terms = {
+        "process": run_rows.process_column(command.process),
+        "lease": microseconds(command.lease),
+    }
+    runs = {
+        (dag_id, run_id): terms | {"dag_id": dag_id, "run_id": run_id}
+        for dag_id, run_id in sorted(command.runs)
+    }
+    attempts = {
+        writer: terms | {"owner": writer.scope.ti_text, "attempt": writer.attempt}
+        for writer in sorted(command.attempts, key=lambda writer: writer.scope.ti_text)
+    }
+    watches = {}
+    for watch in command.watches:
+        watches[watch] = terms | (yield from watch_params(watch))
+    return rc.Lost(
+        runs=(yield from _renew(s.renew_run(), s.held_run(), runs)),
+        attempts=(yield from _renew(s.renew_attempt(), s.open_attempt(), attempts)),
+        watches=(yield from _renew(e.renew_watch(), e.newest_watch(), watches)),
+    )
+
+
+def _renew(renew: Any, find: Any, wanted: dict[T, dict[str, Any]]) -> Steps[tuple[T, ...]]:
+    """Those that could not be renewed."""
+    if not wanted:
+        return ()
+    renewed = yield renew, list(wanted.values())
+    if renewed == len(wanted):
+        return ()
+    lost = []
+    for each, params in wanted.items():
+        if not (yield find, params):
+            lost.append(each)
+    return tuple(lost)

@@ -1,0 +1,143 @@
+"""Runs: made, carried out by one process at a time, and ended.
+
+What several transactions may want is locked in this order: DAG, run, task instances, assets. So
+they wait for each other and never in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from holdfast import run_command as rc
+from holdfast.errors import InvalidInput
+from holdfast.run import Process, Run, RunKind, RunState
+from holdfast.stores import refusal
+from holdfast.stores.sql import dag_statements as d
+from holdfast.stores.sql import rows, run_rows
+from holdfast.stores.sql import run_statements as s
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+
+
+class LockedRun(NamedTuple):
+    """A run's row, locked."""
+
+    id: int
+    kind: str
+    state: str
+    owner: str | None
+    leased: bool | None
+    """None where nobody holds it."""
+
+
+def microseconds(lease: timedelta | None) -> int | None:
+    return None if lease is None else lease // timedelta(microseconds=1)
+
+
+def choices(name: str, values: Sequence[StrEnum]) -> dict[str, str]:
+    """The parameters for `run_statements.one_of`."""
+    return {f"{name}_is_{i}": value.value for i, value in enumerate(values)}
+
+
+def lock_run(dag_id: str, run_id: str) -> Steps[LockedRun]:
+    found = yield s.lock_run(), {"dag_id": dag_id, "run_id": run_id}
+    if not found:
+        raise refusal.unknown_run(dag_id, run_id)
+    return LockedRun(*found[0])
+
+
+def lock_held_run(dag_id: str, run_id: str, process: Process) -> Steps[int]:
+    """The run's id, for the one who holds it."""
+    run = yield from lock_run(dag_id, run_id)
+    if run.owner != run_rows.process_column(process):
+        raise refusal.run_lost(dag_id, run_id, process, run_rows.process(run.owner))
+    return run.id
+
+
+def free(owner: str | None, leased: bool | None, asker: Process, dead: Process | None) -> bool:
+    """Whether the asker may take what `owner` holds."""
+    own = (run_rows.process_column(asker), run_rows.process_column(dead))
+    return not leased or owner is None or owner in own
+
+
+def add_run(command: rc.CreateRun) -> Steps[int]:
+    """A new run's row."""
+    named = {"dag_id": command.dag_id, "run_id": command.run_id}
+    if (yield s.find_run(), named):
+        raise refusal.run_exists(command.dag_id, command.run_id)
+    yield (
+        s.add_run(),
+        named
+        | {
+            "kind": command.kind.value,
+            "conf": command.conf,
+            "logical_date": rows.micros(command.logical_date),
+            "data_interval_start": rows.micros(command.data_interval_start),
+            "data_interval_end": rows.micros(command.data_interval_end),
+        },
+    )
+    found = yield s.find_run(), named
+    return found[0][0]  # type: ignore[no-any-return]
+
+
+def create_run(context: Context, command: rc.CreateRun) -> Steps[Run]:
+    yield BEGIN
+    named = {"dag_id": command.dag_id, "run_id": command.run_id}
+    if command.schedule:
+        date = rows.micros(command.logical_date)
+        yield d.schedule_until(), {"dag_id": command.dag_id, "logical_date": date}
+    if not command.schedule or not (yield s.find_run(), named):
+        yield from add_run(command)
+    return (yield from get_run(context, rc.GetRun(command.dag_id, command.run_id)))
+
+
+def get_run(context: Context, command: rc.GetRun) -> Steps[Run]:
+    found = yield s.run(), {"dag_id": command.dag_id, "run_id": command.run_id}
+    if not found:
+        raise refusal.unknown_run(command.dag_id, command.run_id)
+    return run_rows.run(found[0])
+
+
+def list_runs(context: Context, command: rc.ListRuns) -> Steps[tuple[Run, ...]]:
+    by_dag = command.dag_id is not None
+    params: dict[str, Any] = {"dag_id": command.dag_id} if by_dag else {}
+    params |= choices("state", command.states) | choices("kind", command.kinds)
+    params |= {"limit": command.limit, "offset": command.offset}
+    found = yield s.runs(by_dag, len(command.states), len(command.kinds)), params
+    return tuple(run_rows.run(row) for row in found)
+
+
+def claim_run(context: Context, command: rc.ClaimRun) -> Steps[Run]:
+    yield BEGIN
+    dag_id, run_id = command.dag_id, command.run_id
+    run = yield from lock_run(dag_id, run_id)
+    if run.kind == RunKind.EXTERNAL:
+        raise refusal.run_external(dag_id, run_id)
+    if RunState(run.state).ended:
+        raise refusal.run_ended(dag_id, run_id, run.state)
+    if not free(run.owner, run.leased, command.process, command.dead):
+        raise refusal.run_held(dag_id, run_id, run_rows.process(run.owner))
+    process = run_rows.process_column(command.process)
+    lease = microseconds(command.lease)
+    yield s.claim_run(), {"run": run.id, "process": process, "lease": lease}
+    return (yield from get_run(context, rc.GetRun(dag_id, run_id)))
+
+
+def finish_run(context: Context, command: rc.FinishRun) -> Steps[None]:
+    if not command.state.ended:
+        raise InvalidInput(f"a run does not end as `{command.state}`")
+    yield BEGIN
+    dag_id, run_id = command.dag_id, command.run_id
+    run = yield from lock_run(dag_id, run_id)
+    if run.state == command.state:
+        return  # told before, and only the answer was lost
+    if run.owner != run_rows.process_column(command.process):
+        raise refusal.run_lost(dag_id, run_id, command.process, run_rows.process(run.owner))
+    yield s.finish_run(), {"run": run.id, "end": command.state.value}
+
+
+def release_run(context: Context, command: rc.ReleaseRun) -> Steps[None]:
+    named = {"dag_id": command.dag_id, "run_id": command.run_id}
+    yield s.release_run(), named | {"process": run_rows.process_column(command.process)}

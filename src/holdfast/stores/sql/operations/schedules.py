@@ -1,0 +1,156 @@
+"""DAGs that wait for events of assets: how far each has come, and the runs that events start.
+
+An event has its number before it is committed, under the lock of its asset. Who reads that an
+asset has had n events therefore finds all n of them, and a cursor passes over none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from holdfast import run_command as rc
+from holdfast.dagspec import (
+    AliasSpec,
+    AllOf,
+    AnyOf,
+    AssetRefSpec,
+    AssetSpec,
+    Condition,
+    OnAssets,
+    Schedule,
+)
+from holdfast.run import Run, RunKind
+from holdfast.scope import AssetScope
+from holdfast.stores import refusal
+from holdfast.stores.sql import dag_statements as d
+from holdfast.stores.sql import event_statements as e
+from holdfast.stores.sql import rows
+from holdfast.stores.sql.operations.runs import add_run, get_run
+from holdfast.stores.sql.operations.scopes import find
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+
+Leaf: TypeAlias = AssetSpec | AssetRefSpec | AliasSpec
+
+
+class Cursor(NamedTuple):
+    """How far a DAG has come with the events of an asset."""
+
+    asset_id: int
+    consumed: int
+    counted: int
+
+    @property
+    def has_news(self) -> bool:
+        return self.counted > self.consumed
+
+
+class _Scheduled(msgspec.Struct):
+    """The one part of a `DagSpec` that matters here."""
+
+    schedule: Schedule | None = None
+
+
+_decode = msgspec.json.Decoder(_Scheduled).decode
+
+
+def condition_in(spec: str) -> Condition | None:
+    """What a DAG waits for, if it is scheduled on assets."""
+    schedule = _decode(spec).schedule
+    return schedule.condition if isinstance(schedule, OnAssets) else None
+
+
+def leaves(condition: Condition) -> Iterator[Leaf]:
+    """The assets, references and aliases that a condition names."""
+    if isinstance(condition, AllOf | AnyOf):
+        for part in condition.of:
+            yield from leaves(part)
+    else:
+        yield condition
+
+
+def cursors(dag_id: str, condition: Condition) -> Steps[dict[Leaf, list[Cursor]]]:
+    """For each leaf, the cursors of the assets behind it.
+
+    An asset that was not behind it when the DAG was saved has no row yet. All its events count
+    then; behind an alias, those from the first on that named the alias.
+    """
+    consumed = dict((yield d.cursors(), {"dag_id": dag_id}))
+    found: dict[Leaf, list[Cursor]] = {}
+    for leaf in leaves(condition):
+        if isinstance(leaf, AliasSpec):
+            query = d.scheduled_assets_behind(), {"alias_digest": rows.digest(leaf.name)}
+        else:
+            _, by, params = find(AssetScope(name=leaf.name, uri=leaf.uri))
+            query = d.scheduled_asset(by), params
+        found[leaf] = [
+            Cursor(asset_id, consumed.get(asset_id, since), counted)
+            for asset_id, counted, since in (yield query)
+        ]
+    return found
+
+
+def holds(condition: Condition, found: dict[Leaf, list[Cursor]]) -> bool:
+    match condition:
+        case AllOf(of):
+            return all(holds(part, found) for part in of)
+        case AnyOf(of):
+            return any(holds(part, found) for part in of)
+    return any(cursor.has_news for cursor in found[condition])
+
+
+def follow(
+    context: Context, dag_id: str, before: Condition | None, after: Condition | None
+) -> Steps[None]:
+    """Cursors for what the DAG waits for now: those it had, and new ones at the newest event."""
+    kept: dict[int, int] = {}
+    if before is not None:
+        for had in (yield from cursors(dag_id, before)).values():
+            kept |= {cursor.asset_id: cursor.consumed for cursor in had}
+    yield d.drop_cursors(), {"dag_id": dag_id}
+    if after is not None:
+        for wanted in (yield from cursors(dag_id, after)).values():
+            for cursor in wanted:
+                consumed = kept.get(cursor.asset_id, cursor.counted)
+                yield from _move(context, dag_id, cursor, consumed)
+
+
+def _move(context: Context, dag_id: str, cursor: Cursor, consumed: int) -> Steps[None]:
+    params = {"dag_id": dag_id, "asset_id": cursor.asset_id, "consumed": consumed}
+    yield d.put_cursor(type(context.dialect)), params
+
+
+def create_asset_run(context: Context, command: rc.CreateAssetRun) -> Steps[Run | None]:
+    # Most times that a scheduler asks there is nothing new, and it need not lock anything.
+    if not (yield from _news(command.dag_id)):
+        return None
+    yield BEGIN
+    yield d.lock_dag(), {"dag_id": command.dag_id}
+    news = yield from _news(command.dag_id)
+    if not news:
+        return None
+    run = rc.CreateRun(dag_id=command.dag_id, run_id=command.run_id, kind=RunKind.ASSET)
+    id = yield from add_run(run)
+    for cursor in news:
+        events = {"owner": cursor.asset_id, "consumed": cursor.consumed, "counted": cursor.counted}
+        yield e.take_events(), events | {"run": id}
+        yield from _move(context, command.dag_id, cursor, cursor.counted)
+    return (yield from get_run(context, rc.GetRun(command.dag_id, command.run_id)))
+
+
+def _news(dag_id: str) -> Steps[list[Cursor]]:
+    """The cursors with events to take, if they are enough for a run."""
+    found = yield d.schedule(), {"dag_id": dag_id}
+    if not found:
+        raise refusal.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])
+    _, spec, paused = found[0]
+    condition = condition_in(spec)
+    if paused or condition is None:
+        return []
+    behind = yield from cursors(dag_id, condition)
+    if not holds(condition, behind):
+        return []
+    every = {cursor.asset_id: cursor for some in behind.values() for cursor in some}
+    return [cursor for _, cursor in sorted(every.items()) if cursor.has_news]

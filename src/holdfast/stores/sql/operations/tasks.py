@@ -1,0 +1,114 @@
+"""Task instances: listed, decided about, cleared, and marked by people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast import run_command as rc
+from holdfast.errors import InvalidInput
+from holdfast.run import AttemptInfo, Ending, Outcome, RunKind, RunState, TaskInstance, TaskState
+from holdfast.scope import TaskScope
+from holdfast.stores import refusal
+from holdfast.stores.sql import run_rows
+from holdfast.stores.sql import run_statements as s
+from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settle
+from holdfast.stores.sql.operations.entries import empty as empty_entries
+from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
+from holdfast.stores.sql.operations.scopes import known, lock_scope
+from holdfast.stores.sql.operations.steps import BEGIN, NO_LIMIT, Context, Steps
+
+
+def list_task_instances(
+    context: Context, command: rc.ListTaskInstances
+) -> Steps[tuple[TaskInstance, ...]]:
+    named = {"dag_id": command.dag_id, "run_id": command.run_id, "task_id": command.task_id}
+    params: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    select = s.task_instances(frozenset(params), len(command.states))
+    params |= choices("state", command.states)
+    params |= {"limit": NO_LIMIT if command.limit is None else command.limit}
+    return tuple(run_rows.task_instance(row) for row in (yield select, params))
+
+
+def list_attempts(context: Context, command: rc.ListAttempts) -> Steps[tuple[AttemptInfo, ...]]:
+    found = yield s.attempts(), {"owner": command.scope.ti_text}
+    if not found:
+        yield from known(command.scope)
+    return tuple(run_rows.attempt(row, command.scope) for row in found)
+
+
+def change_tasks(context: Context, command: rc.ChangeTasks) -> Steps[None]:
+    yield BEGIN
+    run = yield from lock_held_run(command.dag_id, command.run_id, command.process)
+    changes = [
+        {
+            "owner": _scope(command, change.task_id, change.map_index).ti_text,
+            "run": run,
+            "task_id": change.task_id,
+            "map_index": change.map_index,
+            "change": change.state.value,
+            "ended": int(change.state.ended),
+            "reason": change.error or None,
+        }
+        for change in command.changes
+    ]
+    if changes:
+        yield s.add_task_instance(type(context.dialect)), changes
+        yield s.change_task(), changes
+
+
+def clear_tasks(
+    context: Context, command: rc.ClearTasks, empty: Empty = empty_entries
+) -> Steps[tuple[TaskScope, ...]]:
+    """`empty` says how a task store is cleared."""
+    yield BEGIN
+    run = yield from lock_run(command.dag_id, command.run_id)
+    if run.kind == RunKind.EXTERNAL:
+        raise refusal.run_external(command.dag_id, command.run_id)
+    cleared: dict[TaskScope, None] = {}
+    for task_id, map_index in command.tasks:
+        found = yield s.map_indices_of_task(), {"run": run.id, "task_id": task_id}
+        for (index,) in found:
+            if map_index in (None, index):
+                cleared[_scope(command, task_id, index)] = None
+    for scope in sorted(cleared, key=lambda scope: scope.ti_text):
+        yield from _clear(context, scope, command, empty)
+    if cleared and RunState(run.state).ended:
+        yield s.queue_run(), {"run": run.id}
+    return tuple(cleared)
+
+
+def _clear(context: Context, scope: TaskScope, command: rc.ClearTasks, empty: Empty) -> Steps[None]:
+    owner = yield from lock_scope(scope, command.writer)
+    task = {"owner": scope.ti_text}
+    [(state, *_)] = yield s.task_state(), task
+    succeeded = state == TaskState.SUCCESS
+    if command.state == "discard" or (command.state == "default" and succeeded):
+        yield from empty(context, owner, command.writer)
+    reason = f"cleared by {command.writer}"
+    interrupted = Ending(outcome=Outcome.INTERRUPTED, state=TaskState.SCHEDULED, error=reason)
+    yield from close_attempts(owner, interrupted)
+    yield s.drop_results(), task
+    yield s.clear_task(), task
+
+
+def mark_task(context: Context, command: rc.MarkTask, empty: Empty = empty_entries) -> Steps[None]:
+    if command.state not in (TaskState.SUCCESS, TaskState.FAILED):
+        raise InvalidInput(
+            f"{command.scope} cannot be marked `{command.state}`", hint="mark it success or failed"
+        )
+    yield BEGIN
+    owner = yield from lock_scope(command.scope, command.writer)
+    if command.clear and command.state is TaskState.SUCCESS:
+        yield from empty(context, owner, command.writer)
+    reason = f"marked {command.state} by {command.writer}"
+    marked = Ending(outcome=Outcome.INTERRUPTED, state=command.state, error=reason)
+    yield from close_attempts(owner, marked)
+    if command.state is TaskState.SUCCESS:
+        marked = msgspec.structs.replace(marked, error="")
+    yield from settle(owner, marked, failed=0, interrupted=0)
+
+
+def _scope(command: rc.ChangeTasks | rc.ClearTasks, task_id: str, map_index: int) -> TaskScope:
+    return TaskScope(command.dag_id, command.run_id, task_id, map_index)

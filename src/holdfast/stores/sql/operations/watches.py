@@ -1,0 +1,86 @@
+"""Watchers of assets: one process at a time runs each, and only the newest may report events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast import command as c
+from holdfast import run_command as rc
+from holdfast.entry import WatcherWriter
+from holdfast.run import Watch, WatchInfo
+from holdfast.scope import AssetScope, check_id
+from holdfast.stores import refusal
+from holdfast.stores.sql import event_statements as e
+from holdfast.stores.sql import run_rows
+from holdfast.stores.sql.operations import entries, events, history
+from holdfast.stores.sql.operations.runs import free, microseconds
+from holdfast.stores.sql.operations.scopes import lock_scope, resolve
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Operation, Steps, joined
+
+WRITES: Mapping[type[c.Command[Any]], Operation] = {
+    c.Set: entries.set_,
+    c.SetMany: entries.set_many,
+    c.Advance: history.advance,
+    c.Delete: entries.delete,
+    c.Clear: entries.clear,
+}
+
+
+def watch_params(watch: Watch) -> Steps[dict[str, Any]]:
+    asset_id = watch.asset.asset_id
+    if asset_id is None:
+        asset_id = (yield from _resolved(watch.asset)).asset_id
+    return {"owner": asset_id, "watcher": watch.watcher, "count": watch.number}
+
+
+def _resolved(scope: AssetScope) -> Steps[AssetScope]:
+    asset = yield from resolve(scope)
+    assert isinstance(asset, AssetScope)
+    return asset
+
+
+def list_watches(context: Context, command: rc.ListWatches) -> Steps[tuple[WatchInfo, ...]]:
+    return tuple(run_rows.watch(row) for row in (yield e.watchers(), {}))
+
+
+def start_watch(context: Context, command: rc.StartWatch) -> Steps[Watch]:
+    check_id("watcher name", command.watcher)
+    yield BEGIN
+    asset = yield from _resolved(command.asset)
+    params = {
+        "owner": asset.asset_id,
+        "watcher": command.watcher,
+        "process": run_rows.process_column(command.process),
+        "lease": microseconds(command.lease),
+    }
+    found = yield e.lock_watcher(), params
+    if not found:
+        yield e.add_watcher(), params | {"count": 1}
+        return Watch(asset, command.watcher, 1)
+    number, owner, leased = found[0]
+    if not free(owner, leased, command.process, command.dead):
+        raise refusal.watched(asset, command.watcher, run_rows.process(owner))
+    yield e.change_watcher(), params | {"count": number + 1}
+    return Watch(asset, command.watcher, number + 1)
+
+
+def emit(
+    context: Context,
+    command: rc.Emit,
+    operations: Mapping[type[c.Command[Any]], Operation] = WRITES,
+) -> Steps[None]:
+    """`operations` say how the watcher's writes are carried out."""
+    yield BEGIN
+    watch, event = command.watch, command.event
+    found = yield e.lock_watcher(), (yield from watch_params(watch))
+    if not found or found[0][0] != watch.number:
+        raise refusal.watch_lost(watch)
+    for write in command.writes:
+        yield from joined(operations[type(write)](context, write))
+    if event is not None:
+        asset = yield from _resolved(watch.asset)
+        if (event.name, event.uri) != (asset.name, asset.uri):
+            raise refusal.not_watched(watch, event)
+        owner = yield from lock_scope(asset, WatcherWriter())
+        yield from events.record(context, owner.id, event, source=None)

@@ -1,0 +1,103 @@
+"""The store behind a pipe, as a task process has it."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast.entry import TaskWriter
+from holdfast.errors import NotSupported, StoreUnavailable
+from holdfast.runner.channel import Channel
+from holdfast.runner.relay import of_attempt, relay
+from holdfast.scope import TaskScope
+from holdfast.store import Store
+from holdfast.stores.pipe import PipeStore
+from holdfast.stores.sql.store import SqlStore
+from holdfast.testing import MakeStore, StoreConformance
+from servers import SqliteDatabase
+
+TASK = TaskScope("sales", "monday", "load")
+
+
+class RelayedStore(PipeStore):
+    """A pipe with the other end in a thread."""
+
+    def __init__(self, store: Store, permit: Any) -> None:
+        ours, its = socket.socketpair()
+        super().__init__(Channel(ours))
+        self._store = store
+        self._thread = Thread(target=relay, args=(Channel(its), store, permit))
+        self._thread.start()
+
+    def supports(self, command: type[c.Command[Any]]) -> bool:
+        return self._store.supports(command)
+
+    def close(self) -> None:
+        self._channel.end_input()
+        self._channel.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._channel.close()
+        self._store.close()
+
+
+class TestPipeStore(StoreConformance):
+    picklable = False
+    history_limit = 4
+
+    @pytest.fixture
+    def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:
+        return lambda clock: RelayedStore(
+            SqlStore(sqlite_database.empty(), history_limit=self.history_limit, clock=clock),
+            lambda command: True,
+        )
+
+
+@pytest.fixture
+def attempt_store(sqlite_database: SqliteDatabase):
+    inner = SqlStore(sqlite_database.empty())
+    inner.execute(c.RegisterTask(TASK))
+    store = RelayedStore(inner, of_attempt(TaskWriter(TASK, inner.execute(c.StartAttempt(TASK)))))
+    yield store
+    store.close()
+
+
+def test_an_attempt_may_not_write_as_another(attempt_store: PipeStore) -> None:
+    with pytest.raises(NotSupported, match="may not do this"):
+        attempt_store.execute(c.Set(TASK, "k", "1", TaskWriter(TASK, 7)))
+
+
+def test_an_attempt_may_not_write_to_another_task(attempt_store: PipeStore) -> None:
+    other = TaskScope("sales", "monday", "aggregate")
+    with pytest.raises(NotSupported, match="may not do this"):
+        attempt_store.execute(c.Set(other, "k", "1", TaskWriter(TASK, 1)))
+
+
+def test_an_attempt_may_not_end_itself(attempt_store: PipeStore) -> None:
+    with pytest.raises(NotSupported, match="FinishAttempt"):
+        attempt_store.execute(c.FinishAttempt(TaskWriter(TASK, 1), True))
+
+
+def test_a_store_without_supervisor_says_so() -> None:
+    ours, its = socket.socketpair()
+    its.close()
+    with pytest.raises(StoreUnavailable, match="supervisor"):
+        PipeStore(Channel(ours)).execute(c.Get(TASK, "k"))
+    ours.close()
+
+
+def test_the_stores_of_a_task_cannot_be_pickled(attempt_store: PipeStore) -> None:
+    with pytest.raises(NotSupported, match="pickled"):
+        pickle.dumps(attempt_store)
+
+
+def test_garbage_on_the_pipe_ends_the_relay(attempt_store: RelayedStore) -> None:
+    attempt_store._channel.sock.sendall(b"\xff" * 64)
+
+    attempt_store._thread.join(timeout=10)
+
+    assert not attempt_store._thread.is_alive()

@@ -1,0 +1,193 @@
+"""Runs: made once, carried out by one process at a time, and ended."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from sample_runs import FIRST, MINUTE, RUN, SECOND, at_once, begin, change, claim, create, start
+
+from holdfast import command as c
+from holdfast import run_command as rc
+from holdfast.errors import Conflict, InvalidInput, NotFound, StaleAttempt
+from holdfast.run import Run, RunKind, RunState, TaskState
+from holdfast.scope import TaskScope
+from holdfast.stores.sql import SqlStore
+from holdfast.testing import Clock
+
+
+def test_a_run_is_as_it_was_made(store: SqlStore, clock: Clock) -> None:
+    day = datetime(2026, 1, 31, tzinfo=UTC)
+
+    made = store.execute(
+        rc.CreateRun(
+            dag_id="sales",
+            run_id="Ünïcödé",
+            kind=RunKind.BACKFILL,
+            logical_date=day,
+            data_interval_start=day,
+            data_interval_end=day + timedelta(days=1),
+            conf='{"a":1}',
+        )
+    )
+
+    assert made == Run(
+        dag_id="sales",
+        run_id="Ünïcödé",
+        kind=RunKind.BACKFILL,
+        state=RunState.QUEUED,
+        logical_date=day,
+        data_interval_start=day,
+        data_interval_end=day + timedelta(days=1),
+        conf='{"a":1}',
+        created_at=clock.now,
+    )
+    assert store.execute(rc.GetRun("sales", "Ünïcödé")) == made
+
+
+def test_a_run_is_made_once(store: SqlStore) -> None:
+    create(store)
+    with pytest.raises(Conflict, match="run sales/monday exists already"):
+        create(store)
+
+
+def test_one_of_those_who_make_the_same_run_at_once_makes_it(store: SqlStore) -> None:
+    outcomes = at_once([partial(create, store)] * 6)
+
+    assert sum(isinstance(each, Conflict) for each in outcomes) == 5
+    assert outcomes.count(None) == 1
+
+
+def test_an_unknown_run_is_said_to_be_so(store: SqlStore) -> None:
+    with pytest.raises(NotFound, match="run sales/monday is not known"):
+        store.execute(rc.GetRun(*RUN))
+
+
+def test_a_script_makes_an_external_run_known(store: SqlStore) -> None:
+    store.execute(c.RegisterTask(TaskScope(*RUN, "load")))
+
+    run = store.execute(rc.GetRun(*RUN))
+
+    assert (run.kind, run.state, run.conf) == (RunKind.EXTERNAL, RunState.RUNNING, "{}")
+    with pytest.raises(InvalidInput, match="external"):
+        claim(store)
+
+
+def test_runs_are_listed_newest_first_and_by_what_is_asked(store: SqlStore) -> None:
+    for run_id in ("monday", "tuesday"):
+        create(store, run_id)
+    store.execute(rc.CreateRun(dag_id="stock", run_id="monday", kind=RunKind.SCHEDULED))
+    claim(store)
+
+    def listed(command: rc.ListRuns) -> list[tuple[str, str]]:
+        return [(run.dag_id, run.run_id) for run in store.execute(command)]
+
+    everything = [("stock", "monday"), ("sales", "tuesday"), ("sales", "monday")]
+    assert listed(rc.ListRuns()) == everything
+    assert listed(rc.ListRuns(dag_id="sales")) == everything[1:]
+    assert listed(rc.ListRuns(states=(RunState.RUNNING,))) == everything[2:]
+    assert listed(rc.ListRuns(states=(RunState.RUNNING, RunState.QUEUED))) == everything
+    assert listed(rc.ListRuns(kinds=(RunKind.SCHEDULED,))) == everything[:1]
+    assert listed(rc.ListRuns(limit=1, offset=1)) == everything[1:2]
+
+
+def test_who_claims_a_run_holds_it(store: SqlStore, clock: Clock) -> None:
+    create(store)
+
+    run = claim(store)
+
+    assert (run.state, run.owner) == (RunState.RUNNING, FIRST)
+    assert (run.started_at, run.leased_until) == (clock.now, clock.now + MINUTE)
+
+
+def test_a_run_that_is_held_cannot_be_claimed_by_another(store: SqlStore) -> None:
+    create(store)
+    claim(store)
+
+    with pytest.raises(Conflict, match="carried out by process 100 on here"):
+        claim(store, SECOND)
+    assert claim(store).owner == FIRST
+
+
+def test_a_run_whose_lease_has_passed_is_free(store: SqlStore, clock: Clock) -> None:
+    create(store)
+    began = claim(store).started_at
+    clock.forward(MINUTE)
+
+    run = claim(store, SECOND)
+
+    assert (run.owner, run.started_at) == (SECOND, began)
+
+
+def test_a_run_of_a_process_that_is_known_to_be_dead_is_free(store: SqlStore) -> None:
+    create(store)
+    claim(store)
+
+    assert claim(store, SECOND, dead=FIRST).owner == SECOND
+
+
+def test_a_released_run_is_free(store: SqlStore) -> None:
+    create(store)
+    claim(store)
+
+    store.execute(rc.ReleaseRun(*RUN, SECOND))
+    assert store.execute(rc.GetRun(*RUN)).owner == FIRST
+    store.execute(rc.ReleaseRun(*RUN, FIRST))
+
+    assert claim(store, SECOND).owner == SECOND
+
+
+def test_one_of_those_who_claim_at_once_holds_the_run(store: SqlStore) -> None:
+    create(store)
+    rivals = [FIRST, SECOND] * 3
+
+    outcomes = at_once([partial(claim, store, rival) for rival in rivals])
+
+    holder = store.execute(rc.GetRun(*RUN)).owner
+    assert [isinstance(each, Run) for each in outcomes] == [each == holder for each in rivals]
+
+
+def test_only_who_holds_a_run_may_end_it(store: SqlStore, clock: Clock) -> None:
+    create(store)
+    claim(store)
+
+    with pytest.raises(StaleAttempt, match="process 200 on there does not hold run sales/monday"):
+        store.execute(rc.FinishRun(*RUN, SECOND, RunState.FAILED))
+    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+
+    run = store.execute(rc.GetRun(*RUN))
+    assert (run.state, run.ended_at, run.owner) == (RunState.SUCCESS, clock.now, None)
+
+
+def test_an_end_that_is_told_again_stays(store: SqlStore) -> None:
+    create(store)
+    claim(store)
+    for _ in range(2):
+        store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+
+    with pytest.raises(StaleAttempt):
+        store.execute(rc.FinishRun(*RUN, FIRST, RunState.FAILED))
+    with pytest.raises(InvalidInput, match="has ended: success"):
+        claim(store)
+
+
+def test_a_run_does_not_end_as_running(store: SqlStore) -> None:
+    create(store)
+    with pytest.raises(InvalidInput, match="running"):
+        store.execute(rc.FinishRun(*RUN, FIRST, RunState.RUNNING))
+
+
+def test_a_deleted_run_takes_all_its_rows_with_it(store: SqlStore) -> None:
+    begin(store)
+    writer = start(store)
+    store.execute(rc.PutResult(writer, "k", "1"))
+
+    store.execute(c.DeleteRun(*RUN))
+
+    assert store.execute(rc.ListRuns()) == ()
+    assert store.execute(rc.ListTaskInstances()) == ()
+    lost = store.execute(rc.Heartbeat(process=FIRST, lease=MINUTE, runs=(RUN,), attempts=(writer,)))
+    assert lost == rc.Lost(runs=(RUN,), attempts=(writer,))
+    with pytest.raises(NotFound):
+        change(store, rc.TaskChange("load", -1, TaskState.SKIPPED))

@@ -1,0 +1,111 @@
+"""Runs with a custom backend: the entries that go with them are the backend's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dict_backends import DictBackend
+from sample_runs import (
+    ANN,
+    FIRST,
+    LOAD,
+    MINUTE,
+    ORDERS,
+    ORDERS_CHANGED,
+    REPORT,
+    RUN,
+    SUCCESS,
+    begin,
+    finish,
+    start,
+    task,
+)
+
+from holdfast import command as c
+from holdfast import run_command as rc
+from holdfast.entry import WatcherWriter
+from holdfast.errors import NotSupported
+from holdfast.run import Ending, TaskState
+from holdfast.store import Store
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql.operations import OPERATIONS
+
+
+@pytest.fixture
+def backend() -> DictBackend:
+    return DictBackend()
+
+
+@pytest.fixture
+def store(backend: DictBackend, tmp_path: Path) -> Store:
+    return backend.open(SqlStore(f"sqlite:///{tmp_path}/ledger.db"))
+
+
+def test_every_command_about_runs_is_passed_on(store: Store) -> None:
+    about_runs = [kind for kind in OPERATIONS if kind.__module__ == rc.__name__]
+
+    assert about_runs
+    assert [kind for kind in about_runs if not store.supports(kind)] == []
+    assert not any(MemoryStore().supports(kind) for kind in about_runs)
+
+
+def test_success_writes_what_was_staged_and_clears_behind_the_ledger(
+    store: Store, backend: DictBackend
+) -> None:
+    begin(store)
+    store.execute(c.DeclareAsset("orders", "s3://orders"))
+    writer = start(store)
+    store.execute(c.Set(LOAD, "page", "7", writer))
+    store.execute(c.Set(ORDERS, "mark", "1", writer, on_success=True))
+    ending = Ending(
+        outcome=SUCCESS.outcome, state=SUCCESS.state, result="[]", events=(ORDERS_CHANGED,)
+    )
+
+    store.execute(c.FinishAttempt(writer, True, clear=True, ending=ending))
+
+    assert [key for _, key in backend.rows] == ["mark"]
+    assert len(store.execute(rc.ListAssetEvents(ORDERS))) == 1
+    assert store.execute(rc.GetResults(*RUN, "load")) == ((-1, "[]"),)
+
+
+def test_clearing_a_succeeded_task_clears_behind_the_ledger(
+    store: Store, backend: DictBackend
+) -> None:
+    begin(store)
+    for scope in (LOAD, REPORT):
+        store.execute(c.Set(scope, "page", "7", ANN))
+    finish(store, start(store))
+
+    store.execute(
+        rc.ClearTasks(
+            dag_id="sales", run_id="monday", tasks=(("load", None), ("report", None)), writer=ANN
+        )
+    )
+
+    assert [scope for scope, _ in backend.rows] == [REPORT]
+
+
+def test_marking_success_clears_behind_the_ledger(store: Store, backend: DictBackend) -> None:
+    begin(store)
+    store.execute(c.Set(LOAD, "page", "7", ANN))
+
+    store.execute(rc.MarkTask(scope=LOAD, state=TaskState.SUCCESS, writer=ANN, clear=True))
+
+    assert not backend.rows
+    assert task(store).state is TaskState.SUCCESS
+
+
+def test_a_watcher_writes_behind_the_ledger(store: Store, backend: DictBackend) -> None:
+    store.execute(c.DeclareAsset("orders", "s3://orders"))
+    watch = store.execute(rc.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
+    me = WatcherWriter()
+
+    store.execute(rc.Emit(watch, (c.Set(ORDERS, "cursor", "1", me),), ORDERS_CHANGED))
+    with pytest.raises(NotSupported, match="DictBackend cannot do `Advance`"):
+        writes = (c.Set(ORDERS, "cursor", "2", me), c.Advance(ORDERS, "newest", "1", me))
+        store.execute(rc.Emit(watch, writes, ORDERS_CHANGED))
+
+    assert [(key, value) for (_, key), (value, _) in backend.rows.items()] == [("cursor", "1")]
+    assert len(store.execute(rc.ListAssetEvents(ORDERS))) == 1

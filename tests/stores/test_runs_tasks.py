@@ -1,0 +1,258 @@
+"""Task instances: what the holder of a run decides about them, and what people do."""
+
+from __future__ import annotations
+
+import pytest
+from sample_runs import (
+    ANN,
+    FAILED,
+    FIRST,
+    LOAD,
+    ORDERS,
+    REPORT,
+    RUN,
+    SECOND,
+    begin,
+    change,
+    claim,
+    create,
+    finish,
+    start,
+    task,
+)
+
+from holdfast import command as c
+from holdfast import run_command as rc
+from holdfast.errors import InvalidInput, StaleAttempt, UnknownTaskInstance
+from holdfast.run import Outcome, RunState, TaskInstance, TaskState
+from holdfast.scope import TaskScope
+from holdfast.stores.sql import SqlStore
+from holdfast.testing import Clock
+
+
+def clear(store: SqlStore, *tasks: tuple[str, int | None], state: str = "default") -> list[str]:
+    command = rc.ClearTasks(dag_id=RUN[0], run_id=RUN[1], tasks=tasks, writer=ANN, state=state)  # type: ignore[arg-type]
+    return [str(scope) for scope in store.execute(command)]
+
+
+def test_a_task_instance_is_made_where_there_is_none(store: SqlStore) -> None:
+    begin(store)
+
+    assert task(store) == TaskInstance(
+        scope=LOAD,
+        state=TaskState.SCHEDULED,
+        attempt=0,
+        failures=0,
+        interruptions=0,
+        ready_at=None,
+        started_at=None,
+        ended_at=None,
+        error="",
+    )
+
+
+def test_task_instances_are_listed_in_order_and_by_what_is_asked(store: SqlStore) -> None:
+    begin(store)
+    mapped = (rc.TaskChange("load", index, TaskState.SKIPPED) for index in (10, 2))
+    change(store, *mapped)
+
+    def listed(command: rc.ListTaskInstances) -> list[tuple[str, int]]:
+        return [(each.scope.task_id, each.scope.map_index) for each in store.execute(command)]
+
+    everything = [("load", -1), ("load", 2), ("load", 10), ("report", -1)]
+    assert listed(rc.ListTaskInstances()) == everything
+    assert listed(rc.ListTaskInstances(dag_id="sales", run_id="monday")) == everything
+    assert listed(rc.ListTaskInstances(run_id="tuesday")) == []
+    assert listed(rc.ListTaskInstances(task_id="report")) == everything[3:]
+    assert listed(rc.ListTaskInstances(states=(TaskState.SKIPPED,))) == everything[1:3]
+    assert listed(rc.ListTaskInstances(limit=2)) == everything[:2]
+
+
+def test_what_waits_can_be_decided(store: SqlStore, clock: Clock) -> None:
+    begin(store)
+
+    change(store, rc.TaskChange("report", -1, TaskState.UPSTREAM_FAILED, "load failed"))
+
+    report = task(store, REPORT)
+    assert (report.state, report.error) == (TaskState.UPSTREAM_FAILED, "load failed")
+    assert report.ended_at == clock.now
+
+
+def test_what_runs_or_has_ended_stays_as_it_is(store: SqlStore) -> None:
+    begin(store)
+    start(store)
+    finish(store, start(store, REPORT))
+
+    for name in ("load", "report"):
+        change(store, rc.TaskChange(name, -1, TaskState.SKIPPED))
+
+    assert task(store).state is TaskState.RUNNING
+    assert task(store, REPORT).state is TaskState.SUCCESS
+
+
+def test_what_was_removed_can_come_back(store: SqlStore) -> None:
+    begin(store)
+    for state in (TaskState.REMOVED, TaskState.SCHEDULED):
+        change(store, rc.TaskChange("report", -1, state))
+
+    assert (task(store, REPORT).state, task(store, REPORT).ended_at) == (TaskState.SCHEDULED, None)
+
+
+def test_who_has_lost_the_run_decides_nothing(store: SqlStore) -> None:
+    begin(store)
+    claim(store, SECOND, dead=FIRST)
+
+    with pytest.raises(StaleAttempt, match="process 200 on there does"):
+        change(store, rc.TaskChange("report", -1, TaskState.SKIPPED))
+
+    assert task(store, REPORT).state is TaskState.SCHEDULED
+
+
+def test_a_cleared_task_may_start_again(store: SqlStore) -> None:
+    begin(store)
+    finish(store, start(store), FAILED)
+    with pytest.raises(StaleAttempt, match="has ended: failed"):
+        start(store)
+
+    assert clear(store, ("load", None)) == [str(LOAD)]
+
+    cleared = task(store)
+    assert (cleared.state, cleared.failures, cleared.error) == (TaskState.SCHEDULED, 0, "")
+    assert (cleared.started_at, cleared.ended_at) == (None, None)
+    assert start(store).attempt == 2
+
+
+def test_clearing_queues_a_run_that_had_ended(store: SqlStore) -> None:
+    begin(store)
+    finish(store, start(store))
+    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+
+    clear(store, ("load", -1))
+
+    run = store.execute(rc.GetRun(*RUN))
+    assert (run.state, run.started_at, run.ended_at) == (RunState.QUEUED, None, None)
+    claim(store, SECOND)
+
+
+def test_clearing_leaves_a_run_that_is_carried_out_to_its_holder(store: SqlStore) -> None:
+    begin(store)
+
+    clear(store, ("load", None))
+
+    assert store.execute(rc.GetRun(*RUN)).owner == FIRST
+
+
+@pytest.mark.parametrize(
+    ("ended_well", "state", "kept"),
+    [
+        (True, "default", False),
+        (False, "default", True),
+        (True, "keep", True),
+        (False, "discard", False),
+    ],
+)
+def test_clearing_keeps_the_task_store_of_what_has_not_succeeded(
+    store: SqlStore, ended_well: bool, state: str, kept: bool
+) -> None:
+    begin(store)
+    writer = start(store)
+    store.execute(c.Set(LOAD, "page", "7", writer))
+    store.execute(c.FinishAttempt(writer, ended_well))
+
+    clear(store, ("load", None), state=state)
+
+    assert (store.execute(c.Get(LOAD, "page")) == "7") == kept
+
+
+def test_clearing_ends_a_live_attempt_and_drops_its_results(store: SqlStore) -> None:
+    begin(store)
+    writer = start(store)
+    store.execute(rc.PutResult(writer, "k", "1"))
+
+    clear(store, ("load", None))
+
+    [attempt] = store.execute(rc.ListAttempts(LOAD))
+    assert (attempt.outcome, attempt.error) == (Outcome.INTERRUPTED, "cleared by api ann")
+    assert store.execute(rc.GetResults(*RUN, "load", "k")) == ()
+    with pytest.raises(StaleAttempt):
+        store.execute(c.Set(LOAD, "page", "8", writer))
+    with pytest.raises(StaleAttempt):
+        finish(store, writer)
+
+
+def test_clearing_takes_one_map_index_or_all(store: SqlStore) -> None:
+    begin(store)
+    change(store, *(rc.TaskChange("sum", index, TaskState.SKIPPED) for index in range(3)))
+
+    assert clear(store, ("sum", 1), ("sum", 1), ("none", None)) == ["task sales/monday/sum[1]"]
+
+    states = [task(store, TaskScope(*RUN, "sum", index)).state for index in range(3)]
+    assert states == [TaskState.SKIPPED, TaskState.SCHEDULED, TaskState.SKIPPED]
+    assert len(clear(store, ("sum", None))) == 3
+
+
+def test_a_run_that_holdfast_did_not_start_is_not_cleared(store: SqlStore) -> None:
+    store.execute(c.RegisterTask(LOAD))
+    with pytest.raises(InvalidInput, match="external"):
+        clear(store, ("load", None))
+
+
+def mark(store: SqlStore, state: TaskState, *, clear: bool = False) -> None:
+    store.execute(rc.MarkTask(scope=LOAD, state=state, writer=ANN, clear=clear))
+
+
+def test_marking_ends_a_live_attempt_and_drops_what_it_staged(
+    store: SqlStore, clock: Clock
+) -> None:
+    begin(store)
+    store.execute(c.DeclareAsset("orders"))
+    writer = start(store)
+    store.execute(c.Set(ORDERS, "mark", "1", writer, on_success=True))
+
+    mark(store, TaskState.SUCCESS)
+
+    marked = task(store)
+    assert (marked.state, marked.error, marked.ended_at) == (TaskState.SUCCESS, "", clock.now)
+    assert (marked.failures, marked.interruptions) == (0, 0)
+    [attempt] = store.execute(rc.ListAttempts(LOAD))
+    assert (attempt.outcome, attempt.error) == (
+        Outcome.INTERRUPTED,
+        "marked success by api ann",
+    )
+    with pytest.raises(StaleAttempt):
+        finish(store, writer)
+    assert store.execute(c.Get(ORDERS, "mark")) is None
+
+
+def test_a_task_that_is_marked_failed_says_by_whom(store: SqlStore) -> None:
+    begin(store)
+
+    mark(store, TaskState.FAILED)
+
+    assert (task(store).state, task(store).error) == (
+        TaskState.FAILED,
+        "marked failed by api ann",
+    )
+
+
+def test_marking_success_can_clear_the_task_store(store: SqlStore) -> None:
+    begin(store)
+    store.execute(c.Set(LOAD, "page", "7", ANN))
+
+    mark(store, TaskState.FAILED, clear=True)
+    assert store.execute(c.Get(LOAD, "page")) == "7"
+    mark(store, TaskState.SUCCESS, clear=True)
+
+    assert store.execute(c.Get(LOAD, "page")) is None
+
+
+def test_a_task_is_marked_as_ended_only(store: SqlStore) -> None:
+    begin(store)
+    with pytest.raises(InvalidInput, match="success or failed"):
+        mark(store, TaskState.RUNNING)
+
+
+def test_an_unknown_task_is_not_marked(store: SqlStore) -> None:
+    create(store)
+    with pytest.raises(UnknownTaskInstance):
+        mark(store, TaskState.SUCCESS)
