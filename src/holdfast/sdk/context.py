@@ -1,0 +1,117 @@
+"""What a running task knows: its context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from holdfast.errors import MissingKey, OutsideTask, UndeclaredAsset
+
+if TYPE_CHECKING:
+    from holdfast.accessor import TaskStore
+    from holdfast.sdk.asset_stores import AssetStores
+    from holdfast.sdk.dag import DAG
+    from holdfast.sdk.dag_run import DagRun
+    from holdfast.sdk.events import OutletEvents, TriggeringEvents
+    from holdfast.sdk.node import TaskNode
+    from holdfast.sdk.task_instance import TaskInstance
+
+
+class Context(TypedDict, total=False):
+    """What a task finds in its context, or in parameters of these names."""
+
+    dag: DAG
+    dag_run: DagRun
+    run_id: str
+    logical_date: datetime | None
+    data_interval_start: datetime | None
+    data_interval_end: datetime | None
+    ds: str
+    ds_nodash: str
+    ts: str
+    ts_nodash: str
+    ts_nodash_with_tz: str
+    params: dict[str, Any]
+    task: TaskNode
+    ti: TaskInstance
+    task_instance: TaskInstance
+    task_instance_key_str: str
+    try_number: int
+    inlets: list[Any]
+    outlets: list[Any]
+    outlet_events: OutletEvents
+    triggering_asset_events: TriggeringEvents
+    task_store: TaskStore
+    task_state: TaskStore
+    task_state_store: TaskStore
+    asset_store: AssetStores
+    asset_state: AssetStores
+    asset_state_store: AssetStores
+    spark: Any
+    job_intent: str
+    exception: BaseException | str | None
+    reason: str
+
+
+KEYS = frozenset(Context.__annotations__)
+
+TASK_STORE = ("task_store", "task_state", "task_state_store")
+ASSET_STORE = ("asset_store", "asset_state", "asset_state_store")
+"""The spellings of each."""
+
+_DATES = ("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz")
+
+
+class TaskContext(dict[str, Any]):
+    """A dict that says why it does not have what a task might expect."""
+
+    def __missing__(self, key: str) -> Any:
+        raise self.absent(key)
+
+    def absent(self, key: str) -> Exception:
+        """Why the key is not there; always a KeyError."""
+        task = self.get("task")
+        name = f"task `{task.task_id}`" if task else "this context"
+        if key in ASSET_STORE:
+            return UndeclaredAsset(
+                f"{name} has no `{key}`: there is no asset among its inlets and outlets",
+                hint="add the asset to inlets= or outlets= of the task",
+            )
+        if key in _DATES:
+            return MissingKey(
+                f"{name} has no `{key}`: run `{self.get('run_id')}` has no logical date",
+                hint="a run that was started by hand or by an asset has none; use run_id",
+            )
+        if key == "spark":
+            return MissingKey(f"{name} has no `spark`", hint="decorate it with @task.pyspark")
+        return KeyError(key)
+
+
+_current: list[Context] = []
+
+
+@contextmanager
+def entered(context: TaskContext) -> Iterator[None]:
+    """Make it the current context of this process, in all its threads."""
+    _current.append(cast(Context, context))
+    try:
+        yield
+    finally:
+        _current.pop()
+
+
+def is_running() -> bool:
+    """Whether a task runs in this process."""
+    return bool(_current)
+
+
+def get_current_context() -> Context:
+    """The context of the task that runs."""
+    if not _current:
+        raise OutsideTask(
+            "there is no current context: no task runs here",
+            hint="call get_current_context() inside a task, not while its DAG is made",
+        )
+    return _current[-1]

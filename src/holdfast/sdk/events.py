@@ -1,0 +1,132 @@
+"""Events of assets: those that a task makes, and those that started its run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import InvalidInput, InvalidType, UndeclaredAsset
+from holdfast.run import AssetEvent as RecordedEvent
+from holdfast.run import EmittedEvent
+from holdfast.run_command import RunEvents
+from holdfast.sdk.asset import Asset, AssetAlias, AssetRef, Metadata
+from holdfast.store import Store
+from holdfast.value import encode
+
+
+class OutletEvent:
+    """The event of one outlet. For an alias, `add` says which assets are behind it."""
+
+    def __init__(self, key: Asset | AssetAlias) -> None:
+        self.key = key
+        self.extra: dict[str, Any] = {}
+        self.added: list[tuple[Asset, dict[str, Any]]] = []
+
+    def add(self, asset: Asset, extra: dict[str, Any] | None = None) -> None:
+        """An event of an asset behind this alias."""
+        if not isinstance(self.key, AssetAlias):
+            raise InvalidType(
+                f"asset `{self.key.name}` is no alias", hint="set outlet_events[asset].extra"
+            )
+        if not isinstance(asset, Asset):
+            raise InvalidType(f"{asset!r} is no asset", hint='add(Asset("orders"))')
+        self.added.append((asset, dict(extra or {})))
+
+
+class OutletEvents:
+    """`outlet_events` in the context, by outlet."""
+
+    def __init__(self, owner: str, outlets: Sequence[Asset | AssetAlias]) -> None:
+        self._owner = owner
+        self._events = {outlet: OutletEvent(outlet) for outlet in outlets}
+
+    def __getitem__(self, key: Asset | AssetAlias | AssetRef) -> OutletEvent:
+        for outlet, event in self._events.items():
+            if outlet == key or (isinstance(key, AssetRef) and _means(key, outlet)):
+                return event
+        raise UndeclaredAsset(
+            f"{key!r} is not among the outlets of {self._owner}", hint="add it to outlets="
+        )
+
+    def note(self, metadata: Metadata) -> None:
+        """What the task said about an asset."""
+        if metadata.alias is not None:
+            self[metadata.alias].add(metadata.asset, metadata.extra)
+        else:
+            self[metadata.asset].extra.update(metadata.extra)
+
+    def emitted(self) -> tuple[EmittedEvent, ...]:
+        """One for each asset among the outlets, and those behind aliases."""
+        aliases: dict[tuple[str, str, str], list[str]] = {}
+        for outlet, event in self._events.items():
+            if isinstance(outlet, Asset):
+                aliases.setdefault(self._identity(outlet, event.extra), [])
+                continue
+            for asset, extra in event.added:
+                named = aliases.setdefault(self._identity(asset, extra), [])
+                if outlet.name not in named:
+                    named.append(outlet.name)
+        return tuple(EmittedEvent(*identity, tuple(named)) for identity, named in aliases.items())
+
+    def _identity(self, asset: Asset, extra: dict[str, Any]) -> tuple[str, str, str]:
+        return asset.name, asset.uri, encode_extra(f"the event of asset `{asset.name}`", extra)
+
+
+def _means(ref: AssetRef, outlet: Asset | AssetAlias) -> bool:
+    return isinstance(outlet, Asset) and (ref.name == outlet.name or ref.uri == outlet.uri)
+
+
+def encode_extra(where: str, extra: Any) -> str:
+    """What an event carries, as JSON; errors say whose it was."""
+    try:
+        return encode(extra)
+    except (InvalidInput, InvalidType) as error:
+        raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
+
+
+class TriggeringEvent:
+    """An event that, maybe with others, started the run."""
+
+    def __init__(self, event: RecordedEvent) -> None:
+        self.asset = Asset(event.asset.name, event.asset.uri)
+        self.timestamp: datetime = event.at
+        self.extra: dict[str, Any] = msgspec.json.decode(event.extra)
+        self.source_dag_id = event.source.dag_id if event.source else None
+        self.source_run_id = event.source.run_id if event.source else None
+        self.source_task_id = event.source.task_id if event.source else None
+        self.source_map_index = event.source.map_index if event.source else -1
+
+    def __repr__(self) -> str:
+        return f"<event of asset `{self.asset.name}` at {self.timestamp}>"
+
+
+class TriggeringEvents(Mapping[Asset, list[TriggeringEvent]]):
+    """`triggering_asset_events` in the context: by asset, oldest first. Read when asked for."""
+
+    def __init__(self, store: Store, dag_id: str, run_id: str) -> None:
+        self._store = store
+        self._asked = RunEvents(dag_id, run_id)
+
+    @cached_property
+    def _events(self) -> dict[Asset, list[TriggeringEvent]]:
+        found: dict[Asset, list[TriggeringEvent]] = {}
+        for recorded in self._store.execute(self._asked):
+            event = TriggeringEvent(recorded)
+            found.setdefault(event.asset, []).append(event)
+        return found
+
+    def __getitem__(self, key: Asset | AssetRef) -> list[TriggeringEvent]:
+        for asset, events in self._events.items():
+            if asset == key or (isinstance(key, AssetRef) and _means(key, asset)):
+                return events
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[Asset]:
+        return iter(self._events)
+
+    def __len__(self) -> int:
+        return len(self._events)

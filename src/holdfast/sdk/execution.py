@@ -1,0 +1,176 @@
+"""Executing a task, or the callbacks of one, in its own process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.errors import InvalidDag, InvalidInput, InvalidType
+from holdfast.runner.messages import (
+    CallbackStartup,
+    Done,
+    Failed,
+    Skipped,
+    Succeeded,
+    TaskStartup,
+)
+from holdfast.sdk.arguments import Callback
+from holdfast.sdk.asset import Metadata
+from holdfast.sdk.building import run_context, task_context
+from holdfast.sdk.context import TaskContext, entered
+from holdfast.sdk.exceptions import AirflowFailException, AirflowSkipException
+from holdfast.sdk.loading import find_dag, module_name
+from holdfast.sdk.operator import BaseOperator
+from holdfast.sdk.param import check_values
+from holdfast.sdk.tracebacks import one_line, pickled, trimmed
+from holdfast.store import Store
+from holdfast.value import encode
+
+if TYPE_CHECKING:
+    from holdfast.sdk.context import Context
+
+log = logging.getLogger("holdfast.task")
+
+
+def execute(startup: TaskStartup, store: Store) -> Succeeded | Skipped | Failed:
+    """Run one attempt of a task instance, and say what came of it."""
+    try:
+        return _attempt(startup, store)
+    except AirflowSkipException as skip:
+        log.info("skipped: %s", skip)
+        return Skipped(str(skip))
+    except (Exception, SystemExit) as error:
+        frames = trimmed(error)
+        log.exception("the task failed", exc_info=(type(error), error, frames))
+        return Failed(
+            error=one_line(error),
+            may_retry=not isinstance(error, AirflowFailException),
+            exception=pickled(error),
+        )
+
+
+def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
+    scope = startup.writer.scope
+    dag = find_dag(startup.file, scope.dag_id)
+    task = dag.get_task(scope.task_id)
+    context = task_context(startup, store, dag, task)
+    check_values({**dag.params, **task._settings.params}, context["params"])
+    operator = task._prepared(cast("Context", context))
+    context["task"] = context["ti"].task = operator
+    with _spark(startup, context, operator), entered(context):
+        for callback in task._settings.callbacks.get("execute", ()):
+            _call(callback, context)
+        result = _run(operator, context)
+    events = context["outlet_events"]
+    for said in result if isinstance(result, list) else [result]:
+        if isinstance(said, Metadata):
+            events.note(said)
+            result = None
+    keeps = operator._settings.keeps_result and result is not None
+    return Succeeded(
+        result=encode_result(task.task_id, result) if keeps else None, events=events.emitted()
+    )
+
+
+def _run(operator: BaseOperator, context: TaskContext) -> Any:
+    known = cast("Context", context)
+    try:
+        operator.pre_execute(known)
+        result = operator.execute(known)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        operator.post_execute(known, result)
+    except (Exception, SystemExit):
+        raise
+    except BaseException:
+        # It is being stopped from outside.
+        try:
+            operator.on_kill()
+        except Exception:
+            log.exception("on_kill failed")
+        raise
+    return result
+
+
+@contextmanager
+def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -> Iterator[None]:
+    """Where the task uses Spark, a session for it."""
+    if not operator.uses_spark:
+        yield
+        return
+    if startup.spark is None:
+        raise InvalidDag(
+            f"task `{operator.task_id}` needs Spark, and this run has none",
+            hint="check the [spark] settings",
+        )
+    from pyspark import cloudpickle
+
+    from holdfast.spark.session import task_session
+
+    # Executors cannot import the DAG file: what they need of it travels with the functions.
+    register = cast(Callable[[ModuleType], None], cloudpickle.register_pickle_by_value)
+    register(sys.modules[module_name(startup.file)])
+    with task_session(startup.spark, context["task_store"], startup.writer) as session:
+        context["spark"] = session
+        yield
+
+
+def encode_result(task_id: str, result: Any) -> str:
+    """What a task returned, as JSON; errors name the task and the path inside the result."""
+    if type(result).__name__ == "DataFrame":
+        raise InvalidType(
+            f"task `{task_id}` returned a DataFrame: write it, and return its path",
+            hint="results are kept with the run, as JSON; data is not",
+        )
+    try:
+        return encode(result)
+    except (InvalidInput, InvalidType) as error:
+        hint = error.hint.replace("store", "return")
+        raise type(error)(f"the result of task `{task_id}`: {error.message}", hint=hint) from None
+
+
+def call_back(startup: CallbackStartup, store: Store) -> Done:
+    """Call what a task or its DAG wants called. One that fails is logged, and stops no other."""
+    dag = find_dag(startup.file, startup.run.dag_id)
+    if startup.task is None:
+        context = run_context(startup.run, store, dag, dag.params)
+        callbacks = dag.callbacks.get(startup.kind, ())
+    else:
+        task = dag.get_task(startup.task.writer.scope.task_id)
+        context = task_context(startup.task, store, dag, task)
+        callbacks = task._settings.callbacks.get(startup.kind, ())
+    context["reason"] = startup.error
+    context["exception"] = _exception(startup)
+    for callback in callbacks:
+        _call(callback, context)
+    return Done()
+
+
+def _call(callback: Callback, context: TaskContext) -> None:
+    try:
+        with entered(context):
+            answer = callback(context)
+            if inspect.iscoroutine(answer):
+                asyncio.run(answer)
+    except (Exception, SystemExit) as error:
+        name = getattr(callback, "__name__", repr(callback))
+        frames = trimmed(error)
+        log.exception("the callback %s failed", name, exc_info=(type(error), error, frames))
+
+
+def _exception(startup: CallbackStartup) -> BaseException | str | None:
+    if startup.exception is not None:
+        try:
+            error = pickle.loads(startup.exception)  # noqa: S301  (the task's own process made it)
+        except Exception:
+            log.debug("the task's exception cannot be read back", exc_info=True)
+        else:
+            return cast(BaseException, error)
+    return startup.error or None

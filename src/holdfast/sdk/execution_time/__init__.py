@@ -1,0 +1,1 @@
+"""Where pipelines written for Airflow import some names from."""

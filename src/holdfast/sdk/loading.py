@@ -1,0 +1,90 @@
+"""Importing a DAG file, and saying what it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+
+from holdfast.errors import HoldfastError, InvalidDag
+from holdfast.runner.messages import Parsed, ParseStartup
+from holdfast.sdk.dag import DAG, made
+from holdfast.sdk.tracebacks import formatted, line_in
+
+
+def module_name(path: str) -> str:
+    """The name under which a DAG file is imported: always the same for one file."""
+    path = os.path.realpath(path)
+    stem = re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
+    return f"holdfast_dag_{hashlib.sha256(path.encode()).hexdigest()[:12]}_{stem}"
+
+
+def load_file(path: str) -> list[DAG]:
+    """Import a file anew and answer with its DAGs, in the order in which they were made."""
+    module = _import(path)
+    held = [one for one in vars(module).values() if isinstance(one, DAG)]
+    found = [one for one in made if one.module == module.__name__ or one in held]
+    if not found:
+        raise InvalidDag(
+            f"{path} holds no DAG",
+            hint="a DAG is made by `with DAG(…)`, by calling a function decorated with @dag, or by "
+            "@asset",
+        )
+    ids: set[str] = set()
+    for one in found:
+        if one.dag_id in ids:
+            raise InvalidDag(
+                f"{path} holds two DAGs with the id `{one.dag_id}`",
+                hint="give one of them another dag_id",
+            )
+        ids.add(one.dag_id)
+    return found
+
+
+def find_dag(path: str, dag_id: str) -> DAG:
+    """One DAG of a file."""
+    dags = load_file(path)
+    for one in dags:
+        if one.dag_id == dag_id:
+            return one
+    raise InvalidDag(
+        f"{path} holds no DAG `{dag_id}`",
+        hint=f"it holds {', '.join(one.dag_id for one in dags)}",
+    )
+
+
+def parse(startup: ParseStartup) -> Parsed:
+    """What a file holds, or why it cannot be imported; never an exception."""
+    try:
+        dags = tuple(one.spec(startup.file) for one in load_file(startup.file))
+    except HoldfastError as error:
+        line = line_in(startup.file, error)
+        return Parsed(error=f"{startup.file}:{line}: {error}" if line else str(error))
+    except (Exception, SystemExit) as error:
+        return Parsed(error=formatted(error))
+    return Parsed(dags=dags)
+
+
+def _import(path: str) -> ModuleType:
+    if not os.path.isfile(path):
+        raise InvalidDag(f"there is no file {path}")
+    name = module_name(path)
+    folder = os.path.dirname(os.path.realpath(path))
+    if folder not in sys.path:
+        # At the end: a file called operator.py or email.py must not hide the module of that name.
+        sys.path.append(folder)
+    loader = SourceFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    # Compiled from the source and not from a cache: a file may change twice within the cache's
+    # one-second clock. It stays in sys.modules, where dataclasses and pickle look for it.
+    code = loader.source_to_code(loader.get_data(path), path)
+    sys.modules[name] = module
+    del made[:]
+    exec(code, vars(module))  # noqa: S102  (a DAG file is a program)
+    return module

@@ -1,0 +1,175 @@
+"""Tasks that run once for each of several values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from holdfast.dagspec import Axis, LiteralAxis, MappedSpec, ResultAxis
+from holdfast.errors import InvalidDag, InvalidType
+from holdfast.sdk.arguments import KNOWN, settle
+from holdfast.sdk.node import TaskNode
+from holdfast.sdk.operator import BaseOperator, arguments_of
+from holdfast.sdk.reference import Reference, references_in, resolve
+from holdfast.sdk.xcomarg import XComArg
+
+if TYPE_CHECKING:
+    from holdfast.sdk.context import Context
+
+Source: TypeAlias = "Sequence[Any] | Mapping[Any, Any] | XComArg"
+
+
+class Partial:
+    """An operator with the arguments that all its map indices share, before `expand`."""
+
+    def __init__(self, operator: type[BaseOperator], shared: dict[str, Any]) -> None:
+        self._operator = operator
+        self._shared = shared
+        self._where = f"task `{shared.get('task_id')}`"
+        if "task_id" not in shared:
+            raise InvalidDag(f"{operator.__name__}.partial() has no task_id")
+        self._check(shared)
+
+    def expand(self, **mapped: Source) -> MappedOperator:
+        """Run once for each combination of what the arguments hold; the last varies fastest."""
+        self._check(mapped)
+        return self._expand(Expansion(self._where, mapped))
+
+    def expand_kwargs(self, mapped: Sequence[Mapping[str, Any]] | XComArg) -> MappedOperator:
+        """Run once for each dict of arguments."""
+        return self._expand(Expansion(self._where, {}, mapped))
+
+    def _check(self, given: Mapping[str, Any]) -> None:
+        for name in given:
+            if name not in arguments_of(self._operator):
+                raise InvalidDag(f"{self._where} does not take the argument `{name}`")
+
+    def _expand(self, expansion: Expansion) -> MappedOperator:
+        expansion.check_against(self._shared)
+        return MappedOperator(self._operator, self._shared, expansion)
+
+
+class Expansion:
+    """What a task is mapped over."""
+
+    def __init__(
+        self, where: str, named: Mapping[str, Source], whole: Source | None = None
+    ) -> None:
+        """Either arguments with what each is mapped over, or one list of dicts of arguments."""
+        self._where = where
+        self._axes: list[tuple[str | None, Source]] = list(named.items())
+        if whole is not None:
+            self._axes = [(None, whole)]
+        if not self._axes:
+            raise InvalidDag(f"{where}: expand() has no argument to map over")
+        for name, source in self._axes:
+            if not is_mappable(source):
+                what = f"its argument `{name}`" if name else "expand_kwargs()"
+                raise InvalidDag(
+                    f"{where} is mapped over a {type(source).__name__} in {what}: {source!r}",
+                    hint="give a list, a dict, or the result of another task",
+                )
+        if whole is not None and not isinstance(whole, XComArg):
+            for item in whole:
+                if not isinstance(item, Mapping | XComArg):
+                    raise InvalidDag(
+                        f"{where}: {item!r} is in expand_kwargs()",
+                        hint="give a list of dicts of arguments",
+                    )
+
+    def check_against(self, shared: Mapping[str, Any]) -> None:
+        """Refuse an argument that is both shared and mapped."""
+        for name, _ in self._axes:
+            if name is not None and name in shared:
+                raise InvalidDag(f"{self._where}: `{name}` is both in partial() and in expand()")
+
+    @property
+    def spec(self) -> MappedSpec:
+        return MappedSpec(tuple(_axis(source) for _, source in self._axes))
+
+    def references(self) -> Iterator[Reference]:
+        for _, source in self._axes:
+            yield from references_in(source)
+
+    def values(self, index: int, context: Context) -> dict[str, Any]:
+        """The arguments of one map index."""
+        found: dict[str, Any] = {}
+        remaining = index
+        for name, source in reversed(self._axes):
+            items = self._items(source, context)
+            if not items:
+                raise self._gone(index)
+            remaining, place = divmod(remaining, len(items))
+            value = resolve(items[place], context)
+            found |= {name: value} if name is not None else self._checked(value)
+        if remaining:
+            raise self._gone(index)
+        return found
+
+    def _items(self, source: Source, context: Context) -> list[Any]:
+        value = source.resolve(context) if isinstance(source, XComArg) else source
+        if not is_mappable(value):
+            raise InvalidType(
+                f"{self._where} is mapped over {source}, which is a {type(value).__name__}",
+                hint="the task that it is mapped over returns a list or a dict",
+            )
+        return list(value.items()) if isinstance(value, Mapping) else list(value)
+
+    def _checked(self, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise InvalidType(
+                f"{self._where}: expand_kwargs() takes dicts of arguments, not {value!r}"
+            )
+        return value
+
+    def _gone(self, index: int) -> InvalidDag:
+        return InvalidDag(
+            f"{self._where} has no map index {index} any more",
+            hint="what it is mapped over has become shorter since the run started",
+        )
+
+
+def _axis(source: Source) -> Axis:
+    if isinstance(source, XComArg):
+        return ResultAxis(source.operator.task_id, source.path)
+    return LiteralAxis(len(source))
+
+
+def is_mappable(value: Any) -> bool:
+    """A list, a mapping, or a result that will be one."""
+    if isinstance(value, str | bytes | bytearray):
+        return False
+    return isinstance(value, XComArg | Sequence | Mapping)
+
+
+class MappedOperator(TaskNode):
+    """A mapped task. Each map index makes an operator of its own when it runs."""
+
+    def __init__(
+        self, operator: type[BaseOperator], shared: dict[str, Any], expansion: Expansion
+    ) -> None:
+        self._operator = operator
+        self._shared = {name: value for name, value in shared.items() if name != "dag"}
+        self._expansion = expansion
+        self.uses_spark = operator.uses_spark
+        task_id = shared["task_id"]
+        arguments = {name: value for name, value in self._shared.items() if name in KNOWN}
+        self._enter(task_id, shared.get("dag"), settle(f"task `{task_id}`", arguments))
+
+    @property
+    def _kind(self) -> str:
+        return self._operator._label or self._operator.__name__
+
+    @property
+    def _mapped(self) -> MappedSpec:
+        return self._expansion.spec
+
+    def _references(self) -> Iterator[Reference]:
+        yield from references_in(self._shared)
+        yield from self._expansion.references()
+
+    def _prepared(self, context: Context) -> BaseOperator:
+        values = self._expansion.values(context["ti"].map_index, context)
+        operator = self._operator(**self._operator._filled(self._shared, values))
+        operator.dag = self.dag
+        return operator._prepared(context)

@@ -1,0 +1,143 @@
+"""A task in its DAG, mapped or not."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from holdfast.dagspec import MappedSpec
+from holdfast.errors import InvalidDag
+from holdfast.scope import check_id
+from holdfast.sdk.arguments import TaskSettings
+from holdfast.sdk.asset import Asset, AssetAlias, AssetRef
+from holdfast.sdk.dependency import Dependency
+from holdfast.sdk.reference import Reference, references_in
+from holdfast.sdk.xcomarg import XComArg
+
+if TYPE_CHECKING:
+    from holdfast.sdk.context import Context
+    from holdfast.sdk.dag import DAG
+    from holdfast.sdk.operator import BaseOperator
+
+
+class TaskNode(Dependency):
+    """A task: its id, its DAG, its settings, and what it waits for."""
+
+    uses_spark = False
+    """Whether `context["spark"]` is there when it runs."""
+
+    _label: ClassVar[str] = ""
+    """What kind of operator it is, in words; by default the name of its class."""
+
+    task_id: str
+    dag: DAG | None
+    _settings: TaskSettings
+
+    def _enter(self, task_id: str, dag: DAG | None, settings: TaskSettings) -> None:
+        check_name("task_id", task_id)
+        self.task_id = task_id
+        self.dag = None
+        self._settings = settings
+        self._followed: dict[int, TaskNode] = {}
+        if dag is not None:
+            dag.add_task(self)
+
+    @property
+    def _node(self) -> TaskNode:
+        return self
+
+    @property
+    def _kind(self) -> str:
+        return self._label or type(self).__name__
+
+    @property
+    def _mapped(self) -> MappedSpec | None:
+        return None
+
+    def _references(self) -> Iterator[Reference]:
+        """What its arguments wait for."""
+        for value in vars(self).values():
+            yield from references_in(value)
+
+    def _follow(self, other: TaskNode) -> None:
+        """Wait for another task of the same DAG."""
+        for one, dag in ((self, other.dag), (other, self.dag)):
+            if one.dag is None and dag is not None:
+                dag.add_task(one)
+        check_same_dag(other, self)
+        self._followed[id(other)] = other
+
+    @property
+    def _upstream(self) -> list[TaskNode]:
+        """What it waits for, by `>>` and by its arguments, in the order of the DAG."""
+        found = dict(self._followed)
+        for reference in self._references():
+            if isinstance(reference, XComArg):
+                check_same_dag(reference.operator, self)
+                found[id(reference.operator)] = reference.operator
+        tasks = self.dag.tasks if self.dag else list(found.values())
+        return [task for task in tasks if id(task) in found]
+
+    def _prepared(self, context: Context) -> BaseOperator:
+        """The operator to execute, with the values that its arguments stand for."""
+        raise NotImplementedError
+
+    @property
+    def dag_id(self) -> str:
+        return self.dag.dag_id if self.dag else ""
+
+    @property
+    def output(self) -> XComArg:
+        """What the task returns, for the arguments of other tasks."""
+        return XComArg(self)
+
+    @property
+    def upstream_task_ids(self) -> set[str]:
+        return {task.task_id for task in self._upstream}
+
+    @property
+    def downstream_task_ids(self) -> set[str]:
+        tasks = self.dag.tasks if self.dag else []
+        return {task.task_id for task in tasks if self in task._upstream}
+
+    @property
+    def inlets(self) -> list[Asset | AssetRef | AssetAlias]:
+        return self._settings.inlets
+
+    @property
+    def outlets(self) -> list[Asset | AssetAlias]:
+        return self._settings.outlets
+
+    @property
+    def log(self) -> logging.Logger:
+        return logging.getLogger("holdfast.task")
+
+    def __repr__(self) -> str:
+        return f"<Task({self._kind}): {self.task_id}>"
+
+
+def check_same_dag(before: TaskNode, after: TaskNode) -> None:
+    if before.dag is not after.dag:
+        raise InvalidDag(
+            f"task `{after.task_id}` of {_dag_of(after)} cannot wait for task `{before.task_id}` "
+            f"of {_dag_of(before)}",
+            hint="put both in one DAG, or schedule the second DAG on an asset of the first",
+        )
+
+
+def _dag_of(task: TaskNode) -> str:
+    return f"DAG `{task.dag.dag_id}`" if task.dag else "no DAG"
+
+
+def check_name(what: str, name: Any) -> None:
+    """Refuse what cannot be the id of a DAG or task."""
+    try:
+        check_id(what, name)
+    except (ValueError, TypeError) as error:
+        raise InvalidDag(str(error)) from None
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise InvalidDag(
+            f"{what} is {name!r}", hint="use letters, digits, underscores, dots and dashes"
+        )

@@ -1,0 +1,82 @@
+"""Results of tasks, as another task of the run reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import NotFound
+from holdfast.run_command import GetResults
+from holdfast.sdk.xcomarg import XComArg
+from holdfast.store import Store
+from holdfast.value import decode
+
+RETURN_VALUE = "return_value"
+ABSENT: Any = object()
+
+
+class Results:
+    """What the tasks of one run have returned and pushed."""
+
+    def __init__(self, store: Store, dag_id: str, run_id: str) -> None:
+        self._store = store
+        self._dag_id = dag_id
+        self._run_id = run_id
+
+    def get(
+        self, task_id: str, key: str = RETURN_VALUE, map_index: int | None = None
+    ) -> list[tuple[int, Any]]:
+        """What a task pushed under a key, by map index; or else what it returned under it."""
+        found = self._pushed(task_id, key, map_index)
+        if found or key == RETURN_VALUE:
+            return found
+        returned = self._pushed(task_id, RETURN_VALUE, map_index)
+        return [
+            (at, value[key]) for at, value in returned if isinstance(value, dict) if key in value
+        ]
+
+    def of(self, result: XComArg) -> Any:
+        """The value, or of a mapped task the list of its values; None where there is none."""
+        task_id = result.operator.task_id
+        values = [self._part(result, value, at) for at, value in self._pushed(task_id)]
+        if result.operator._mapped is not None:
+            return values
+        if values:
+            return values[0]
+        return self._part(result, None, -1) if result.path else None
+
+    def _pushed(
+        self, task_id: str, key: str = RETURN_VALUE, map_index: int | None = None
+    ) -> list[tuple[int, Any]]:
+        asked = GetResults(self._dag_id, self._run_id, task_id, key, map_index)
+        return [(at, decode(text)) for at, text in self._store.execute(asked)]
+
+    def _part(self, result: XComArg, value: Any, map_index: int) -> Any:
+        """What the path of subscripts leads to. Its first may also be a key that was pushed."""
+        for place, key in enumerate(result.path):
+            inner = _subscript(value, key)
+            if inner is ABSENT and place == 0 and isinstance(key, str):
+                pushed = self._pushed(result.operator.task_id, key, map_index)
+                inner = pushed[0][1] if pushed else ABSENT
+            if inner is ABSENT:
+                raise NotFound(
+                    f"{result} is not there: {key!r} is not in what the task returned",
+                    hint=f"it returned {_shown(value)}",
+                )
+            value = inner
+        return value
+
+
+def _subscript(value: Any, key: str | int) -> Any:
+    if isinstance(value, dict):
+        return value.get(key, ABSENT)
+    if isinstance(value, list | str) and isinstance(key, int) and -len(value) <= key < len(value):
+        return value[key]
+    return ABSENT
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return f"a dict with {', '.join(map(repr, value)) or 'nothing in it'}"
+    return f"a {type(value).__name__}"

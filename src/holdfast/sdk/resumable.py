@@ -1,0 +1,142 @@
+"""Jobs in other systems that outlive the task that watches them."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from holdfast.retention import NEVER_EXPIRE
+
+if TYPE_CHECKING:
+    from holdfast.accessor import TaskStore
+    from holdfast.sdk.context import Context
+
+
+class ResumableJobMixin(ABC):
+    """For an operator that submits one job and waits for it: a retry reconnects to the job.
+
+    `execute` calls `execute_resumable(context)`. An intent, `context["job_intent"]`, is stored
+    before the job is submitted, and the job's id as soon as it is known. The intent stays the same
+    until its job has failed. A subclass that passes it on to the other system (as a name, a tag,
+    an idempotency key) and implements `find_job` is never the cause of a second job: a retry that
+    finds an intent without an id looks the job up.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def log(self) -> logging.Logger: ...
+
+    external_id_key: str = "remote_job_id"
+    """Where in the task store the job's id is. Jobs under way are lost when it is renamed."""
+
+    def __init__(self, *, durable: bool = True, **kwargs: Any) -> None:
+        """Without `durable`, each attempt submits a job of its own."""
+        super().__init__(**kwargs)
+        self.durable = durable
+
+    @abstractmethod
+    def submit_job(self, context: Context) -> Any:
+        """Start the job and return its id, which is JSON. `context["job_intent"]` names it."""
+
+    @abstractmethod
+    def get_job_status(self, external_id: Any, context: Context) -> str:
+        """What the other system says about the job now."""
+
+    @abstractmethod
+    def is_job_active(self, status: str) -> bool:
+        """Whether the job waits or runs."""
+
+    @abstractmethod
+    def is_job_succeeded(self, status: str) -> bool:
+        """Whether the job has done its work."""
+
+    @abstractmethod
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Wait until the job has ended; raise if it failed."""
+
+    @abstractmethod
+    def get_job_result(self, external_id: Any, context: Context) -> Any:
+        """What the task returns once the job has succeeded."""
+
+    def find_job(self, intent: str, context: Context) -> Any:
+        """The id of the job that was submitted with this intent, or None if there is none."""
+        return None
+
+    def execute_resumable(self, context: Context) -> Any:
+        """Submit the job, or go on with the one that an earlier attempt submitted."""
+        if not self.durable:
+            context["job_intent"] = str(uuid4())
+            external_id = self.submit_job(context)
+            self.poll_until_complete(external_id, context)
+            return self.get_job_result(external_id, context)
+        store = context["task_store"]
+        external_id = self._known_job(store, context)
+        if external_id is not None:
+            status = self.get_job_status(external_id, context)
+            if self.is_job_succeeded(status):
+                self.log.info("job %s has already succeeded (%s)", external_id, status)
+                return self._finish(store, external_id, context)
+            if self.is_job_active(status):
+                self.log.info("reconnecting to job %s (%s)", external_id, status)
+            else:
+                self.log.warning("job %s has failed (%s); submitting another", external_id, status)
+                # In this order: a crash in between leaves an intent whose job is known to fail,
+                # never an id that hides a job submitted after it.
+                store.delete(self.external_id_key)
+                self._renew_intent(store, context)
+                external_id = self._submit(store, context)
+        else:
+            external_id = self._submit(store, context)
+        self.poll_until_complete(external_id, context)
+        return self._finish(store, external_id, context)
+
+    @property
+    def _intent_key(self) -> str:
+        return f"{self.external_id_key}.intent"
+
+    def _known_job(self, store: TaskStore, context: Context) -> Any:
+        """The id of the job that earlier attempts submitted, if there is one."""
+        external_id = store.get(self.external_id_key)
+        intent = store.get(self._intent_key)
+        if intent is None:
+            self._renew_intent(store, context)
+            return external_id
+        context["job_intent"] = intent
+        if external_id is not None:
+            return external_id
+        if type(self).find_job is ResumableJobMixin.find_job:
+            self.log.warning(
+                "an earlier attempt ended between submitting its job and storing the job's id, or "
+                "just before; this attempt submits a job again, so there may be two. Implement "
+                "find_job(intent, context) in %s to rule that out",
+                type(self).__name__,
+            )
+            return None
+        external_id = self.find_job(intent, context)
+        if external_id is not None:
+            self.log.info("found job %s of intent %s", external_id, intent)
+            store.set(self.external_id_key, external_id, retention=NEVER_EXPIRE)
+        return external_id
+
+    def _renew_intent(self, store: TaskStore, context: Context) -> None:
+        context["job_intent"] = intent = str(uuid4())
+        store.set(self._intent_key, intent, retention=NEVER_EXPIRE)
+
+    def _submit(self, store: TaskStore, context: Context) -> Any:
+        external_id = self.submit_job(context)
+        if external_id is None:
+            self.log.warning("submit_job returned no id, so a retry cannot reconnect to this job")
+        else:
+            # While the job is under way its id must not expire: that would start a second one.
+            store.set(self.external_id_key, external_id, retention=NEVER_EXPIRE)
+        return external_id
+
+    def _finish(self, store: TaskStore, external_id: Any, context: Context) -> Any:
+        result = self.get_job_result(external_id, context)
+        if external_id is not None:
+            intent = context["job_intent"]
+            store.set_many({self.external_id_key: external_id, self._intent_key: intent})
+        return result

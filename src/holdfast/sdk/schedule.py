@@ -1,0 +1,100 @@
+"""When a DAG runs: from what its author wrote to the value that the scheduler reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+
+from holdfast.dagspec import Cron, Every, OnAssets, Once, Schedule
+from holdfast.errors import InvalidDag
+from holdfast.sdk.asset import AssetAll, BaseAsset
+
+PRESETS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@quarterly": "0 0 1 */3 *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+
+
+def as_schedule(where: str, value: Any, zone: tzinfo | None) -> Schedule | None:
+    """None, a preset, a cron expression, a timedelta, or assets."""
+    match value:
+        case None:
+            return None
+        case "@once":
+            return Once()
+        case "@continuous":
+            raise InvalidDag(
+                f"{where}: Holdfast has no @continuous",
+                hint="schedule=timedelta(minutes=1) with max_active_runs=1 comes close",
+            )
+        case str():
+            return _cron(where, value, zone)
+        case timedelta():
+            if value <= timedelta(0):
+                raise InvalidDag(f"{where}: its schedule is {value}", hint="give a positive one")
+            return Every(value)
+        case BaseAsset():
+            return OnAssets(value.spec)
+    assets = assets_of(value)
+    if not assets:
+        raise InvalidDag(
+            f"{where}: {value!r} is no schedule",
+            hint="give None, a cron expression, a preset such as @daily, a timedelta, or assets",
+        )
+    return OnAssets(AssetAll(*assets).spec if len(assets) > 1 else assets[0].spec)
+
+
+def assets_of(value: Any) -> list[BaseAsset]:
+    """The assets in a schedule; none where it is of another kind."""
+    if isinstance(value, BaseAsset):
+        return [value]
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        several = list(value)
+        if all(isinstance(one, BaseAsset) for one in several):
+            return several
+    return []
+
+
+def _cron(where: str, text: str, zone: tzinfo | None) -> Cron:
+    from cronsim import CronSim, CronSimError
+
+    expression = PRESETS.get(text, text)
+    wrong = "" if len(expression.split()) == 5 else "it has not five parts"
+    try:
+        CronSim(expression, datetime.now(UTC))
+    except CronSimError as error:
+        wrong = wrong or str(error)
+    if wrong:
+        raise InvalidDag(
+            f"{where}: {text!r} is neither a cron expression nor a preset: {wrong}",
+            hint=f"minute, hour, day, month, weekday: '30 2 * * *'; or {', '.join(PRESETS)}, @once",
+        )
+    return Cron(expression, _zone_name(where, zone))
+
+
+def _zone_name(where: str, zone: tzinfo | None) -> str:
+    if zone is None or zone is UTC:
+        return "UTC"
+    name = getattr(zone, "key", None) or getattr(zone, "name", None)
+    if not isinstance(name, str):
+        raise InvalidDag(
+            f"{where}: its start_date is in {zone}, which is no named time zone",
+            hint='use ZoneInfo("Europe/Vienna"), or UTC',
+        )
+    return name
+
+
+def in_utc(where: str, name: str, value: Any) -> datetime | None:
+    """A date as a point in time; without a time zone it is in UTC."""
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise InvalidDag(f"{where}: {name} is {value!r}", hint="give a datetime")
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -1,0 +1,50 @@
+"""The result of a task, in the arguments of another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from holdfast.errors import InvalidDag
+from holdfast.sdk.dependency import Dependency
+from holdfast.sdk.reference import Reference
+
+if TYPE_CHECKING:
+    from holdfast.sdk.context import Context
+    from holdfast.sdk.node import TaskNode
+
+
+class XComArg(Dependency, Reference):
+    """What a task will have returned; `result["key"]` is a part of it."""
+
+    def __init__(self, operator: TaskNode, path: tuple[str | int, ...] = ()) -> None:
+        self.operator = operator
+        self.path = path
+
+    @property
+    def _node(self) -> TaskNode:
+        return self.operator
+
+    def __getitem__(self, key: str | int) -> XComArg:
+        if not isinstance(key, str | int):
+            raise InvalidDag(
+                f"{self}[{key!r}]: a result is subscripted by text or an integer",
+                hint="do it in the task that takes the result",
+            )
+        return XComArg(self.operator, (*self.path, key))
+
+    def __iter__(self) -> NoReturn:
+        raise InvalidDag(
+            f"{self} is not known before the task has run, so it cannot be looped over here",
+            hint="loop in the task that takes it, or use expand()",
+        )
+
+    def __str__(self) -> str:
+        return f"the result of task `{self.operator.task_id}`" + "".join(
+            f"[{key!r}]" for key in self.path
+        )
+
+    def __repr__(self) -> str:
+        return f"XComArg(<{self.operator.task_id}>{''.join(f'[{k!r}]' for k in self.path)})"
+
+    def resolve(self, context: Context) -> Any:
+        return context["ti"].results.of(self)

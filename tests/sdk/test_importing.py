@@ -1,0 +1,66 @@
+"""What pipelines import, and what that costs."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+from task_runs import write_file
+
+from holdfast import sdk
+
+
+def test_the_sdk_has_the_names_of_airflow() -> None:
+    names = {
+        "DAG", "dag", "task", "asset", "Asset", "AssetAlias", "AssetWatcher", "BaseOperator",
+        "BaseEventTrigger", "TriggerEvent", "ResumableJobMixin", "NEVER_EXPIRE",
+        "get_current_context", "Param", "chain", "TriggerRule", "Context", "Metadata", "AssetAll",
+        "AssetAny",
+    }  # fmt: skip
+
+    assert names <= set(sdk.__all__)
+    assert all(hasattr(sdk, name) for name in names)
+
+
+def test_importing_the_sdk_loads_no_database_and_no_spark() -> None:
+    program = """
+        import sys
+        import holdfast.sdk, holdfast.sdk.execution, holdfast.sdk.loading, holdfast.sdk.watching
+        heavy = {"sqlalchemy", "alembic", "pyspark", "pandas", "cronsim", "click", "rich"}
+        print(sorted(heavy & set(sys.modules)))
+    """
+
+    found = subprocess.run(
+        [sys.executable, "-c", dedent(program)], capture_output=True, text=True, check=True
+    )
+
+    assert found.stdout.strip() == "[]"
+
+
+def test_functions_of_a_dag_file_work_where_the_file_cannot_be_imported(tmp_path: Path) -> None:
+    file = write_file(
+        tmp_path,
+        """
+        from holdfast.sdk import DAG
+        FACTOR = 3
+        def times(x):
+            return x * FACTOR
+        DAG("d")
+        """,
+    )
+    program = f"""
+        import pickle, sys
+        from pyspark import cloudpickle
+        from holdfast.sdk.loading import load_file, module_name
+        load_file({file!r})
+        module = sys.modules[module_name({file!r})]
+        cloudpickle.register_pickle_by_value(module)
+        sys.stdout.buffer.write(cloudpickle.dumps(module.times))
+    """
+
+    found = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, check=True)
+
+    assert pickle.loads(found.stdout)(2) == 6

@@ -1,0 +1,286 @@
+"""What is wrong in a DAG file gets a message that says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from task_runs import write_file
+
+from holdfast.errors import InvalidDag
+from holdfast.runner.messages import ParseStartup
+from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, task
+from holdfast.sdk.loading import load_file, parse
+
+CASES: dict[str, tuple[str, list[str]]] = {
+    "a cycle": (
+        """
+        with DAG("d"):
+            a, b, c = (BaseOperator(task_id=name) for name in "abc")
+            a >> b >> c >> a
+        """,
+        ["DAG `d`", "circle", "a", "b", "c"],
+    ),
+    "two tasks with one id": (
+        """
+        with DAG("d"):
+            BaseOperator(task_id="a")
+            BaseOperator(task_id="a")
+        """,
+        ["DAG `d`", "two tasks with the id `a`"],
+    ),
+    "no DAG": ("x = 1", ["holds no DAG"]),
+    "two DAGs with one id": ("DAG('d')\nDAG('d')", ["two DAGs with the id `d`"]),
+    "a bad dag_id": ("DAG('a b')", ["dag_id is 'a b'"]),
+    "a long dag_id": ("DAG('a' * 251)", ["251 characters"]),
+    "a bad task_id": (
+        "with DAG('d'): BaseOperator(task_id='a/b')",
+        ["task_id is 'a/b'"],
+    ),
+    "a bad cron expression": (
+        "DAG('d', schedule='61 * * * *')",
+        ["DAG `d`", "'61 * * * *'", "neither a cron expression nor a preset"],
+    ),
+    "a cron expression with seconds": (
+        "DAG('d', schedule='0 0 0 * * *')",
+        ["it has not five parts"],
+    ),
+    "an unknown preset": ("DAG('d', schedule='@fortnightly')", ["@fortnightly"]),
+    "@continuous": ("DAG('d', schedule='@continuous')", ["@continuous"]),
+    "a schedule of another kind": ("DAG('d', schedule=5)", ["5 is no schedule"]),
+    "a negative schedule": (
+        "from datetime import timedelta\nDAG('d', schedule=timedelta(-1))",
+        ["its schedule is -1 day"],
+    ),
+    "an unknown trigger rule": (
+        "with DAG('d'): BaseOperator(task_id='a', trigger_rule='all_sucess')",
+        ["task `a`", "'all_sucess' is no trigger rule", "all_success"],
+    ),
+    "mapped over a number": (
+        """
+        @task
+        def f(x): ...
+        with DAG("d"):
+            f.expand(x=5)
+        """,
+        ["task `f`", "mapped over a int", "`x`"],
+    ),
+    "mapped over text": (
+        "with DAG('d'): BaseOperator.partial(task_id='a').expand(retries='abc')",
+        ["task `a`", "mapped over a str"],
+    ),
+    "mapped over nothing": (
+        "with DAG('d'): BaseOperator.partial(task_id='a').expand()",
+        ["task `a`", "no argument to map over"],
+    ),
+    "mapped over no dicts": (
+        "with DAG('d'): BaseOperator.partial(task_id='a').expand_kwargs([1])",
+        ["task `a`", "list of dicts"],
+    ),
+    "shared and mapped": (
+        """
+        @task
+        def f(x): ...
+        with DAG("d"):
+            f.partial(x=1).expand(x=[1])
+        """,
+        ["task `f`", "`x` is both in partial() and in expand()"],
+    ),
+    "a task of another DAG": (
+        """
+        with DAG("one"):
+            a = BaseOperator(task_id="a")
+        with DAG("two"):
+            b = BaseOperator(task_id="b")
+        a >> b
+        """,
+        ["task `b` of DAG `two`", "task `a` of DAG `one`"],
+    ),
+    "a result of another DAG": (
+        """
+        @task
+        def f(x=None): ...
+        with DAG("one"):
+            a = f()
+        with DAG("two"):
+            f(a)
+        """,
+        ["task `f` of DAG `two`", "DAG `one`"],
+    ),
+    "an argument that nothing has": (
+        "with DAG('d'): BaseOperator(task_id='a', retires=3)",
+        ["task `a`", "`retires`"],
+    ),
+    "an argument of a DAG that nothing has": ("DAG('d', scheduel=None)", ["DAG `d`", "`scheduel`"]),
+    "depends_on_past": (
+        "with DAG('d', default_args={'depends_on_past': True}): BaseOperator(task_id='a')",
+        ["task `a`", "depends_on_past"],
+    ),
+    "fail_fast": ("DAG('d', fail_fast=True)", ["DAG `d`", "fail_fast"]),
+    "negative retries": (
+        "with DAG('d'): BaseOperator(task_id='a', retries=-1)",
+        ["task `a`", "retries is -1"],
+    ),
+    "an outlet that is no asset": (
+        "with DAG('d'): BaseOperator(task_id='a', outlets=['orders'])",
+        ["task `a`", "'orders' is among its outlets"],
+    ),
+    "a callback that is no function": (
+        "with DAG('d'): BaseOperator(task_id='a', on_failure_callback=3)",
+        ["task `a`", "on_failure_callback is 3"],
+    ),
+    "a missing argument": (
+        """
+        @task
+        def f(x, ti): ...
+        with DAG("d"):
+            f()
+        """,
+        ["task `f`", "without its argument `x`"],
+    ),
+    "an argument too many": (
+        """
+        @task
+        def f(x): ...
+        with DAG("d"):
+            f(1, 2)
+        """,
+        ["task `f`", "too many positional arguments"],
+    ),
+    "a default for what the context gives": (
+        """
+        @task
+        def f(run_id="x"): ...
+        """,
+        ["task `f`", "`run_id`"],
+    ),
+    "spark in a plain task": (
+        """
+        @task
+        def f(spark): ...
+        with DAG("d"):
+            f()
+        """,
+        ["task `f`", "@task.pyspark"],
+    ),
+    "a loop over a result": (
+        """
+        @task
+        def f(): ...
+        with DAG("d"):
+            for one in f(): ...
+        """,
+        ["the result of task `f`", "expand()"],
+    ),
+    "an arrow to a function": (
+        """
+        @task
+        def f(): ...
+        with DAG("d"):
+            f() >> f
+        """,
+        ["is no task"],
+    ),
+    "a default of a param that is not JSON": (
+        "DAG('d', params={'x': {1, 2}})",
+        ["DAG `d`", "param `x` is a set"],
+    ),
+    "an empty asset": ("Asset()", ["neither name nor URI"]),
+    "a trigger that is none": (
+        "from holdfast.sdk import AssetWatcher\nAssetWatcher('w', 3)",
+        ["watcher `w`", "BaseEventTrigger"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_gets_one_clear_message(case: str, tmp_path: Path) -> None:
+    text, expected = CASES[case]
+    head = "from holdfast.sdk import DAG, Asset, BaseOperator, task\n"
+    file = write_file(tmp_path, head + dedent(text))
+
+    error = parse(ParseStartup(file)).error
+
+    assert "Traceback" not in error
+    for part in expected:
+        assert part in error
+
+
+def test_a_message_says_in_which_line_the_mistake_is(tmp_path: Path) -> None:
+    file = write_file(tmp_path, "from holdfast.sdk import DAG\n\nDAG('a b')\n")
+
+    assert parse(ParseStartup(file)).error.startswith(f"{file}:3: ")
+
+
+def test_an_exception_of_the_file_is_shown_with_its_own_frames_only(tmp_path: Path) -> None:
+    file = write_file(tmp_path, "def f():\n    return 1 / 0\n\nf()\n")
+
+    error = parse(ParseStartup(file)).error
+
+    assert error.startswith("Traceback")
+    assert error.endswith("ZeroDivisionError: division by zero")
+    assert error.count("File ") == error.count(file) == 2
+
+
+def test_a_syntax_error_is_shown_where_it_is(tmp_path: Path) -> None:
+    file = write_file(tmp_path, "x = (\n")
+
+    error = parse(ParseStartup(file)).error
+
+    assert "SyntaxError" in error and file in error and "loading.py" not in error
+
+
+def test_a_file_that_ends_the_program_ends_its_own_import_only(tmp_path: Path) -> None:
+    file = write_file(tmp_path, "import sys\nsys.exit(3)\n")
+
+    assert "SystemExit: 3" in parse(ParseStartup(file)).error
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDag, match="there is no file"):
+        load_file(str(tmp_path / "gone.py"))
+
+
+def test_a_mistake_is_both_ours_and_a_value_error() -> None:
+    with pytest.raises(ValueError, match="dag_id is empty") as caught:
+        DAG("")
+
+    assert isinstance(caught.value, InvalidDag)
+    assert caught.value.exit_status == 2
+
+
+def test_chain_refuses_lists_of_different_length() -> None:
+    with DAG("d"):
+        a, b, c = (BaseOperator(task_id=name) for name in "abc")
+
+        with pytest.raises(InvalidDag, match="lists of 2 and 1"):
+            chain([a, b], [c])
+
+
+def test_a_kind_of_task_that_there_is_not_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"no @task\.branch"):
+        _ = task.branch
+
+
+@pytest.mark.parametrize(
+    ("rules", "value"),
+    [
+        ({"type": "integer"}, "x"),
+        ({"type": ["null", "string"]}, 3),
+        ({"minimum": 3}, 2),
+        ({"maximum": 3}, 4),
+        ({"enum": ["a"]}, "b"),
+        ({"pattern": "^a"}, "b"),
+        ({"minLength": 2}, "a"),
+    ],
+)
+def test_a_param_keeps_to_its_rules(rules: dict[str, Any], value: Any) -> None:
+    with pytest.raises(InvalidDag, match="param `x`"):
+        DAG("d", params={"x": Param(value, **rules)})
+
+
+def test_a_reference_has_a_name_or_a_uri() -> None:
+    with pytest.raises(ValueError, match="one of name= and uri="):
+        Asset.ref(name="a", uri="b")

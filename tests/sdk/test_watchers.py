@@ -1,0 +1,195 @@
+"""Watchers: what they write goes with the event that they report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from task_runs import Pipeline
+
+from holdfast.entry import WatcherWriter
+from holdfast.errors import OutsideTask
+from holdfast.run import EmittedEvent
+from holdfast.sdk import BaseEventTrigger
+
+Make = Callable[[str], Pipeline]
+
+HEAD = """
+from holdfast.sdk import *
+
+class Poll(BaseEventTrigger):
+    def __init__(self, upto):
+        super().__init__()
+        self.upto = upto
+
+    async def run(self):
+{body}
+
+landing = Asset("landing", "s3://lake/landing", watchers=[AssetWatcher("poll", Poll(3))])
+
+@task(inlets=[landing])
+def consume(asset_store):
+    return asset_store.get("cursor")
+
+with DAG("d", schedule=[landing]):
+    consume()
+"""
+
+
+@pytest.fixture
+def watcher(pipeline: Make) -> Make:
+    """A pipeline whose watcher does what is given."""
+    return lambda body: pipeline(
+        HEAD.format(body="".join(f"        {line}\n" for line in body.strip().splitlines()))
+    )
+
+
+def test_a_cursor_goes_with_the_event_that_it_belongs_to(watcher: Make) -> None:
+    pipeline = watcher("""
+for n in range(self.asset_store.get("cursor", 0), self.upto):
+    self.asset_store.set("cursor", n + 1)
+    yield TriggerEvent({"file": n})
+""")
+
+    pipeline.watch("landing", "poll")
+    pipeline.watch("landing", "poll")
+
+    assert [emit.event for emit in pipeline.store.emits] == [
+        EmittedEvent("landing", "s3://lake/landing", f'{{"payload":{{"file":{n}}}}}')
+        for n in range(3)
+    ]
+    assert all(len(emit.writes) == 1 for emit in pipeline.store.emits)
+    assert pipeline.asset_value("landing", "cursor") == 3
+    assert pipeline.result("consume") == 3
+
+
+def test_nothing_is_visible_before_the_event(watcher: Make) -> None:
+    pipeline = watcher("""
+self.asset_store.set("cursor", 1)
+raise RuntimeError("crash")
+yield
+""")
+
+    with pytest.raises(RuntimeError, match="crash"):
+        pipeline.watch("landing", "poll")
+
+    assert pipeline.store.emits == []
+    assert pipeline.asset_value("landing", "cursor") is None
+
+
+def test_what_is_written_after_the_last_event_goes_at_the_end(watcher: Make) -> None:
+    pipeline = watcher("""
+yield TriggerEvent("x")
+self.asset_store.set("ended", True)
+""")
+
+    pipeline.watch("landing", "poll")
+
+    assert [emit.event is None for emit in pipeline.store.emits] == [False, True]
+    assert pipeline.asset_value("landing", "ended") is True
+
+
+def test_sync_and_async_calls_and_every_spelling_work(watcher: Make) -> None:
+    pipeline = watcher("""
+self.asset_store.set("a", 1)
+await self.asset_state.aset("b", 2)
+await self.asset_state_store.aset_many({"c": 3, "d": 4})
+await self.asset_store.adelete("d")
+yield TriggerEvent([self.asset_store.get("b"), await self.asset_store.aget("a"),
+                    self.asset_store.keys(), await self.asset_store.aitems()])
+""")
+
+    pipeline.watch("landing", "poll")
+
+    event = pipeline.store.emits[0].event
+    assert event is not None
+    assert event.extra == '{"payload":[2,1,["a","b","c"],[["a",1],["b",2],["c",3]]]}'
+    assert pipeline.asset_value("landing", "d") is None
+
+
+def test_the_store_is_found_by_the_asset_its_name_and_its_uri(watcher: Make) -> None:
+    pipeline = watcher("""
+store = self.asset_store
+found = [store[landing], store[Asset.ref(name="landing")], store[Asset.ref(uri="s3://lake/landing")]]
+assert len({id(one) for one in found}) == 1
+found[0].set("k", 1)
+yield TriggerEvent()
+""")
+
+    pipeline.watch("landing", "poll")
+
+    assert pipeline.asset_value("landing", "k") == 1
+
+
+def test_another_asset_is_not_to_be_had(watcher: Make) -> None:
+    pipeline = watcher("""
+self.asset_store[Asset("other")]
+yield
+""")
+
+    with pytest.raises(KeyError, match="watcher `poll` does not declare asset `other`"):
+        pipeline.watch("landing", "poll")
+
+
+def test_the_watcher_is_the_writer(watcher: Make) -> None:
+    pipeline = watcher("""
+self.asset_store.set("k", 1)
+yield TriggerEvent()
+""")
+
+    pipeline.watch("landing", "poll")
+
+    assert pipeline.store.emits[0].writes[0].writer == WatcherWriter()
+
+
+def test_the_asset_store_is_there_in_run_only() -> None:
+    class Early(BaseEventTrigger):
+        async def run(self) -> None:  # type: ignore[override]
+            ...
+
+    for name in ("asset_store", "asset_state", "asset_state_store"):
+        with pytest.raises(OutsideTask, match=r"is there in run\(\) only"):
+            getattr(Early(), name)
+
+
+def test_a_trigger_that_does_not_call_the_base_works_too(pipeline: Make) -> None:
+    made = pipeline("""
+from holdfast.sdk import *
+
+class Poll(BaseEventTrigger):
+    def __init__(self):
+        self.done = False
+
+    async def run(self):
+        self.asset_store.set("k", 1)
+        yield TriggerEvent()
+
+    async def cleanup(self):
+        self.asset_store.set("never", 1)
+
+with DAG("d", schedule=[Asset("a", watchers=[AssetWatcher("w", Poll())])]):
+    pass
+""")
+
+    made.watch("a", "w")
+
+    assert made.asset_value("a", "k") == 1
+    assert made.asset_value("a", "never") is None
+
+
+@pytest.mark.parametrize(
+    ("yielded", "message"),
+    [("3", "yielded 3"), ("TriggerEvent({1})", "the event of asset `landing`: value")],
+)
+def test_what_is_no_event_is_refused(watcher: Make, yielded: str, message: str) -> None:
+    pipeline = watcher(f"yield {yielded}")
+
+    with pytest.raises(TypeError, match=message):
+        pipeline.watch("landing", "poll")
+
+
+def test_a_watcher_that_is_gone_from_the_file_is_said_to_be(watcher: Make) -> None:
+    pipeline = watcher("yield")
+
+    with pytest.raises(ValueError, match="has no watcher `gone` of asset `landing`"):
+        pipeline.watch("landing", "gone")
