@@ -6,6 +6,7 @@ that each command starts as fast as it can.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -21,10 +22,18 @@ from holdfast.version import __version__
 @click.group(
     cls=LazyGroup,
     modules={
+        "assets": "holdfast.cli.assets",
         "completion": "holdfast.cli.completion",
         "config": "holdfast.cli.config",
+        "dags": "holdfast.cli.dags",
         "db": "holdfast.cli.db",
+        "run": "holdfast.cli.run",
+        "runs": "holdfast.cli.runs",
+        "scheduler": "holdfast.cli.scheduler",
+        "standalone": "holdfast.cli.standalone",
         "state-store": "holdfast.cli.state_store",
+        "tasks": "holdfast.cli.tasks",
+        "triggerer": "holdfast.cli.triggerer",
     },
 )
 @click.version_option(__version__, message="holdfast %(version)s")
@@ -34,7 +43,11 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit: 0, 1 (not found, conflict, failed) or 2 (bad usage)."""
-    sys.exit(run(args))
+    try:
+        sys.exit(run(args))
+    finally:
+        # Else the interpreter would look through all objects once more before it ends.
+        gc.freeze()
 
 
 def run(args: Sequence[str] | None) -> int:

@@ -1,0 +1,56 @@
+"""What a scheduler does at each `cleanup_interval`, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+from threading import Thread
+
+from holdfast import command as c
+from holdfast.cleanup import run
+from holdfast.cleanup.orphans import OrphanPlan
+from holdfast.cleanup.plan import CleanupPlan, can_plan
+from holdfast.errors import HoldfastError
+from holdfast.settings import StateStore
+from holdfast.store import Store
+
+log = logging.getLogger("holdfast.cleanup")
+
+
+class PeriodicCleanup:
+    """Removes expired entries and the state of orphaned assets, when it is time."""
+
+    def __init__(self, store: Store, settings: StateStore) -> None:
+        self._store = store
+        self._settings = settings
+        self._next = time.monotonic()
+        self._thread: Thread | None = None
+
+    def tick(self) -> None:
+        """Begin where it is time and the last one has ended."""
+        interval = self._settings.cleanup_interval.total_seconds()
+        if not interval or time.monotonic() < self._next:
+            return
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._next = time.monotonic() + interval
+        self._thread = Thread(target=self._clean, daemon=True)
+        self._thread.start()
+
+    def _clean(self) -> None:
+        try:
+            self._delete_expired()
+            grace = timedelta(days=self._settings.orphan_grace_days)
+            if swept := OrphanPlan.now(self._store, grace).sweep():
+                log.info("removed the state of %d assets that no DAG declares any more", swept)
+        except HoldfastError as error:
+            log.warning("cleanup failed: %s", error.message)
+
+    def _delete_expired(self) -> None:
+        if not can_plan(self._store):
+            self._store.execute(c.CleanUpBackend())
+            return
+        plan = CleanupPlan.now(self._store)
+        if gone := sum(run.delete(plan, self._settings.state_cleanup_batch_size)):
+            log.info("removed %d expired entries", gone)

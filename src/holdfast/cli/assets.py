@@ -1,0 +1,204 @@
+"""`holdfast assets`: the datasets that DAGs name, and what happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.cli import document
+from holdfast.cli.facts import print_facts, when
+from holdfast.cli.opening import open_store
+from holdfast.cli.output import json_option, print_document, print_table, say, time_text
+from holdfast.cli.parameter import whole_number
+from holdfast.cli.question import ask, yes_option
+from holdfast.entry import AssetInfo
+from holdfast.run import AssetEvent
+from holdfast.scope import AssetScope
+from holdfast.settings import load
+from holdfast.store import Store
+from holdfast.stores.refusal import unknown_asset
+
+EVENTS_SHOWN = 10
+
+
+@click.group("assets")
+def command() -> None:
+    """The assets that are known."""
+
+
+@command.command("list")
+@json_option
+def list_assets(as_json: bool) -> None:
+    """List assets with the DAGs that declare them."""
+    with open_store(load()) as store:
+        assets = store.execute(c.ListAssets())
+        newest = [store.execute(r.ListAssetEvents(asset.scope, limit=1)) for asset in assets]
+    if as_json:
+        found = [
+            of_asset(asset, events[0] if events else None)
+            for asset, events in zip(assets, newest, strict=True)
+        ]
+        print_document({"assets": found, "total_entries": len(found)})
+    elif assets:
+        print_table(
+            ("asset", "uri", "dags", "active", "last event"),
+            [
+                (
+                    asset.name,
+                    asset.uri,
+                    declared_by(asset),
+                    "no" if asset.orphaned_at else "yes",
+                    when(events[0].at if events else None),
+                )
+                for asset, events in zip(assets, newest, strict=True)
+            ],
+        )
+    else:
+        say("There are no assets.")
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Show an asset with its entries and last events."""
+    with open_store(load()) as store:
+        asset = find(store, name)
+        events = store.execute(r.ListAssetEvents(asset.scope, EVENTS_SHOWN))
+        listable = store.supports(c.List)
+        entries = store.execute(c.List(asset.scope)).found if listable else ()
+    if as_json:
+        print_document(
+            {
+                **of_asset(asset, events[0] if events else None),
+                "entries": [document.of_entry(found.scope, found.entry) for found in entries],
+                "asset_events": [of_event(event) for event in events],
+            }
+        )
+        return
+    print_facts(
+        {
+            "asset": asset.name,
+            "uri": asset.uri,
+            "dags": declared_by(asset),
+            "inactive since": when(asset.orphaned_at),
+        }
+    )
+    if not listable:
+        say("The configured backend cannot list entries.")
+    if entries:
+        print_table(
+            ("key", "value", "version", "updated", "writer"),
+            [
+                (
+                    found.entry.key,
+                    found.entry.value,
+                    str(found.entry.version),
+                    time_text(found.entry.updated_at),
+                    str(found.entry.writer),
+                )
+                for found in entries
+            ],
+        )
+    if events:
+        print_events(events)
+
+
+@command.command("events")
+@click.option("--asset", "name", metavar="NAME", help="Only those of this asset.")
+@click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    type=whole_number(1, 10**6),
+    metavar="N",
+    help="How many at most.",
+)
+@json_option
+def list_events(name: str | None, limit: int, as_json: bool) -> None:
+    """List the changes of assets, newest first."""
+    with open_store(load()) as store:
+        scope = None if name is None else find(store, name).scope
+        events = store.execute(r.ListAssetEvents(scope, limit))
+    if as_json:
+        print_document({"asset_events": [of_event(event) for event in events]})
+    elif events:
+        print_events(events)
+    else:
+        say("There are no events.")
+
+
+@command.command("delete")
+@click.argument("name")
+@yes_option
+@json_option
+def delete(name: str, yes: bool, as_json: bool) -> None:
+    """Forget an asset with its entries and their history.
+
+    A DAG that declares it makes it known again, empty, when its file is next read.
+    """
+    with open_store(load()) as store:
+        asset = find(store, name)
+        ask(f"Delete asset `{name}` with its entries, their history and its events?", yes)
+        store.execute(c.DeleteAsset(asset.scope))
+    say(f"Deleted asset `{name}`.")
+    if as_json:
+        print_document({"deleted": 1})
+
+
+def find(store: Store, name: str) -> AssetInfo:
+    """The asset of that name."""
+    assets = store.execute(c.ListAssets())
+    for asset in assets:
+        if asset.name == name:
+            return asset
+    raise unknown_asset(AssetScope(name=name), [asset.name for asset in assets])
+
+
+def print_events(events: Sequence[AssetEvent]) -> None:
+    print_table(
+        ("asset", "event", "at", "from", "extra"),
+        [
+            (
+                event.asset.name or "",
+                str(event.number),
+                time_text(event.at),
+                str(event.source or "watcher"),
+                event.extra if event.extra != "{}" else "",
+            )
+            for event in events
+        ],
+    )
+
+
+def declared_by(asset: AssetInfo) -> str:
+    return ", ".join((*asset.dags, *(("by hand",) if asset.by_hand else ())))
+
+
+def of_asset(asset: AssetInfo, last: AssetEvent | None) -> dict[str, Any]:
+    """An asset in the shape that `--json` prints."""
+    return {
+        "asset_id": asset.asset_id,
+        "name": asset.name,
+        "uri": asset.uri,
+        "by_hand": asset.by_hand,
+        "dags": asset.dags,
+        "active": asset.orphaned_at is None,
+        "orphaned_at": asset.orphaned_at,
+        "last_event_at": last and last.at,
+    }
+
+
+def of_event(event: AssetEvent) -> dict[str, Any]:
+    """An event in the shape that `--json` prints."""
+    return {
+        **document.of_scope(event.asset),
+        "number": event.number,
+        "at": event.at,
+        "extra": document.of_value(event.extra),
+        "source": document.of_scope(event.source) if event.source else None,
+    }

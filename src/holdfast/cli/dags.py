@@ -1,0 +1,248 @@
+"""`holdfast dags`: the DAGs that the scheduler has found in files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.cli.facts import print_facts, when
+from holdfast.cli.opening import open_store
+from holdfast.cli.output import json_option, print_document, print_table, say
+from holdfast.dagspec import (
+    AliasSpec,
+    AllOf,
+    AnyOf,
+    AssetRefSpec,
+    AssetSpec,
+    Condition,
+    Cron,
+    DagSpec,
+    Every,
+    OnAssets,
+    Schedule,
+    TaskSpec,
+)
+from holdfast.run import DagInfo, FileInfo, Run
+from holdfast.settings import duration_text, load
+
+
+@click.group("dags")
+def command() -> None:
+    """The DAGs that are known."""
+
+
+@command.command("list")
+@json_option
+def list_dags(as_json: bool) -> None:
+    """List DAGs with their schedules."""
+    with open_store(load()) as store:
+        dags = store.execute(r.ListDags())
+        broken = [file for file in store.execute(r.ListFiles()) if file.error]
+        newest = [store.execute(r.ListRuns(dag_id=dag.dag_id, limit=1)) for dag in dags]
+        now = store.execute(c.Now())
+    if as_json:
+        found = [
+            of_dag(dag, runs[0] if runs else None, now)
+            for dag, runs in zip(dags, newest, strict=True)
+        ]
+        print_document({"dags": found, "total_entries": len(found)})
+    elif dags:
+        print_table(
+            ("dag", "schedule", "paused", "next run", "last run", "file"),
+            [
+                (
+                    dag.dag_id,
+                    schedule_text(spec_of(dag).schedule),
+                    "yes" if dag.paused else "no",
+                    when(next_run_at(dag, now)),
+                    str(runs[0].state) if runs else "",
+                    dag.file,
+                )
+                for dag, runs in zip(dags, newest, strict=True)
+            ],
+        )
+    else:
+        say("There are no DAGs; `holdfast run FILE` or a scheduler makes those of files known.")
+    for file in broken:
+        say(f"broken: {file.file}: {last_line(file)}")
+    if broken:
+        say("hint: `holdfast dags errors` shows the tracebacks")
+
+
+@command.command("show")
+@click.argument("dag_id")
+@json_option
+def show(dag_id: str, as_json: bool) -> None:
+    """Show a DAG and its tasks."""
+    with open_store(load()) as store:
+        dag = store.execute(r.GetDag(dag_id))
+        runs = store.execute(r.ListRuns(dag_id=dag_id, limit=1))
+        now = store.execute(c.Now())
+    spec = spec_of(dag)
+    if as_json:
+        tasks = msgspec.to_builtins(spec.tasks, order="deterministic")
+        document = of_dag(dag, runs[0] if runs else None, now)
+        print_document({**document, "params": msgspec.Raw(spec.params), "tasks": tasks})
+        return
+    print_facts(
+        {
+            "dag": dag.dag_id,
+            "file": dag.file,
+            "description": spec.description,
+            "tags": ", ".join(spec.tags),
+            "schedule": schedule_text(spec.schedule),
+            "paused": "yes" if dag.paused else "no",
+            "next run": when(next_run_at(dag, now)),
+            "last run": f"{runs[0].run_id}, {runs[0].state}" if runs else "",
+            "start date": when(spec.start_date),
+            "end date": when(spec.end_date),
+            "catchup": "yes" if spec.catchup else "no",
+            "params": spec.params if spec.params != "{}" else "",
+            "watchers": ", ".join(f"{one.name} of {one.asset.name}" for one in spec.watchers),
+        }
+    )
+    print_table(
+        ("task", "upstream", "trigger rule", "retries", "mapped", "Spark", "inlets", "outlets"),
+        [task_cells(task) for task in spec.tasks],
+    )
+
+
+@command.command("errors")
+@json_option
+def errors(as_json: bool) -> None:
+    """Show the files that cannot be imported, with their tracebacks."""
+    with open_store(load()) as store:
+        broken = [file for file in store.execute(r.ListFiles()) if file.error]
+    if as_json:
+        print_document({"import_errors": broken, "total_entries": len(broken)})
+        return
+    for file in broken:
+        click.echo(f"{file.file}:\n{file.error.rstrip()}\n")
+    if not broken:
+        say("No file is broken.")
+
+
+@command.command("pause")
+@click.argument("dag_id")
+@json_option
+def pause(dag_id: str, as_json: bool) -> None:
+    """Let the schedule start no more runs of a DAG."""
+    set_paused(dag_id, True, as_json)
+
+
+@command.command("unpause")
+@click.argument("dag_id")
+@json_option
+def unpause(dag_id: str, as_json: bool) -> None:
+    """Let the schedule start runs of a DAG again."""
+    set_paused(dag_id, False, as_json)
+
+
+def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
+    with open_store(load()) as store:
+        store.execute(r.PauseDag(dag_id, paused))
+    say(f"DAG `{dag_id}` is {'paused' if paused else 'no longer paused'}.")
+    if as_json:
+        print_document({"dag_id": dag_id, "paused": paused})
+
+
+def spec_of(dag: DagInfo) -> DagSpec:
+    return msgspec.json.decode(dag.spec, type=DagSpec)
+
+
+def next_run_at(dag: DagInfo, now: datetime) -> datetime | None:
+    from holdfast.runner.timetable import next_after
+
+    return None if dag.paused else next_after(spec_of(dag), dag.scheduled_until, now)
+
+
+def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
+    """A DAG in the shape that `--json` prints."""
+    spec = spec_of(dag)
+    return {
+        "dag_id": dag.dag_id,
+        "file": dag.file,
+        "description": spec.description,
+        "tags": spec.tags,
+        "schedule": spec.schedule,
+        "schedule_text": schedule_text(spec.schedule),
+        "start_date": spec.start_date,
+        "end_date": spec.end_date,
+        "catchup": spec.catchup,
+        "max_active_tasks": spec.max_active_tasks,
+        "max_active_runs": spec.max_active_runs,
+        "paused": dag.paused,
+        "next_run_at": next_run_at(dag, now),
+        "last_run_id": last and last.run_id,
+        "last_run_state": last and last.state,
+        "saved_at": dag.saved_at,
+    }
+
+
+def schedule_text(schedule: Schedule | None) -> str:
+    """A schedule in words."""
+    if schedule is None:
+        return "by hand"
+    if isinstance(schedule, OnAssets):
+        return f"on {condition_text(schedule.condition)}"
+    if isinstance(schedule, Every):
+        return f"every {interval_text(schedule.interval)}"
+    if isinstance(schedule, Cron):
+        zone = "" if schedule.timezone == "UTC" else f", {schedule.timezone}"
+        return f"{cron_text(schedule.expression)}{zone}"
+    return "once"
+
+
+def interval_text(interval: timedelta) -> str:
+    whole = not interval % timedelta(seconds=1)
+    return duration_text(interval) if whole else f"{interval.total_seconds()}s"
+
+
+def cron_text(expression: str) -> str:
+    from cronsim import CronSim
+
+    words = CronSim(expression, datetime.now(UTC)).explain()
+    return words[:1].lower() + words[1:]
+
+
+def condition_text(condition: Condition) -> str:
+    if isinstance(condition, AllOf | AnyOf):
+        joint = " and " if isinstance(condition, AllOf) else " or "
+        return joint.join(
+            f"({condition_text(one)})" if isinstance(one, AllOf | AnyOf) else condition_text(one)
+            for one in condition.of
+        )
+    return asset_text(condition)
+
+
+def asset_text(asset: AssetSpec | AssetRefSpec | AliasSpec) -> str:
+    if isinstance(asset, AliasSpec):
+        return f"alias {asset.name}"
+    return asset.name or asset.uri or ""
+
+
+def task_cells(task: TaskSpec) -> tuple[str, ...]:
+    retries = str(task.retries)
+    if task.retries:
+        retries += f" after {interval_text(task.retry_delay)}"
+    return (
+        task.task_id,
+        ", ".join(task.upstream),
+        task.trigger_rule,
+        retries,
+        "yes" if task.mapped else "",
+        "yes" if task.spark else "",
+        ", ".join(asset_text(one) for one in task.inlets),
+        ", ".join(asset_text(one) for one in task.outlets),
+    )
+
+
+def last_line(file: FileInfo) -> str:
+    """What a traceback comes to."""
+    lines = file.error.strip().splitlines()
+    return lines[-1] if lines else ""

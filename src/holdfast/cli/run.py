@@ -1,0 +1,76 @@
+"""`holdfast run`: a DAG file, here and now."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.output import say
+from holdfast.errors import InvalidInput
+from holdfast.settings import load
+
+if TYPE_CHECKING:
+    from holdfast.cli.liveview import LiveView, PlainView
+
+
+def _conf(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
+    from holdfast.value import decode, parse
+
+    conf = parse(text)
+    if not isinstance(decode(conf), dict):
+        raise InvalidInput(f"--conf is no JSON object: {text}", hint="""write '{"key": "value"}'""")
+    return conf
+
+
+@click.command("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--dag-id", metavar="ID", help="Which DAG, where the file has several.")
+@click.option(
+    "--run-id", metavar="ID", help="A name for the run; that of an unfinished run goes on with it."
+)
+@click.option("--conf", metavar="JSON", callback=_conf, help="What the run is started with.")
+def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None) -> None:
+    """Run the DAG in FILE to its end. The exit status is 0 only if it succeeded."""
+    from holdfast.run import RunState
+    from holdfast.runner.local import LocalRun
+
+    with LocalRun(load(), file) as local:
+        try:
+            dag = local.load(dag_id)
+            run = local.begin(dag, run_id, conf)
+        except KeyboardInterrupt:
+            local.abandon()
+            say("Stopped before the run began.")
+            sys.exit(130)
+        if run.state.ended:
+            say(f"Run {run.run_id} has ended: {run.state}. `holdfast tasks clear` runs it again.")
+            sys.exit(run.state is not RunState.SUCCESS)
+        view = _view()
+        try:
+            state = local.carry_on(view)
+        except KeyboardInterrupt:
+            view.say("Stopping: tasks are asked to end. Ctrl-C again ends them at once.")
+            view.close()
+            try:
+                local.__exit__()
+            except KeyboardInterrupt:
+                local.abandon()
+            say(f"Stopped. Go on with: holdfast run {file} --run-id {run.run_id}")
+            sys.exit(130)
+        view.close()
+    sys.exit(state is not RunState.SUCCESS)
+
+
+def _view() -> LiveView | PlainView:
+    from holdfast.cli.liveview import LiveView, PlainView
+
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        return LiveView(Console(stderr=True))
+    return PlainView()

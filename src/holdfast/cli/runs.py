@@ -1,0 +1,299 @@
+"""`holdfast runs`: the runs of DAGs."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.cli.assets import of_event
+from holdfast.cli.dags import spec_of
+from holdfast.cli.document import of_value
+from holdfast.cli.facts import print_facts, when
+from holdfast.cli.liveview import duration_text, span, table_rows
+from holdfast.cli.opening import open_store
+from holdfast.cli.output import counted, json_option, print_document, print_table, say
+from holdfast.cli.parameter import whole_number
+from holdfast.cli.question import ask, yes_option
+from holdfast.cli.tasks import of_instance
+from holdfast.dagspec import Cron, DagSpec
+from holdfast.errors import Conflict, InvalidInput
+from holdfast.run import Run, RunKind, RunState
+from holdfast.settings import load
+from holdfast.store import Store
+from holdfast.value import decode, parse
+
+PAGE = 1000
+
+
+@click.group("runs")
+def command() -> None:
+    """The runs of DAGs."""
+
+
+@command.command("list")
+@click.option("--dag-id", metavar="ID", help="Only those of this DAG.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in RunState]),
+    help="Only those in this state; may be given several times.",
+)
+@click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    type=whole_number(1, 10**6),
+    metavar="N",
+    help="How many at most.",
+)
+@json_option
+def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """List runs, newest first."""
+    wanted = tuple(RunState(state) for state in states)
+    with open_store(load()) as store:
+        found = store.execute(r.ListRuns(dag_id=dag_id, states=wanted, limit=limit + 1))
+        now = store.execute(c.Now())
+    runs, more = found[:limit], len(found) > limit
+    if as_json:
+        print_document({"dag_runs": [of_run(run) for run in runs], "more": more})
+        return
+    if runs:
+        print_table(
+            ("dag", "run", "kind", "state", "logical date", "started", "time"),
+            [
+                (
+                    run.dag_id,
+                    run.run_id,
+                    run.kind,
+                    run.state,
+                    when(run.logical_date),
+                    when(run.started_at),
+                    length_text(run, now),
+                )
+                for run in runs
+            ],
+        )
+    else:
+        say("There are no such runs." if dag_id or states else "There are no runs.")
+    if more:
+        say("There are more; --limit says how many to show.")
+
+
+@command.command("show")
+@click.argument("dag_id")
+@click.argument("run_id")
+@json_option
+def show(dag_id: str, run_id: str, as_json: bool) -> None:
+    """Show a run and its tasks."""
+    with open_store(load()) as store:
+        run = store.execute(r.GetRun(dag_id, run_id))
+        tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        events = store.execute(r.RunEvents(dag_id, run_id))
+        now = store.execute(c.Now())
+    if as_json:
+        print_document(
+            {
+                **of_run(run),
+                "asset_events": [of_event(event) for event in events],
+                "task_instances": [of_instance(one) for one in tasks],
+            }
+        )
+        return
+    interval = (run.data_interval_start, run.data_interval_end)
+    print_facts(
+        {
+            "dag": run.dag_id,
+            "run": run.run_id,
+            "kind": run.kind,
+            "state": run.state,
+            "logical date": when(run.logical_date),
+            "data interval": " to ".join(when(end) for end in interval if end),
+            "conf": run.conf if run.conf != "{}" else "",
+            "asset events": ", ".join(f"{event.asset.name} {event.number}" for event in events),
+            "created": when(run.created_at),
+            "started": when(run.started_at),
+            "ended": when(run.ended_at),
+            "time": length_text(run, now),
+            "carried out by": str(run.owner or "") if not run.state.ended else "",
+        }
+    )
+    rows = [row.cells(now) for row in table_rows(tasks, {}, now)]
+    print_table(("task", "state", "time", "attempt", "error"), rows)
+
+
+@command.command("trigger")
+@click.argument("dag_id")
+@click.option("--run-id", metavar="ID", help="A name for the run.")
+@click.option("--conf", default="{}", metavar="JSON", help="What the run is started with.")
+@click.option(
+    "--logical-date", metavar="TIME", help="The time that the run stands for; otherwise now."
+)
+@json_option
+def trigger(
+    dag_id: str, run_id: str | None, conf: str, logical_date: str | None, as_json: bool
+) -> None:
+    """Ask for a run of a DAG.
+
+    Its id is printed. A scheduler carries the run out, or `holdfast run FILE --run-id ID`.
+    """
+    from holdfast.runner.timetable import run_id as new_run_id
+
+    conf = parse(conf)
+    if not isinstance(decode(conf), dict):
+        raise InvalidInput("--conf is no JSON object", hint="""write '{"key": "value"}'""")
+    with open_store(load()) as store:
+        dag = store.execute(r.GetDag(dag_id))
+        now = store.execute(c.Now())
+        zone = zone_of(spec_of(dag))
+        time = moment("--logical-date", logical_date, zone) if logical_date else now
+        run = store.execute(
+            r.CreateRun(
+                dag_id=dag_id,
+                run_id=run_id or new_run_id(RunKind.MANUAL, time),
+                kind=RunKind.MANUAL,
+                logical_date=time,
+                data_interval_start=time,
+                data_interval_end=time,
+                conf=conf,
+            )
+        )
+    if as_json:
+        print_document(of_run(run))
+    else:
+        click.echo(run.run_id)
+    say(f"Queued run `{run.run_id}` of `{dag_id}`.")
+    again = f"holdfast run {dag.file} --dag-id {dag_id} --run-id {run.run_id}"
+    say(f"hint: a scheduler carries it out, or `{again}`")
+
+
+@command.command("backfill")
+@click.argument("dag_id")
+@click.option("--from", "start", required=True, metavar="DATE", help="The first: 2026-01-01.")
+@click.option(
+    "--to", "end", required=True, metavar="DATE", help="The last: 2026-01-31, the whole day."
+)
+@click.option("--dry-run", is_flag=True, help="Only show which runs would be made.")
+@json_option
+def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) -> None:
+    """Ask for the runs that the schedule of a DAG has between two dates and that do not exist.
+
+    Dates are in the time zone of the schedule; a time may be given too. A scheduler carries the
+    runs out.
+    """
+    from holdfast.runner.timetable import run_id, slots
+
+    with open_store(load()) as store:
+        dag = spec_of(store.execute(r.GetDag(dag_id)))
+        first = moment("--from", start, zone_of(dag))
+        last = moment("--to", end, zone_of(dag), end_of_day=True)
+        if last < first:
+            raise InvalidInput(f"--to {end} is before --from {start}", hint="exchange them")
+        asked = list(slots(dag, first, min(last, store.execute(c.Now()))))
+        taken = logical_dates(store, dag_id)
+        missing = [slot for slot in asked if slot.logical_date not in taken]
+        for slot in missing if not dry_run else ():
+            store.execute(
+                r.CreateRun(
+                    dag_id=dag_id,
+                    run_id=run_id(RunKind.BACKFILL, slot.logical_date),
+                    kind=RunKind.BACKFILL,
+                    logical_date=slot.logical_date,
+                    data_interval_start=slot.data_interval_start,
+                    data_interval_end=slot.data_interval_end,
+                )
+            )
+    rows = [(slot.logical_date, run_id(RunKind.BACKFILL, slot.logical_date)) for slot in missing]
+    existing = len(asked) - len(missing)
+    if as_json:
+        runs = [{"run_id": id, "logical_date": date} for date, id in rows]
+        print_document({"dag_runs": runs, "existing": existing, "dry_run": dry_run})
+    elif rows:
+        print_table(("logical date", "run"), [(when(date), id) for date, id in rows])
+    queued = "would be queued" if dry_run else "queued"
+    say(f"{counted(len(rows), 'run', 'runs')} {queued}; {existing:,} there already.")
+
+
+@command.command("delete")
+@click.argument("dag_id")
+@click.argument("run_id")
+@yes_option
+@json_option
+def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
+    """Forget a run with its task instances, their task stores and logs."""
+    from holdfast.runner.logs import run_logs
+
+    settings = load()
+    with open_store(settings) as store:
+        run = store.execute(r.GetRun(dag_id, run_id))
+        tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        if run.leased_until is not None and run.leased_until > store.execute(c.Now()):
+            raise Conflict(
+                f"run `{run_id}` of `{dag_id}` is being carried out by {run.owner}",
+                hint="stop that first, or wait for the end",
+            )
+        what = counted(len(tasks), "task instance", "task instances")
+        ask(f"Delete run `{run_id}` of `{dag_id}` with {what}, their state and logs?", yes)
+        store.execute(c.DeleteRun(dag_id, run_id))
+    shutil.rmtree(run_logs(settings.home, dag_id, run_id), ignore_errors=True)
+    say(f"Deleted run `{run_id}` of `{dag_id}`.")
+    if as_json:
+        print_document({"deleted": 1})
+
+
+def of_run(run: Run) -> dict[str, Any]:
+    """A run in the shape that `--json` prints."""
+    return {
+        "dag_id": run.dag_id,
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "state": run.state,
+        "logical_date": run.logical_date,
+        "data_interval_start": run.data_interval_start,
+        "data_interval_end": run.data_interval_end,
+        "conf": of_value(run.conf),
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "owner": run.owner,
+    }
+
+
+def length_text(run: Run, now: datetime) -> str:
+    end = run.ended_at if run.state.ended else now
+    length = span(run.started_at, end)
+    return "" if length is None else duration_text(length)
+
+
+def logical_dates(store: Store, dag_id: str) -> set[datetime]:
+    """Those that have a run."""
+    found: set[datetime] = set()
+    offset = 0
+    while runs := store.execute(r.ListRuns(dag_id=dag_id, limit=PAGE, offset=offset)):
+        found.update(run.logical_date for run in runs if run.logical_date is not None)
+        offset += len(runs)
+    return found
+
+
+def zone_of(dag: DagSpec) -> tzinfo:
+    """Where a date of the DAG begins at midnight."""
+    return ZoneInfo(dag.schedule.timezone) if isinstance(dag.schedule, Cron) else UTC
+
+
+def moment(option: str, text: str, zone: tzinfo, end_of_day: bool = False) -> datetime:
+    """A date, or a date and time, which may have a time zone of its own."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{option} is no date: {text!r}", hint="write 2026-01-31 or 2026-01-31T12:00:00Z"
+        ) from None
+    if end_of_day and len(text) <= len("2026-01-31"):
+        time = time.replace(hour=23, minute=59, second=59, microsecond=999999)
+    return (time if time.tzinfo else time.replace(tzinfo=zone)).astimezone(UTC)

@@ -1,0 +1,25 @@
+"""`holdfast scheduler`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.cli.service import log_to_stderr, stopping, with_parent_option
+from holdfast.settings import load
+
+
+@click.command("scheduler")
+@click.argument("dags_dir", type=click.Path(path_type=Path))
+@with_parent_option
+def command(dags_dir: Path, with_parent: bool) -> None:
+    """Run the DAGs in DAGS_DIR: when they are due, when assets change, when somebody asks.
+
+    Files are read again when they change. Expired entries and the state of forgotten assets are
+    removed at each cleanup_interval.
+    """
+    from holdfast.runner.scheduler import Scheduler
+
+    log_to_stderr()
+    Scheduler(load(), dags_dir).run(stopping(with_parent))

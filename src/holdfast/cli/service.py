@@ -1,0 +1,47 @@
+"""What the commands that run until they are told to stop have in common."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from threading import Event, Thread
+from types import FrameType
+
+import click
+
+ROUND = 0.5
+
+with_parent_option = click.option(
+    "--with-parent", is_flag=True, hidden=True, help="End when the process that started it does."
+)
+
+
+def stopping(with_parent: bool = False) -> Event:
+    """Set by Ctrl-C and by SIGTERM; if asked to, when the parent is gone."""
+    event = Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        event.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    if with_parent:
+        Thread(target=_follow, args=(os.getppid(), event), daemon=True).start()
+    return event
+
+
+def _follow(parent: int, event: Event) -> None:
+    while os.getppid() == parent:
+        time.sleep(ROUND)
+    event.set()
+
+
+def log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )

@@ -1,0 +1,27 @@
+"""`holdfast standalone`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.cli.service import log_to_stderr, stopping
+from holdfast.errors import NotFound
+from holdfast.settings import load
+
+
+@click.command("standalone")
+@click.argument("dags_dir", type=click.Path(path_type=Path))
+def command(dags_dir: Path) -> None:
+    """Run all parts on the DAG files in DAGS_DIR: scheduler and triggerer.
+
+    A part that dies is started again.
+    """
+    from holdfast.runner import standalone
+
+    load()
+    if not dags_dir.is_dir():
+        raise NotFound(f"there is no directory {dags_dir}", hint="give the one with the DAG files")
+    log_to_stderr()
+    standalone.run([["scheduler", str(dags_dir)], ["triggerer"]], stopping())

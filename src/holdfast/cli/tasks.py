@@ -1,0 +1,390 @@
+"""`holdfast tasks`: the task instances of a run, and their attempts."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import click
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.cli import document
+from holdfast.cli.facts import print_facts, when
+from holdfast.cli.liveview import duration_text, one_line, span
+from holdfast.cli.logs import print_log
+from holdfast.cli.opening import open_store, person
+from holdfast.cli.output import counted, json_option, print_document, print_table, say
+from holdfast.cli.parameter import COUNT, MAP_INDEX, whole_number
+from holdfast.cli.question import ask, yes_option
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.run import AttemptInfo, TaskInstance, TaskState
+from holdfast.settings import load
+from holdfast.store import Store
+
+FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
+
+map_index_option = click.option(
+    "--map-index", type=MAP_INDEX, metavar="N", help="Which index of a mapped task."
+)
+
+
+@click.group("tasks")
+def command() -> None:
+    """The task instances of a run."""
+
+
+@command.command("list")
+@click.argument("dag_id")
+@click.argument("run_id")
+@json_option
+def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
+    """List the task instances of a run."""
+    with open_store(load()) as store:
+        store.execute(r.GetRun(dag_id, run_id))
+        found = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        now = store.execute(c.Now())
+    if as_json:
+        documents = [of_instance(one) for one in found]
+        print_document({"task_instances": documents, "total_entries": len(found)})
+    elif found:
+        print_table(
+            ("task", "map index", "state", "attempt", "started", "time", "error"),
+            [
+                (
+                    one.scope.task_id,
+                    str(one.scope.map_index),
+                    str(one.state or ""),
+                    str(one.attempt),
+                    when(one.started_at),
+                    length_text(one, now),
+                    one_line(one.error),
+                )
+                for one in found
+            ],
+        )
+    else:
+        say(f"Run `{run_id}` of `{dag_id}` has no task instances yet.")
+
+
+@command.command("show")
+@click.argument("dag_id")
+@click.argument("run_id")
+@click.argument("task_id")
+@map_index_option
+@json_option
+def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json: bool) -> None:
+    """Show a task instance and its attempts."""
+    with open_store(load()) as store:
+        one = find(store, dag_id, run_id, task_id, map_index)
+        attempts = store.execute(r.ListAttempts(one.scope))
+        now = store.execute(c.Now())
+    if as_json:
+        print_document({**of_instance(one), "attempts": [of_attempt(each) for each in attempts]})
+        return
+    print_facts(
+        {
+            "dag": dag_id,
+            "run": run_id,
+            "task": task_id,
+            "map index": str(one.scope.map_index) if one.scope.map_index >= 0 else "",
+            "state": str(one.state or "not run by Holdfast"),
+            "attempt": str(one.attempt),
+            "failures": str(one.failures or ""),
+            "interruptions": str(one.interruptions or ""),
+            "not before": when(one.ready_at),
+            "started": when(one.started_at),
+            "ended": when(one.ended_at),
+            "error": one_line(one.error),
+        }
+    )
+    print_table(
+        ("attempt", "started", "time", "outcome", "exit", "error"),
+        [
+            (
+                str(each.number),
+                when(each.started_at),
+                duration_text(span(each.started_at, each.ended_at or now) or now - now),
+                str(each.outcome or "running"),
+                exit_text(each),
+                one_line(each.error),
+            )
+            for each in attempts
+        ],
+    )
+
+
+@command.command("clear")
+@click.argument("dag_id")
+@click.argument("run_id")
+@click.argument("task_ids", nargs=-1, metavar="[TASK_ID]...")
+@map_index_option
+@click.option("--failed", is_flag=True, help="Only those that failed, themselves or upstream.")
+@click.option("--downstream", is_flag=True, help="Also all tasks that come after them.")
+@click.option("--keep-state", is_flag=True, help="Keep their task stores: they resume.")
+@click.option("--discard-state", is_flag=True, help="Drop their task stores: they start over.")
+@yes_option
+@json_option
+def clear(
+    dag_id: str,
+    run_id: str,
+    task_ids: tuple[str, ...],
+    map_index: int | None,
+    failed: bool,
+    downstream: bool,
+    keep_state: bool,
+    discard_state: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Let tasks of a run run again: those named, or all.
+
+    Unless said otherwise, those that had succeeded start over, and all others resume with what
+    their task stores hold.
+    """
+    if map_index is not None and not task_ids:
+        raise InvalidInput("--map-index is given and no task", hint="name the task")
+    with open_store(load()) as store:
+        store.execute(r.GetRun(dag_id, run_id))
+        listed = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        known = [one for one in listed if one.state is not TaskState.REMOVED]
+        chosen = choose(known, dag_id, run_id, task_ids, map_index, failed)
+        if downstream:
+            add_downstream(store, dag_id, chosen)
+        concerned = [
+            one
+            for one in known
+            if not {None, one.scope.map_index}.isdisjoint(chosen.get(one.scope.task_id, ()))
+        ]
+        if concerned:
+            ask(clear_question(concerned, dag_id, run_id), yes)
+            store.execute(
+                r.ClearTasks(
+                    dag_id=dag_id,
+                    run_id=run_id,
+                    tasks=tuple((id, index) for id, indices in chosen.items() for index in indices),
+                    writer=person(),
+                    state=state_choice(keep_state, discard_state),
+                )
+            )
+    if concerned:
+        say(f"Cleared {counted(len(concerned), 'task instance', 'task instances')}.")
+        say("hint: a scheduler goes on with the run, or `holdfast run FILE --run-id` does")
+    else:
+        say("There is nothing to clear.")
+    if as_json:
+        print_document({"cleared": [document.of_scope(one.scope) for one in concerned]})
+
+
+@command.command("mark")
+@click.argument("dag_id")
+@click.argument("run_id")
+@click.argument("task_id")
+@map_index_option
+@click.option("--success", is_flag=True, help="It counts as succeeded.")
+@click.option("--failed", is_flag=True, help="It counts as failed.")
+@json_option
+def mark(
+    dag_id: str,
+    run_id: str,
+    task_id: str,
+    map_index: int | None,
+    success: bool,
+    failed: bool,
+    as_json: bool,
+) -> None:
+    """Say what a task has come to, whatever it came to by itself.
+
+    An attempt of it that runs is ended, and the asset writes that it staged are dropped.
+    """
+    if success == failed:
+        raise InvalidInput("it is not said what to mark it", hint="give --success or --failed")
+    settings = load()
+    state = TaskState.SUCCESS if success else TaskState.FAILED
+    clear = success and settings.state_store.clear_on_success
+    with open_store(settings) as store:
+        scope = find(store, dag_id, run_id, task_id, map_index).scope
+        store.execute(r.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
+    say(f"Marked {scope} as {state}.")
+    if as_json:
+        print_document({**document.of_scope(scope), "state": state})
+
+
+@command.command("logs")
+@click.argument("dag_id")
+@click.argument("run_id")
+@click.argument("task_id")
+@map_index_option
+@click.option(
+    "--attempt",
+    "number",
+    type=whole_number(1, 2**31 - 1),
+    metavar="N",
+    help="Which attempt; otherwise the newest.",
+)
+@click.option("--follow", is_flag=True, help="Go on until the attempt ends.")
+@click.option("--tail", type=COUNT, metavar="N", help="Only the last N lines.")
+def logs(
+    dag_id: str,
+    run_id: str,
+    task_id: str,
+    map_index: int | None,
+    number: int | None,
+    follow: bool,
+    tail: int | None,
+) -> None:
+    """Print what an attempt of a task printed."""
+    from holdfast.runner.logs import log_path
+
+    settings = load()
+    with open_store(settings) as store:
+        one = find(store, dag_id, run_id, task_id, map_index)
+        wanted = number or one.attempt
+        if not one.attempt:
+            raise NotFound(f"{one.scope} has not begun", hint="its log begins with its attempt")
+        if wanted > one.attempt:
+            raise NotFound(
+                f"{one.scope} has no attempt {wanted}", hint=f"the newest is {one.attempt}"
+            )
+
+        def ended() -> bool:
+            attempts = store.execute(r.ListAttempts(one.scope))
+            return not any(each.number == wanted and not each.ended_at for each in attempts)
+
+        path = log_path(settings.home, one.scope, wanted)
+        if not print_log(path, tail, ended if follow else None):
+            raise NotFound(
+                f"there is no log of attempt {wanted} of {one.scope}: no file {path}",
+                hint="logs are on the machine that ran the attempt, under its core.home",
+            )
+
+
+def find(
+    store: Store, dag_id: str, run_id: str, task_id: str, map_index: int | None
+) -> TaskInstance:
+    """The task instance that is meant; an index need be given only where there are several."""
+    store.execute(r.GetRun(dag_id, run_id))
+    listing = r.ListTaskInstances(dag_id=dag_id, run_id=run_id, task_id=task_id)
+    found = [one for one in store.execute(listing) if one.state is not TaskState.REMOVED]
+    if not found:
+        tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        raise unknown_task(dag_id, run_id, task_id, tasks)
+    if map_index is not None:
+        found = [one for one in found if one.scope.map_index == map_index]
+        if not found:
+            raise NotFound(
+                f"task `{task_id}` of run `{run_id}` of `{dag_id}` has no map index {map_index}",
+                hint=f"`holdfast tasks list {dag_id} {run_id}` shows those that there are",
+            )
+    if len(found) > 1:
+        indices = f"{found[0].scope.map_index} to {found[-1].scope.map_index}"
+        raise InvalidInput(
+            f"task `{task_id}` of run `{run_id}` of `{dag_id}` is mapped",
+            hint=f"say which: --map-index, {indices}",
+        )
+    return found[0]
+
+
+def unknown_task(dag_id: str, run_id: str, task_id: str, known: Iterable[TaskInstance]) -> NotFound:
+    ids = list(dict.fromkeys(one.scope.task_id for one in known))
+    more = ", …" if len(ids) > 10 else ""
+    return NotFound(
+        f"run `{run_id}` of `{dag_id}` has no task `{task_id}`",
+        hint=f"it has: {', '.join(ids[:10])}{more}" if ids else "it has not begun",
+    )
+
+
+def choose(
+    known: Sequence[TaskInstance],
+    dag_id: str,
+    run_id: str,
+    task_ids: Sequence[str],
+    map_index: int | None,
+    failed: bool,
+) -> dict[str, set[int | None]]:
+    """Task ids and the map indices that are meant; None is all of them."""
+    there = {one.scope.task_id for one in known}
+    for task_id in task_ids:
+        if task_id not in there:
+            raise unknown_task(dag_id, run_id, task_id, known)
+    if not failed:
+        return {task_id: {map_index} for task_id in task_ids or there}
+    chosen: dict[str, set[int | None]] = {}
+    for scope in (one.scope for one in known if one.state in FAILURES):
+        if scope.task_id in (task_ids or there) and map_index in (None, scope.map_index):
+            chosen.setdefault(scope.task_id, set()).add(scope.map_index)
+    return chosen
+
+
+def add_downstream(store: Store, dag_id: str, chosen: dict[str, set[int | None]]) -> None:
+    from holdfast.cli.dags import spec_of
+
+    reached = set(chosen)
+    for task in spec_of(store.execute(r.GetDag(dag_id))).tasks:
+        if not reached.isdisjoint(task.upstream):
+            reached.add(task.task_id)
+            chosen[task.task_id] = {None}
+
+
+def state_choice(keep: bool, discard: bool) -> Literal["keep", "discard", "default"]:
+    if keep and discard:
+        raise InvalidInput("both --keep-state and --discard-state are given", hint="give one")
+    return "keep" if keep else "discard" if discard else "default"
+
+
+def clear_question(concerned: Sequence[TaskInstance], dag_id: str, run_id: str) -> str:
+    what = counted(len(concerned), "task instance", "task instances")
+    running = sum(1 for one in concerned if one.state is TaskState.RUNNING)
+    note = f" {running:,} of them run now and are stopped." if running else ""
+    return f"Let {what} of run `{run_id}` of `{dag_id}` run again?{note}"
+
+
+def of_instance(one: TaskInstance) -> dict[str, Any]:
+    """A task instance in the shape that `--json` prints."""
+    return {
+        **document.of_scope(one.scope),
+        "state": one.state,
+        "attempt": one.attempt,
+        "failures": one.failures,
+        "interruptions": one.interruptions,
+        "ready_at": one.ready_at,
+        "started_at": one.started_at,
+        "ended_at": one.ended_at,
+        "error": one.error,
+    }
+
+
+def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
+    """An attempt in the shape that `--json` prints."""
+    return {
+        "attempt": attempt.number,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "outcome": attempt.outcome,
+        "error": attempt.error,
+        "exit_status": attempt.exit_status,
+        "signal": signal_name(attempt.signal),
+        "worker": attempt.worker,
+    }
+
+
+def length_text(one: TaskInstance, now: datetime) -> str:
+    end = now if one.state is TaskState.RUNNING else one.ended_at
+    length = span(one.started_at, end)
+    return "" if length is None else duration_text(length)
+
+
+def exit_text(attempt: AttemptInfo) -> str:
+    name = signal_name(attempt.signal)
+    if name is not None:
+        return name
+    return "" if attempt.exit_status is None else str(attempt.exit_status)
+
+
+def signal_name(number: int | None) -> str | None:
+    try:
+        return None if number is None else signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,18 @@
+"""`holdfast triggerer`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.service import log_to_stderr, stopping, with_parent_option
+from holdfast.settings import load
+
+
+@click.command("triggerer")
+@with_parent_option
+def command(with_parent: bool) -> None:
+    """Run the watchers of assets that the scheduler's DAGs name."""
+    from holdfast.runner.triggerer import Triggerer
+
+    log_to_stderr()
+    Triggerer(load()).run(stopping(with_parent))

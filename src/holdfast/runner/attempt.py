@@ -1,0 +1,230 @@
+"""One attempt of a task instance, from its process's start to its recorded end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.accessor import Rules
+from holdfast.dagspec import CallbackKind
+from holdfast.entry import TaskWriter
+from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable
+from holdfast.run import Ending, Outcome, TaskState
+from holdfast.runner.child import STARTUP, encode
+from holdfast.runner.ending import Stop, ending_of
+from holdfast.runner.logs import log_path
+from holdfast.runner.messages import (
+    CallbackStartup,
+    Failed,
+    Report,
+    SparkAddress,
+    TaskStartup,
+)
+from holdfast.runner.nursery import Child, LauncherGone, Nursery
+from holdfast.runner.orders import Ended, RunTask
+from holdfast.runner.relay import of_attempt, reads, relay
+from holdfast.store import Store
+
+LEASE = timedelta(seconds=30)
+"""How long an attempt counts as supervised without a heartbeat."""
+GRACE = 10.0
+"""Seconds that a task has to end by itself after SIGTERM."""
+FAREWELL = 5.0
+"""Seconds that its process has to end after its report, or after it closed its channel."""
+CALLBACK_LIMIT = 60.0
+"""Seconds that callbacks may take."""
+
+_CALLBACKS: dict[TaskState, CallbackKind] = {
+    TaskState.SUCCESS: "success",
+    TaskState.FAILED: "failure",
+    TaskState.UP_FOR_RETRY: "retry",
+    TaskState.SKIPPED: "skipped",
+}
+
+log = logging.getLogger("holdfast.supervisor")
+
+
+class Surroundings(NamedTuple):
+    """What an attempt needs of its supervisor."""
+
+    store: Store
+    nursery: Nursery
+    rules: Rules
+    home: Path
+    spark: Callable[[], SparkAddress]
+
+
+class Attempt:
+    """Runs in a thread of its own; `tick` and `stop` are for others."""
+
+    def __init__(self, order: RunTask, surroundings: Surroundings) -> None:
+        self._order = order
+        self._with = surroundings
+        self._child: Child | None = None
+        self._stop: Stop | None = None
+        self._timeout_at: float | None = None
+        self._kill_at: float | None = None
+        self.writer: TaskWriter | None = None
+        """Set while the attempt is live."""
+
+    def run(self) -> Ended:
+        scope = self._order.instance.scope
+        try:
+            child = self._with.nursery.launch()
+        except LauncherGone as error:
+            return Ended(scope, TaskState.SCHEDULED, error.message)
+        self._child = child
+        try:
+            start = c.StartAttempt(scope, child.process, LEASE, after=self._order.instance.attempt)
+            self.writer = TaskWriter(scope, self._with.store.execute(start))
+        except HoldfastError as error:
+            child.kill()
+            return Ended(scope, None, error.message)
+        try:
+            return self._supervise(child, self.writer)
+        finally:
+            self.writer = None
+            child.channel.close()
+
+    def stop(self, why: Stop) -> None:
+        """Ask the task to end, and make it after a while."""
+        if self._stop is None:
+            self._stop = why
+        if self._child is not None and self._kill_at is None:
+            self._kill_at = time.monotonic() + GRACE
+            self._child.kill(signal.SIGTERM)
+
+    def tick(self) -> None:
+        """Called now and then: what has to happen at its time."""
+        now = time.monotonic()
+        if self._timeout_at is not None and now > self._timeout_at:
+            self._timeout_at = None
+            self.stop(Stop.TIMEOUT)
+        if self._child is not None and self._kill_at is not None and now > self._kill_at:
+            self._child.kill()
+
+    def _supervise(self, child: Child, writer: TaskWriter) -> Ended:
+        assert writer.attempt is not None
+        child.log_to(log_path(self._with.home, writer.scope, writer.attempt))
+        report = self._carry_out(child, writer)
+        if not child.wait(FAREWELL):
+            if report is None and self._stop is None:
+                self._stop = Stop.SILENT
+            child.kill()
+            child.wait()
+        if self._stop is Stop.LOST:
+            return Ended(writer.scope, None)
+        ending = self._finish(writer, report, child.status)
+        if ending is None:
+            return Ended(writer.scope, None)
+        self._call_back(writer, ending, report)
+        return Ended(writer.scope, ending.state, ending.error)
+
+    def _carry_out(self, child: Child, writer: TaskWriter) -> Report | None:
+        startup = self._startup(writer)
+        try:
+            if self._order.task.spark:
+                startup = msgspec.structs.replace(startup, spark=self._with.spark())
+        except HoldfastError as error:
+            child.kill()
+            return Failed(error=str(error))
+        task = self._order.task
+        if task.execution_timeout is not None:
+            self._timeout_at = time.monotonic() + task.execution_timeout.total_seconds()
+        try:
+            child.channel.send(STARTUP, encode(startup))
+        except OSError:
+            return None
+        report = relay(child.channel, self._with.store, of_attempt(writer))
+        self._timeout_at = None
+        return report
+
+    def _startup(self, writer: TaskWriter) -> TaskStartup:
+        order = self._order
+        return TaskStartup(
+            file=order.file,
+            writer=writer,
+            run=order.run,
+            max_tries=order.task.retries + 1,
+            rules=self._with.rules,
+        )
+
+    def _finish(
+        self, writer: TaskWriter, report: Report | None, status: int | None
+    ) -> Ending | None:
+        """Record the end; None where the attempt was superseded before that."""
+        failures = self._order.instance.failures
+        now = datetime.now(UTC)
+        ending = ending_of(self._order.task, failures, report, status, self._stop, now)
+        try:
+            return self._record(writer, ending)
+        except StaleAttempt:
+            return None
+        except StoreUnavailable:
+            raise
+        except HoldfastError as error:
+            # The success did not stand, such as for a staged write whose version has moved on.
+            failed = Failed(error=error.message)
+            ending = ending_of(self._order.task, failures, failed, status, None, now)
+            return self._record(writer, ending)
+
+    def _record(self, writer: TaskWriter, ending: Ending) -> Ending:
+        succeeded = ending.outcome is Outcome.SUCCESS
+        clear = succeeded and self._with.rules.clear_on_success
+        finish = c.FinishAttempt(writer, succeeded, clear, ending)
+        try:
+            self._with.store.execute(finish)
+        except StoreUnavailable:
+            # The answer may have been lost after the commit; only the store can tell.
+            if not self._is_recorded(writer):
+                self._with.store.execute(finish)
+        return ending
+
+    def _is_recorded(self, writer: TaskWriter) -> bool:
+        attempts = self._with.store.execute(r.ListAttempts(writer.scope))
+        return any(one.number == writer.attempt and one.ended_at for one in attempts)
+
+    def _call_back(self, writer: TaskWriter, ending: Ending, report: Report | None) -> None:
+        kind = _CALLBACKS.get(ending.state)
+        if kind is None or kind not in self._order.task.callbacks:
+            return
+        assert writer.attempt is not None
+        startup = CallbackStartup(
+            file=self._order.file,
+            run=self._order.run,
+            kind=kind,
+            task=self._startup(writer),
+            error=ending.error,
+            exception=report.exception if isinstance(report, Failed) else None,
+        )
+        path = log_path(self._with.home, writer.scope, writer.attempt)
+        call_back(self._with, startup, path)
+
+
+def call_back(surroundings: Surroundings, startup: CallbackStartup, path: Path) -> None:
+    """Run callbacks in a process of their own. What comes of them changes nothing else."""
+    try:
+        child = surroundings.nursery.launch()
+    except LauncherGone as error:
+        log.warning("callbacks were not called: %s", error.message)
+        return
+    try:
+        child.log_to(path)
+        with child.limited(CALLBACK_LIMIT):
+            child.channel.send(STARTUP, encode(startup))
+            if relay(child.channel, surroundings.store, reads) is None:
+                log.warning("the process of callbacks ended before they did; see %s", path)
+    except (OSError, LauncherGone) as error:
+        log.warning("callbacks were not called: %s", error)
+    finally:
+        child.kill()
+        child.channel.close()

@@ -1,0 +1,255 @@
+"""Carrying runs out: decides what comes next in each, and has a supervisor do it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from holdfast import run_command as r
+from holdfast.dagspec import CallbackKind, DagSpec
+from holdfast.errors import HoldfastError, NotFound, StaleAttempt
+from holdfast.run import Run, RunState, TaskInstance, TaskState
+from holdfast.runner.attempt import LEASE
+from holdfast.runner.decide import Decision, decide
+from holdfast.runner.orders import (
+    CallBack,
+    Ended,
+    FileParsed,
+    Notice,
+    ParseFile,
+    RunTask,
+    WarmSpark,
+)
+from holdfast.runner.process import has_ended, kill_group, this_process
+from holdfast.runner.supervisor import SupervisorLink
+from holdfast.scope import TaskScope
+from holdfast.settings import Settings
+
+HEARTBEAT = 2.0
+LOOK_AGAIN = 1.0
+"""Seconds after which a run is looked at in any case: somebody may have cleared a task of it."""
+MOST_INTERRUPTIONS = 5
+
+log = logging.getLogger("holdfast.scheduler")
+
+
+@dataclass
+class ActiveRun:
+    """A run that this process holds."""
+
+    run: Run
+    dag: DagSpec
+    tasks: Sequence[TaskInstance] = ()
+    """As they were when last looked at."""
+    ordered: set[TaskScope] = field(default_factory=set)
+    """Attempts that the supervisor was told to start and has not told the end of."""
+    look_at: float = 0.0
+    """When to look again, by the monotonic clock."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.run.dag_id, self.run.run_id
+
+
+class Conductor:
+    """The runs that this process holds, and its supervisor. `close` ends both."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._supervisor = SupervisorLink()
+        # While the supervisor starts: loading the database library takes as long.
+        from holdfast.connection import open_store
+
+        self.store = open_store(settings, retry_window=settings.core.retry_window)
+        self.runs: dict[tuple[str, str], ActiveRun] = {}
+        self._parsed: list[FileParsed] = []
+        self._spark = False
+        self._renewed = time.monotonic()
+
+    def parse(self, file: str) -> None:
+        """Have a file imported; `parsed` will tell what it holds."""
+        self._supervisor.order(ParseFile(file))
+
+    def parsed(self) -> list[FileParsed]:
+        """What came of imports since the last call."""
+        parsed, self._parsed = self._parsed, []
+        return parsed
+
+    def warm_spark(self) -> None:
+        """Have Spark ready for tasks to come."""
+        self._spark = True
+        self._supervisor.order(WarmSpark())
+
+    def adopt(self, run: Run, dag: DagSpec) -> ActiveRun:
+        """Hold a run from now on. Conflict where another process does, and lives."""
+        dead = run.owner if run.owner is not None and has_ended(run.owner) else None
+        claimed = self.store.execute(
+            r.ClaimRun(
+                dag_id=run.dag_id,
+                run_id=run.run_id,
+                process=this_process(),
+                lease=LEASE,
+                dead=dead,
+            )
+        )
+        active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
+        self._interrupt(active, "the process that carried out the run ended")
+        if any(task.spark for task in dag.tasks):
+            self.warm_spark()
+        return active
+
+    def turn(self, timeout: float) -> None:
+        """Wait for something to happen, for so long at most, and do what is to be done then."""
+        for notice in self._supervisor.notices(timeout):
+            self._take(notice)
+        now = time.monotonic()
+        if now > self._renewed + HEARTBEAT:
+            self._renewed = now
+            self._renew()
+        for active in list(self.runs.values()):
+            if now >= active.look_at:
+                self._advance(active)
+
+    def release(self) -> None:
+        """Let go of all runs, so that another process can go on with them at once."""
+        for dag_id, run_id in self.runs:
+            try:
+                self.store.execute(r.ReleaseRun(dag_id, run_id, this_process()))
+            except HoldfastError as error:
+                log.warning("run %s of %s was not released: %s", run_id, dag_id, error.message)
+        self.runs.clear()
+
+    def close(self) -> None:
+        """Interrupt what runs, and let go of it."""
+        self._supervisor.stop()
+        self.release()
+        self.store.close()
+
+    def abandon(self) -> None:
+        """End at once, without a word to the tasks."""
+        self._supervisor.kill()
+
+    def _take(self, notice: Notice | None) -> None:
+        if notice is None:
+            for active in list(self.runs.values()):
+                self._interrupt(active, "the supervisor died")
+                active.ordered.clear()
+                active.look_at = 0.0
+            if self._spark:
+                self.warm_spark()
+        elif isinstance(notice, FileParsed):
+            self._parsed.append(notice)
+        elif isinstance(notice, Ended):
+            scope = notice.scope
+            if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
+                concerned.ordered.discard(scope)
+                concerned.look_at = 0.0
+
+    def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
+        """Nobody supervises these attempts of the run any more: end them, and what they left."""
+        dag_id, run_id = active.key
+        interrupted = self.store.execute(
+            r.InterruptAttempts(
+                dag_id=dag_id,
+                run_id=run_id,
+                process=this_process(),
+                limit=MOST_INTERRUPTIONS,
+                reason=reason,
+                expired=expired,
+            )
+        )
+        for attempt in interrupted:
+            if attempt.worker is not None:
+                kill_group(attempt.worker)
+            active.ordered.discard(attempt.scope)
+
+    def _renew(self) -> None:
+        if not self.runs:
+            return
+        heartbeat = r.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
+        for key in self.store.execute(heartbeat).runs:
+            log.warning("run %s of %s is carried out by another process now", key[1], key[0])
+            self.runs.pop(key, None)
+
+    def _advance(self, active: ActiveRun) -> None:
+        """Bring a run as far as it can go now."""
+        try:
+            decision = self._settle(active)
+        except (StaleAttempt, NotFound) as error:
+            log.warning("%s", error.message)
+            self.runs.pop(active.key, None)
+            return
+        instances = {(one.scope.task_id, one.scope.map_index): one for one in active.tasks}
+        for start in decision.start:
+            self._order(active, instances[start])
+        active.look_at = time.monotonic() + LOOK_AGAIN
+        if decision.wake_at is not None:
+            wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
+            active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))
+        if decision.ended is not None:
+            self._finish(active, decision.ended)
+
+    def _settle(self, active: ActiveRun) -> Decision:
+        """Make changes until there are none to make; what remains is to start tasks, or the end."""
+        dag_id, run_id = active.key
+
+        def results(task_id: str) -> Sequence[tuple[int, str]]:
+            return self.store.execute(r.GetResults(dag_id, run_id, task_id))
+
+        made: Decision | None = None
+        while True:
+            tasks = self.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+            active.tasks = [
+                msgspec.structs.replace(one, state=TaskState.RUNNING)
+                if one.scope in active.ordered
+                else one
+                for one in tasks
+            ]
+            self._end_unsupervised(active)
+            self._end_overdue(active)
+            decision = decide(active.dag, active.tasks, datetime.now(UTC), results)
+            if not decision.changes or decision == made:
+                return decision
+            made = decision
+            changes = r.ChangeTasks(dag_id, run_id, this_process(), decision.changes)
+            self.store.execute(changes)
+
+    def _end_unsupervised(self, active: ActiveRun) -> None:
+        """Attempts that a supervisor of the process before this one began, and nobody has now."""
+        for one in active.tasks:
+            if one.state is TaskState.RUNNING and one.scope not in active.ordered:
+                self._interrupt(active, "nobody supervised it any more", expired=True)
+                return
+
+    def _end_overdue(self, active: ActiveRun) -> None:
+        from holdfast.connection import whoami
+
+        limit, started = active.dag.run_timeout, active.run.started_at
+        if limit is None or started is None or datetime.now(UTC) < started + limit:
+            return
+        for one in active.tasks:
+            if one.state is not None and not one.state.ended:
+                self.store.execute(
+                    r.MarkTask(scope=one.scope, state=TaskState.FAILED, writer=whoami())
+                )
+
+    def _order(self, active: ActiveRun, instance: TaskInstance) -> None:
+        task = active.dag.task(instance.scope.task_id)
+        assert task is not None
+        active.ordered.add(instance.scope)
+        self._supervisor.order(RunTask(active.dag.file, active.run, task, instance))
+
+    def _finish(self, active: ActiveRun, state: RunState) -> None:
+        dag_id, run_id = active.key
+        del self.runs[active.key]
+        self.store.execute(r.FinishRun(dag_id, run_id, this_process(), state))
+        active.run = self.store.execute(r.GetRun(dag_id, run_id))
+        kind: CallbackKind = "success" if state is RunState.SUCCESS else "failure"
+        if kind in active.dag.callbacks:
+            failed = [one for one in active.tasks if one.state is TaskState.FAILED]
+            error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
+            self._supervisor.order(CallBack(active.dag.file, active.run, kind, error))

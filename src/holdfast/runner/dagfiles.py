@@ -1,0 +1,73 @@
+"""A directory of DAG files, and which of them have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.errors import NotFound
+
+_MARKS = ("DAG", "@dag", "@asset")
+
+
+class Changes(NamedTuple):
+    changed: list[str]
+    gone: list[str]
+
+
+class DagDirectory:
+    """The Python files under a directory that speak of Holdfast and of a DAG."""
+
+    def __init__(self, directory: Path) -> None:
+        if not directory.is_dir():
+            raise NotFound(
+                f"there is no directory {directory}", hint="give the one that holds the DAG files"
+            )
+        self._directory = directory.resolve()
+        self._seen: dict[Path, tuple[int, int]] | None = None
+        self._dag_files: set[str] = set()
+
+    def recall(self, files: Iterable[str]) -> None:
+        """DAG files of earlier times: those of them that were here and are gone will be told."""
+        self._dag_files.update(file for file in files if Path(file).is_relative_to(self._directory))
+
+    def changes(self) -> Changes:
+        """Since the last call. A change of a module that is no DAG file may change all of them."""
+        present = {path: stamp for path in self._paths() if (stamp := _stamp(path)) is not None}
+        if present == self._seen:
+            return Changes([], [])
+        seen, self._seen = self._seen or {}, present
+        touched = {path for path, stamp in present.items() if seen.get(path) != stamp}
+        removed = seen.keys() - present.keys()
+        before = self._dag_files
+        self._dag_files = {str(path) for path in present if _is_dag_file(path)}
+        shared = any(str(path) not in self._dag_files | before for path in touched | removed)
+        changed = self._dag_files if shared else self._dag_files & {str(path) for path in touched}
+        return Changes(sorted(changed), sorted(before - self._dag_files))
+
+    def _paths(self) -> list[Path]:
+        return [
+            path
+            for path in self._directory.rglob("*.py")
+            if not any(
+                part.startswith((".", "__pycache__"))
+                for part in path.relative_to(self._directory).parts[:-1]
+            )
+        ]
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _is_dag_file(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return "holdfast" in text and any(mark in text for mark in _MARKS)

@@ -1,0 +1,89 @@
+"""What becomes of a task instance when an attempt of it has ended."""
+
+from __future__ import annotations
+
+import signal
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from holdfast.dagspec import TaskSpec
+from holdfast.run import Ending, Outcome, TaskState
+from holdfast.runner.messages import Failed, Report, Skipped, Succeeded
+
+LONGEST_DELAY = timedelta(days=1)
+
+
+class Stop(StrEnum):
+    """Why a supervisor ends an attempt before its time."""
+
+    INTERRUPT = "interrupt"
+    """It stops itself."""
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    """The attempt is not the newest any more."""
+    SILENT = "silent"
+    """The task has closed its connection and goes on without."""
+
+
+def ending_of(
+    task: TaskSpec,
+    failures: int,
+    report: Report | None,
+    status: int | None,
+    stop: Stop | None,
+    now: datetime,
+) -> Ending:
+    """`report` is what the task said, `status` its exit status or minus a signal, and `failures`
+    how often it had failed before."""
+    exit_status = status if status is not None and status >= 0 else None
+    number = -status if status is not None and status < 0 else None
+    if isinstance(report, Succeeded):
+        return Ending(
+            outcome=Outcome.SUCCESS,
+            state=TaskState.SUCCESS,
+            exit_status=exit_status,
+            result=report.result,
+            events=report.events,
+        )
+    if isinstance(report, Skipped):
+        return Ending(outcome=Outcome.SKIPPED, state=TaskState.SKIPPED, error=report.reason)
+    if stop is Stop.INTERRUPT or (report is None and status is None):
+        return Ending(
+            outcome=Outcome.INTERRUPTED,
+            state=TaskState.SCHEDULED,
+            error="the supervisor stopped",
+            signal=number,
+        )
+    retry = failures < task.retries and not (isinstance(report, Failed) and not report.may_retry)
+    return Ending(
+        outcome=Outcome.FAILED,
+        state=TaskState.UP_FOR_RETRY if retry else TaskState.FAILED,
+        ready_at=now + retry_delay(task, failures) if retry else None,
+        error=_failure(task, report, status, stop),
+        exit_status=exit_status,
+        signal=number,
+    )
+
+
+def retry_delay(task: TaskSpec, failures: int) -> timedelta:
+    """How long to wait after one more failure than these."""
+    longest = min(task.max_retry_delay or LONGEST_DELAY, LONGEST_DELAY)
+    if not task.retry_backoff:
+        return min(task.retry_delay, longest)
+    try:
+        return min(task.retry_delay * task.retry_backoff**failures, longest)
+    except OverflowError:
+        return longest
+
+
+def _failure(task: TaskSpec, report: Report | None, status: int | None, stop: Stop | None) -> str:
+    if stop is Stop.TIMEOUT:
+        return f"it took longer than its execution_timeout of {task.execution_timeout}"
+    if isinstance(report, Failed):
+        return report.error
+    if stop is Stop.SILENT:
+        return "the task closed its connection to its supervisor"
+    if status is not None and status < 0:
+        killed = f"its process was killed by {signal.Signals(-status).name}"
+        return f"{killed}; was there too little memory?" if status == -9 else killed
+    return f"its process ended with exit status {status} before the task returned"

@@ -1,0 +1,143 @@
+"""`holdfast run`: one run of a file's DAG, from its start, or from where it stopped, to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.dagspec import DagSpec
+from holdfast.errors import InvalidDag, InvalidInput, NotFound
+from holdfast.run import Run, RunKind, RunState, TaskInstance, TaskState
+from holdfast.runner.conductor import ActiveRun, Conductor
+from holdfast.runner.timetable import run_id as new_run_id
+from holdfast.scope import TaskScope
+from holdfast.settings import Settings
+from holdfast.store import Store
+from holdfast.value import decode
+
+REFRESH = 0.25
+
+
+class View(Protocol):
+    """Where the progress of a run is shown."""
+
+    def update(
+        self, run: Run, tasks: list[TaskInstance], progress: Mapping[TaskScope, Any]
+    ) -> None: ...
+
+
+class LocalRun:
+    """A run of this process's own. Use it in a `with` statement: leaving it stops the run."""
+
+    def __init__(self, settings: Settings, file: Path) -> None:
+        if not file.is_file():
+            raise NotFound(f"there is no file {file}", hint="give the path of a DAG file")
+        self._settings = settings
+        self._file = str(file.resolve())
+        self._conductor = Conductor(settings)
+
+    def __enter__(self) -> LocalRun:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._conductor.close()
+
+    def abandon(self) -> None:
+        """End at once, without a word to the tasks."""
+        self._conductor.abandon()
+
+    def load(self, dag_id: str | None) -> DagSpec:
+        """The file's DAG, or the one of its DAGs that is named; all of them are saved."""
+        self._conductor.parse(self._file)
+        while not (parsed := self._conductor.parsed()):
+            self._conductor.turn(REFRESH)
+        found = parsed[0].parsed
+        if found.error:
+            raise InvalidDag(found.error)
+        dag = _choose(found.dags, dag_id, self._file)
+        if any(task.spark for task in dag.tasks):
+            from holdfast.spark.check import check
+
+            check(self._settings)
+            self._conductor.warm_spark()
+        self._conductor.store.execute(r.SaveFile(self._file, found.dags))
+        return dag
+
+    def begin(self, dag: DagSpec, run_id: str | None, conf: str | None) -> Run:
+        """A new run, or the unfinished one with that id, held by this process unless it ended."""
+        run = self._known(dag, run_id)
+        if run is None:
+            now = datetime.now(UTC)
+            run = self._conductor.store.execute(
+                r.CreateRun(
+                    dag_id=dag.dag_id,
+                    run_id=run_id or new_run_id(RunKind.MANUAL, now),
+                    logical_date=now,
+                    data_interval_start=now,
+                    data_interval_end=now,
+                    conf=conf or "{}",
+                )
+            )
+        elif conf is not None:
+            raise InvalidInput(
+                f"run `{run_id}` exists and has its own conf", hint="leave --conf out to go on"
+            )
+        if not run.state.ended:
+            self._active = self._conductor.adopt(run, dag)
+        return run
+
+    def carry_on(self, view: View) -> RunState:
+        """To the end of the run."""
+        active = self._active
+        while active.key in self._conductor.runs:
+            self._conductor.turn(REFRESH)
+            view.update(active.run, list(active.tasks), self._progress(active))
+        ended = self._conductor.store.execute(r.GetRun(*active.key))
+        view.update(ended, self.tasks(), {})
+        return ended.state
+
+    def tasks(self) -> list[TaskInstance]:
+        dag_id, run_id = self._active.key
+        tasks = self._conductor.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        return list(tasks)
+
+    def _known(self, dag: DagSpec, run_id: str | None) -> Run | None:
+        if run_id is None:
+            return None
+        try:
+            return self._conductor.store.execute(r.GetRun(dag.dag_id, run_id))
+        except NotFound:
+            return None
+
+    def _progress(self, active: ActiveRun) -> dict[TaskScope, Any]:
+        """What running tasks say of themselves."""
+        store: Store = self._conductor.store
+        if not store.supports(c.List):
+            return {}
+        if not any(one.state is TaskState.RUNNING for one in active.tasks):
+            return {}
+        where = c.TaskFilter(*active.key)
+        page = store.execute(c.List(where, prefix="progress"))
+        return {
+            one.scope: decode(one.entry.value)
+            for one in page.found
+            if one.entry.key == "progress" and isinstance(one.scope, TaskScope)
+        }
+
+
+def _choose(dags: tuple[DagSpec, ...], dag_id: str | None, file: str) -> DagSpec:
+    ids = [dag.dag_id for dag in dags]
+    if dag_id is None:
+        if len(dags) > 1:
+            raise InvalidInput(
+                f"{file} has {len(dags)} DAGs", hint=f"say which: --dag-id {' | '.join(ids)}"
+            )
+        return dags[0]
+    for dag in dags:
+        if dag.dag_id == dag_id:
+            return dag
+    raise NotFound(f"{file} has no DAG `{dag_id}`", hint=f"it has: {', '.join(ids)}")

@@ -1,0 +1,178 @@
+"""The launcher as its supervisor sees it: children to be had, spoken to, and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Lock, Thread, Timer
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.run import Process
+from holdfast.runner.channel import Channel
+from holdfast.runner.launcher import (
+    ORDER,
+    Exited,
+    Kill,
+    Launch,
+    Launched,
+    Notice,
+    Order,
+    PreloadSpark,
+    WriteLog,
+)
+from holdfast.runner.process import identify
+from holdfast.settings import VARIABLE_PREFIX
+
+LOG_LIMIT = 256 * 2**20
+"""Bytes of output that are kept of one attempt."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
+
+
+class LauncherGone(HoldfastError):
+    """The process that starts the tasks has ended."""
+
+    code = "launcher_gone"
+
+
+class Child:
+    """A forked process, waiting for its startup."""
+
+    def __init__(self, nursery: Nursery, number: int, channel: Channel) -> None:
+        self._nursery = nursery
+        self._number = number
+        self._launched = Event()
+        self._ended = Event()
+        self.channel = channel
+        self.process: Process | None = None
+        self.status: int | None = None
+        """Its exit status, or minus a signal's number; None while it runs, and where nobody saw
+        its end."""
+
+    def log_to(self, path: Path) -> None:
+        with suppress(LauncherGone):  # and the child with it, which its end tells
+            self._nursery.order(WriteLog(self._number, str(path), LOG_LIMIT))
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """A signal for it, or SIGKILL for all of its group. Nothing happens where it has ended."""
+        with suppress(LauncherGone):
+            self._nursery.order(Kill(self._number, number))
+
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """It is killed where this takes longer."""
+        timer = Timer(seconds, self.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until its end; False where that did not come in time."""
+        return self._ended.wait(timeout)
+
+    def wait_launched(self) -> None:
+        self._launched.wait()
+        if self.process is None:
+            raise LauncherGone("the process that starts tasks has ended")
+
+    def take(self, notice: Notice) -> None:
+        if isinstance(notice, Launched):
+            self.process = identify(notice.pid)
+            self._launched.set()
+        else:
+            self.end(notice.status)
+
+    def end(self, status: int | None) -> None:
+        self.status = status
+        self.channel.end_input()
+        self._ended.set()
+        self._launched.set()
+
+
+class Nursery:
+    """A launcher process, started anew when it has died, and the children that it has forked."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._last = 0
+        self._spark = False
+        self._start()
+
+    def _start(self) -> None:
+        ours, its = socket.socketpair()
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(VARIABLE_PREFIX)}
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.runner.launcher", str(its.fileno())],
+            pass_fds=[its.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=environ,
+        )
+        its.close()
+        self._control = Channel(ours)
+        self._children: dict[int, Child] = {}
+        listening = (self._popen, self._control, self._children)
+        Thread(target=_listen, args=listening, daemon=True).start()
+
+    def launch(self) -> Child:
+        """A new child. It waits for a startup on its channel."""
+        ours, its = socket.socketpair()
+        with self._lock:
+            if self._popen.poll() is not None:
+                self._start()
+                if self._spark:
+                    self._control.send(ORDER, _encode(PreloadSpark()))
+            self._last += 1
+            child = self._children[self._last] = Child(self, self._last, Channel(ours))
+            self._send(Launch(self._last), [its.fileno()])
+        its.close()
+        child.wait_launched()
+        return child
+
+    def preload_spark(self) -> None:
+        """Let children find what Spark tasks need already loaded."""
+        with self._lock:
+            if not self._spark:
+                self._spark = True
+                self._send(PreloadSpark())
+
+    def order(self, order: Order) -> None:
+        with self._lock:
+            self._send(order)
+
+    def close(self) -> None:
+        """End the launcher and with it all children."""
+        self._control.close()
+        self._popen.wait()
+
+    def _send(self, order: Order, descriptors: list[int] | None = None) -> None:
+        try:
+            if descriptors:
+                self._control.send_with(ORDER, _encode(order), descriptors)
+            else:
+                self._control.send(ORDER, _encode(order))
+        except OSError:
+            raise LauncherGone("the process that starts tasks has ended") from None
+
+
+def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int, Child]) -> None:
+    """Pass on what one launcher tells, until it ends and its children with it."""
+    while (frame := control.receive()) is not None:
+        notice = _notice_decoder.decode(frame[1])
+        children[notice.child].take(notice)
+        if isinstance(notice, Exited):
+            del children[notice.child]
+    popen.wait()
+    while children:
+        children.popitem()[1].end(None)

@@ -1,0 +1,89 @@
+"""Between a scheduler or triggerer and its supervisor."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.dagspec import CallbackKind, TaskSpec, WatcherSpec
+from holdfast.run import Run, TaskInstance, TaskState
+from holdfast.runner.messages import Parsed
+from holdfast.scope import TaskScope
+
+
+class ParseFile(msgspec.Struct, frozen=True, tag="parse"):
+    """Import a DAG file, in a process of its own, and say what it holds."""
+
+    file: str
+
+
+class RunTask(msgspec.Struct, frozen=True, tag="run"):
+    """Start and supervise the next attempt of a task instance."""
+
+    file: str
+    run: Run
+    task: TaskSpec
+    instance: TaskInstance
+
+
+class CallBack(msgspec.Struct, frozen=True, tag="call"):
+    """Call the DAG's callbacks for the end of a run."""
+
+    file: str
+    run: Run
+    kind: CallbackKind
+    error: str
+
+
+class WatchAsset(msgspec.Struct, frozen=True, tag="watch"):
+    """Run a watcher, and again when it ends."""
+
+    file: str
+    dag_id: str
+    watcher: WatcherSpec
+
+
+class Unwatch(msgspec.Struct, frozen=True, tag="unwatch"):
+    """End a watcher."""
+
+    watcher: WatcherSpec
+
+
+class WarmSpark(msgspec.Struct, frozen=True, tag="spark"):
+    """There will be Spark tasks: have Spark ready for them."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """Interrupt all attempts and end."""
+
+
+Order: TypeAlias = ParseFile | RunTask | CallBack | WatchAsset | Unwatch | WarmSpark | Stop
+
+
+class FileParsed(msgspec.Struct, frozen=True, tag="parsed"):
+    file: str
+    parsed: Parsed
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The attempt that was ordered is over, or never began."""
+
+    scope: TaskScope
+    state: TaskState | None
+    """None where that was not for the supervisor to say: somebody else has the task now."""
+    error: str = ""
+
+
+class Alive(msgspec.Struct, frozen=True, tag="alive"):
+    """Sent once a second."""
+
+
+Notice: TypeAlias = FileParsed | Ended | Alive
+
+ORDER = b"O"
+NOTICE = b"N"
+
+encode = msgspec.msgpack.Encoder().encode
+order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
+notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)

@@ -1,0 +1,198 @@
+"""`holdfast scheduler`: starts runs when they are due, and carries out all that are to be."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+
+from holdfast import run_command as r
+from holdfast.cleanup.periodic import PeriodicCleanup
+from holdfast.dagspec import DagSpec, OnAssets
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    InvalidInput,
+    NotFound,
+    StoreUnavailable,
+)
+from holdfast.run import DagInfo, Run, RunKind, RunState
+from holdfast.runner import timetable
+from holdfast.runner.conductor import Conductor
+from holdfast.runner.dagfiles import DagDirectory
+from holdfast.runner.orders import FileParsed
+from holdfast.runner.process import has_ended
+from holdfast.settings import Settings
+
+ROUND = 1.0
+"""Seconds from one look at files, schedules and queued runs to the next."""
+MOST_ACTIVE = 10_000
+
+log = logging.getLogger("holdfast.scheduler")
+
+
+class Scheduler:
+    """Everything that it knows comes from the files and from the store: another may take over."""
+
+    def __init__(self, settings: Settings, directory: Path) -> None:
+        self._files = DagDirectory(directory)
+        self._conductor = Conductor(settings)
+        self._store = self._conductor.store
+        self._files.recall(info.file for info in self._store.execute(r.ListFiles()))
+        self._cleanup = PeriodicCleanup(self._store, settings.state_store)
+        self._dags: dict[str, DagSpec] = {}
+        self._awaited: set[str] = set()
+        """Files that are being imported."""
+        self._complete = False
+        """Whether every file was imported once; before, a DAG could miss what starts it."""
+
+    def run(self, stopping: Event) -> None:
+        """Until told to stop; then what runs is interrupted and let go of."""
+        next_round = 0.0
+        try:
+            while not stopping.is_set():
+                if time.monotonic() >= next_round:
+                    next_round = time.monotonic() + ROUND
+                    self._look_around()
+                self._conductor.turn(max(0.0, next_round - time.monotonic()))
+                for parsed in self._conductor.parsed():
+                    self._save(parsed)
+        finally:
+            self._conductor.close()
+
+    def _look_around(self) -> None:
+        try:
+            self._load_files()
+            self._complete |= not self._awaited
+            if self._complete:
+                self._create_runs()
+                self._adopt_runs()
+            self._cleanup.tick()
+        except StoreUnavailable as error:
+            log.warning("%s; trying again", error.message)
+
+    def _load_files(self) -> None:
+        changed, gone = self._files.changes()
+        for file in gone:
+            log.info("%s is gone", file)
+            self._store.execute(r.ForgetFile(file))
+            self._forget(file)
+        for file in changed:
+            self._awaited.add(file)
+            self._conductor.parse(file)
+
+    def _save(self, found: FileParsed) -> None:
+        self._awaited.discard(found.file)
+        dags, error = found.parsed.dags, found.parsed.error
+        if not error:
+            try:
+                self._store.execute(r.SaveFile(found.file, dags))
+            except Conflict as conflict:
+                error = str(conflict)
+        if error:
+            log.warning("%s cannot be used:\n%s", found.file, error.rstrip())
+            self._store.execute(r.SaveFileError(found.file, error))
+            return
+        self._forget(found.file)
+        self._dags |= {dag.dag_id: dag for dag in dags}
+        for active in self._conductor.runs.values():
+            active.dag = self._dags.get(active.run.dag_id, active.dag)
+        log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags))
+
+    def _forget(self, file: str) -> None:
+        self._dags = {id: dag for id, dag in self._dags.items() if dag.file != file}
+
+    def _active_runs(self) -> list[Run]:
+        """Oldest first."""
+        active = self._store.execute(
+            r.ListRuns(states=(RunState.QUEUED, RunState.RUNNING), limit=MOST_ACTIVE)
+        )
+        return [run for run in reversed(active) if run.dag_id in self._dags]
+
+    def _create_runs(self) -> None:
+        known = {info.dag_id: info for info in self._store.execute(r.ListDags())}
+        busy = Counter(run.dag_id for run in self._active_runs())
+        for dag_id, dag in self._dags.items():
+            info = known.get(dag_id)
+            if info is None or info.paused:
+                continue
+            try:
+                if isinstance(dag.schedule, OnAssets):
+                    self._create_asset_run(dag)
+                else:
+                    self._create_scheduled_runs(dag, info, dag.max_active_runs - busy[dag_id])
+            except StoreUnavailable:
+                raise
+            except HoldfastError as error:
+                # Such as that another scheduler was quicker; no DAG stops the others.
+                log.warning("no run of %s was made: %s", dag_id, error.message)
+
+    def _create_scheduled_runs(self, dag: DagSpec, info: DagInfo, most: int) -> None:
+        until = self._scheduled_until(info)
+        for _ in range(most):
+            slot = timetable.due(dag, until, datetime.now(UTC))
+            if slot is None:
+                return
+            until = slot.logical_date
+            run_id = timetable.run_id(RunKind.SCHEDULED, until)
+            self._store.execute(
+                r.CreateRun(
+                    dag_id=dag.dag_id,
+                    run_id=run_id,
+                    kind=RunKind.SCHEDULED,
+                    logical_date=until,
+                    data_interval_start=slot.data_interval_start,
+                    data_interval_end=slot.data_interval_end,
+                    schedule=True,
+                )
+            )
+            log.info("%s is due: run %s", dag.dag_id, run_id)
+
+    def _scheduled_until(self, info: DagInfo) -> datetime | None:
+        """Of a DAG whose file was away for a while, only its runs tell."""
+        if info.scheduled_until is not None:
+            return info.scheduled_until
+        runs = self._store.execute(
+            r.ListRuns(dag_id=info.dag_id, kinds=(RunKind.SCHEDULED,), limit=1)
+        )
+        return runs[0].logical_date if runs else None
+
+    def _create_asset_run(self, dag: DagSpec) -> None:
+        run_id = timetable.run_id(RunKind.ASSET, datetime.now(UTC))
+        run = self._store.execute(r.CreateAssetRun(dag.dag_id, run_id))
+        if run is not None:
+            log.info("assets of %s have changed: run %s", dag.dag_id, run_id)
+
+    def _adopt_runs(self) -> None:
+        runs = self._active_runs()
+        held = Counter(run.dag_id for run in runs if run.state is RunState.RUNNING)
+        now = datetime.now(UTC)
+        for run in runs:
+            dag = self._dags[run.dag_id]
+            if (run.dag_id, run.run_id) in self._conductor.runs or run.kind is RunKind.EXTERNAL:
+                continue
+            if run.state is RunState.QUEUED and held[run.dag_id] >= dag.max_active_runs:
+                continue
+            if _is_held(run, now):
+                continue
+            self._adopt(run, dag)
+            held[run.dag_id] += 1
+
+    def _adopt(self, run: Run, dag: DagSpec) -> None:
+        try:
+            self._conductor.adopt(run, dag)
+        except (Conflict, InvalidInput, NotFound) as error:  # another one has it, or had it
+            log.info("%s", error.message)
+        else:
+            went_on = "goes on" if run.state is RunState.RUNNING else "begins"
+            log.info("run %s of %s %s", run.run_id, run.dag_id, went_on)
+
+
+def _is_held(run: Run, now: datetime) -> bool:
+    """Whether another process seems to carry the run out; claiming it tells for certain."""
+    if run.owner is None or run.leased_until is None or run.leased_until <= now:
+        return False
+    return not has_ended(run.owner)

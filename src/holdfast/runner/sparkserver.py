@@ -1,0 +1,80 @@
+"""The Spark that a supervisor's tasks share: one server, started when it is first needed."""
+
+from __future__ import annotations
+
+from threading import Event, Lock, Thread
+
+from holdfast.errors import SparkUnavailable
+from holdfast.runner.child import REPORT, STARTUP, encode, report_decoder
+from holdfast.runner.messages import Failed, Ready, Report, SparkAddress, SparkStartup
+from holdfast.runner.nursery import Child, Nursery
+from holdfast.settings import Settings
+
+
+class SparkServer:
+    """Started again when it has died, or when the launcher has and took it along."""
+
+    def __init__(self, settings: Settings, nursery: Nursery) -> None:
+        self._settings = settings
+        self._nursery = nursery
+        self._lock = Lock()
+        self._current: _Serving | None = None
+
+    def warm(self) -> None:
+        """Let Spark start, and let tasks find it loaded, while other things go on."""
+        self._nursery.preload_spark()
+        if not self._settings.spark.remote:
+            self._serving()
+
+    def address(self) -> SparkAddress:
+        """Where it listens, once it does."""
+        self._nursery.preload_spark()
+        if self._settings.spark.remote:
+            from holdfast.spark.session import address_of
+
+            return address_of(self._settings.spark.remote)
+        return self._serving().address()
+
+    def close(self) -> None:
+        if self._current is not None:
+            self._current.child.kill()
+
+    def _serving(self) -> _Serving:
+        with self._lock:
+            if self._current is None or self._current.has_ended:
+                self._current = _Serving(self._nursery.launch(), self._settings)
+            return self._current
+
+
+class _Serving:
+    """One process of the server, from its start to its end."""
+
+    def __init__(self, child: Child, settings: Settings) -> None:
+        self.child = child
+        self._told = Event()
+        self._report: Report | None = None
+        directory = settings.home / "spark"
+        child.log_to(directory / "keeper.log")
+        spark = settings.spark
+        startup = SparkStartup(master=spark.master, conf=dict(spark.conf), directory=str(directory))
+        child.channel.send(STARTUP, encode(startup))
+        Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._told.is_set() and (
+            not isinstance(self._report, Ready) or self.child.wait(timeout=0)
+        )
+
+    def address(self) -> SparkAddress:
+        self._told.wait()
+        if isinstance(self._report, Ready):
+            return self._report.address
+        why = self._report.error if isinstance(self._report, Failed) else "its process ended"
+        raise SparkUnavailable(f"Spark did not start: {why}")
+
+    def _listen(self) -> None:
+        frame = self.child.channel.receive()
+        if frame is not None and frame[0] == REPORT:
+            self._report = report_decoder.decode(frame[1])
+        self._told.set()

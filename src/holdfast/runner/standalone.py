@@ -1,0 +1,63 @@
+"""`holdfast standalone`: every long-running part, each in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from threading import Event
+
+SHORTEST_LIFE = 5.0
+"""A part that lives shorter is started again only after a pause that grows."""
+LONGEST_PAUSE = 30.0
+ROUND = 0.2
+
+log = logging.getLogger("holdfast.standalone")
+
+
+class _Part:
+    """A command of ours, started again when it ends."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments = arguments
+        self._pause = 0.0
+        self._start()
+
+    def _start(self) -> None:
+        # In a group of its own, so that Ctrl-C reaches it through its parent and only once.
+        self.popen = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *self._arguments, "--with-parent"],
+            start_new_session=True,
+        )
+        self._started = time.monotonic()
+        self._start_at: float | None = None
+
+    def tick(self) -> None:
+        if self.popen.poll() is None:
+            return
+        now = time.monotonic()
+        if self._start_at is None:
+            short = now < self._started + SHORTEST_LIFE
+            self._pause = min(max(1.0, 2 * self._pause), LONGEST_PAUSE) if short else 0.0
+            self._start_at = now + self._pause
+            name, status = self._arguments[0], self.popen.returncode
+            log.warning("%s ended (%s); again in %.0f s", name, status, self._pause)
+        elif now >= self._start_at:
+            self._start()
+
+
+def run(parts: Sequence[Sequence[str]], stopping: Event) -> None:
+    """Until told to stop; then the parts are told, in turn, and waited for."""
+    running = [_Part(arguments) for arguments in parts]
+    try:
+        while not stopping.wait(ROUND):
+            for part in running:
+                part.tick()
+    finally:
+        for part in running:
+            part.popen.send_signal(signal.SIGTERM)
+        for part in running:
+            part.popen.wait()

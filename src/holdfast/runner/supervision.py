@@ -1,0 +1,212 @@
+"""What a supervisor does: a thread for each attempt and watcher, and one that keeps time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Lock, Thread, current_thread
+
+from holdfast import run_command as r
+from holdfast.connection import open_store, rules
+from holdfast.errors import HoldfastError
+from holdfast.runner.attempt import LEASE, Attempt, Surroundings, call_back
+from holdfast.runner.channel import Channel
+from holdfast.runner.child import STARTUP, encode
+from holdfast.runner.ending import Stop
+from holdfast.runner.messages import CallbackStartup, Failed, Parsed, ParseStartup
+from holdfast.runner.nursery import LauncherGone, Nursery
+from holdfast.runner.orders import (
+    NOTICE,
+    Alive,
+    CallBack,
+    Ended,
+    FileParsed,
+    Notice,
+    Order,
+    ParseFile,
+    RunTask,
+    Unwatch,
+    WarmSpark,
+    WatchAsset,
+    order_decoder,
+)
+from holdfast.runner.orders import Stop as StopOrder
+from holdfast.runner.process import this_process
+from holdfast.runner.relay import relay
+from holdfast.runner.sparkserver import SparkServer
+from holdfast.runner.watching import Watching
+from holdfast.settings import load
+
+TICK = 0.1
+HEARTBEAT = 2.0
+PARSE_LIMIT = 60.0
+
+log = logging.getLogger("holdfast.supervisor")
+
+
+class Supervisor:
+    def __init__(self, scheduler: Channel, nursery: Nursery) -> None:
+        settings = load()
+        self._scheduler = scheduler
+        self._nursery = nursery
+        self._store = open_store(settings, retry_window=settings.core.retry_window)
+        self._spark = SparkServer(settings, nursery)
+        self._surroundings = Surroundings(
+            self._store, nursery, rules(settings), settings.home, self._spark.address
+        )
+        self._lock = Lock()
+        self._threads: set[Thread] = set()
+        self._attempts: set[Attempt] = set()
+        self._watchings: dict[str, Watching] = {}
+        self._stopping = Event()
+
+    def run(self) -> None:
+        """Until told to stop, or until the scheduler is gone."""
+        Thread(target=self._keep_time, daemon=True).start()
+        while (frame := self._scheduler.receive()) is not None:
+            order = order_decoder.decode(frame[1])
+            if isinstance(order, StopOrder):
+                break
+            self._take(order)
+        self._stopping.set()
+        with self._lock:
+            attempts, threads = list(self._attempts), list(self._threads)
+            watchings = list(self._watchings.values())
+        for watching in watchings:
+            watching.stop()
+        for attempt in attempts:
+            attempt.stop(Stop.INTERRUPT)
+        for thread in threads:
+            thread.join()
+        self._nursery.close()
+        self._store.close()
+
+    def _take(self, order: Order) -> None:
+        if isinstance(order, RunTask):
+            self._begin(self._attempt, order)
+        elif isinstance(order, ParseFile):
+            self._begin(self._parse, order)
+        elif isinstance(order, CallBack):
+            self._begin(self._call_back, order)
+        elif isinstance(order, WarmSpark):
+            self._begin(self._warm_spark, order)
+        elif isinstance(order, WatchAsset):
+            self._watch(order)
+        elif isinstance(order, Unwatch):
+            watching = self._watchings.pop(_name(order), None)
+            if watching is not None:
+                watching.stop()
+
+    def _begin(self, work: Callable[[Order], None], order: Order) -> None:
+        """In a thread of its own. What is to be recorded or called is waited for at the end."""
+
+        def run() -> None:
+            try:
+                work(order)
+            except HoldfastError as error:
+                log.warning("%s", error)
+            finally:
+                with self._lock:
+                    self._threads.discard(current_thread())
+
+        thread = Thread(target=run, daemon=True)
+        if not isinstance(order, ParseFile | WarmSpark):
+            with self._lock:
+                self._threads.add(thread)
+        thread.start()
+
+    def _attempt(self, order: Order) -> None:
+        assert isinstance(order, RunTask)
+        attempt = Attempt(order, self._surroundings)
+        with self._lock:
+            self._attempts.add(attempt)
+        if self._stopping.is_set():
+            attempt.stop(Stop.INTERRUPT)
+        ended = Ended(order.instance.scope, None)
+        try:
+            ended = attempt.run()
+        finally:
+            with self._lock:
+                self._attempts.discard(attempt)
+            self._tell(ended)
+
+    def _parse(self, order: Order) -> None:
+        assert isinstance(order, ParseFile)
+        self._tell(FileParsed(order.file, self._parsed(order.file)))
+
+    def _parsed(self, file: str) -> Parsed:
+        try:
+            child = self._nursery.launch()
+        except LauncherGone as error:
+            return Parsed(error=error.message)
+        child.log_to(self._surroundings.home / "logs" / "dag-files.log")
+        report = None
+        with child.limited(PARSE_LIMIT), suppress(OSError):
+            child.channel.send(STARTUP, encode(ParseStartup(file)))
+            report = relay(child.channel, self._store, lambda command: False)
+        child.kill()
+        child.wait()
+        child.channel.close()
+        if isinstance(report, Parsed):
+            return report
+        why = report.error if isinstance(report, Failed) else f"its process ended ({child.status})"
+        return Parsed(error=f"{file} could not be imported: {why}")
+
+    def _call_back(self, order: Order) -> None:
+        assert isinstance(order, CallBack)
+        startup = CallbackStartup(
+            file=order.file, run=order.run, kind=order.kind, error=order.error
+        )
+        call_back(self._surroundings, startup, self._surroundings.home / "logs" / "callbacks.log")
+
+    def _warm_spark(self, order: Order) -> None:
+        self._spark.warm()
+
+    def _watch(self, order: WatchAsset) -> None:
+        watching = self._watchings[_name(order)] = Watching(order, self._surroundings)
+        self._begin(lambda _: watching.run(), order)
+
+    def _keep_time(self) -> None:
+        last = time.monotonic()
+        while True:
+            time.sleep(TICK)
+            with self._lock:
+                attempts = list(self._attempts)
+            for attempt in attempts:
+                attempt.tick()
+            if time.monotonic() > last + HEARTBEAT:
+                last = time.monotonic()
+                self._tell(Alive())
+                self._renew(attempts)
+
+    def _renew(self, attempts: list[Attempt]) -> None:
+        writers = {attempt.writer: attempt for attempt in attempts if attempt.writer is not None}
+        watches = {one.watch: one for one in list(self._watchings.values()) if one.watch}
+        if not writers and not watches:
+            return
+        heartbeat = r.Heartbeat(
+            process=this_process(), lease=LEASE, attempts=tuple(writers), watches=tuple(watches)
+        )
+        try:
+            lost = self._store.execute(heartbeat)
+        except HoldfastError as error:
+            log.warning("no heartbeat: %s", error.message)
+            return
+        for writer in lost.attempts:
+            # Its end may have been recorded meanwhile; then it is not lost but over.
+            if writers[writer].writer == writer:
+                writers[writer].stop(Stop.LOST)
+        for watch in lost.watches:
+            watches[watch].stop()
+
+    def _tell(self, notice: Notice) -> None:
+        from holdfast.runner.orders import encode
+
+        with suppress(OSError):
+            self._scheduler.send(NOTICE, encode(notice))
+
+
+def _name(order: WatchAsset | Unwatch) -> str:
+    return f"{order.watcher.asset.name}\0{order.watcher.name}"

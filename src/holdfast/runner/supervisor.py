@@ -1,0 +1,132 @@
+"""The supervisor process. A scheduler or triggerer starts it, and talks to it over a socket."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from queue import Empty, Queue
+from threading import Thread
+
+from holdfast.errors import StoreUnavailable
+from holdfast.runner.channel import Channel
+from holdfast.runner.orders import (
+    ORDER,
+    Alive,
+    Notice,
+    Order,
+    Stop,
+    encode,
+    notice_decoder,
+)
+
+SILENCE = 30.0
+"""Seconds without a word after which a supervisor counts as hanging."""
+MOST_STARTS = 3
+
+log = logging.getLogger("holdfast.supervisor")
+
+
+class SupervisorLink:
+    """A supervisor as the one who needs it sees it; when it dies, another one is started."""
+
+    def __init__(self) -> None:
+        self._starts = 0
+        self._start()
+
+    def order(self, order: Order) -> None:
+        with suppress(OSError):  # it has died, which `notices` tells
+            self._channel.send(ORDER, encode(order))
+
+    def notices(self, timeout: float) -> Iterator[Notice | None]:
+        """What it has said, waiting for a first word for so long at most.
+
+        None: it has died with all that it ran, and there is a new one.
+        """
+        try:
+            notice = self._notices.get(timeout=timeout)
+            while True:
+                self._heard = time.monotonic()
+                if notice is None:
+                    self._start_again()
+                    yield None
+                    return
+                self._starts = 0
+                if not isinstance(notice, Alive):
+                    yield notice
+                notice = self._notices.get_nowait()
+        except Empty:
+            pass
+        if time.monotonic() > self._heard + SILENCE:
+            log.warning("the supervisor does not answer; starting another one")
+            self._popen.kill()
+            self._heard = time.monotonic()
+
+    def stop(self) -> None:
+        """Let it interrupt its attempts and end, and wait for that."""
+        self.order(Stop())
+        self._popen.wait()
+        self._listener.join()
+        self._channel.close()
+
+    def kill(self) -> None:
+        """End it at once; its launcher notices, and ends the tasks."""
+        self._popen.kill()
+
+    def _start(self) -> None:
+        ours, its = socket.socketpair()
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.runner.supervisor", str(its.fileno())],
+            pass_fds=[its.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
+        its.close()
+        self._channel = Channel(ours)
+        self._notices: Queue[Notice | None] = Queue()
+        self._heard = time.monotonic()
+        listening = (self._popen, self._channel, self._notices)
+        self._listener = Thread(target=_listen, args=listening, daemon=True)
+        self._listener.start()
+
+    def _start_again(self) -> None:
+        self._starts += 1
+        if self._starts > MOST_STARTS:
+            raise StoreUnavailable(
+                f"the supervisor process ended {self._starts} times as soon as it had started",
+                hint="its own messages are above",
+            )
+        self._channel.close()
+        self._start()
+
+
+def _listen(
+    popen: subprocess.Popen[bytes], channel: Channel, notices: Queue[Notice | None]
+) -> None:
+    while (frame := channel.receive()) is not None:
+        notices.put(notice_decoder.decode(frame[1]))
+    popen.wait()
+    notices.put(None)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the scheduler's matter
+    from holdfast.runner.nursery import Nursery
+
+    # First, because it loads what tasks need while this process loads what the database needs.
+    nursery = Nursery()
+    logging.basicConfig(format="%(name)s: %(message)s", stream=sys.stderr)
+
+    from holdfast.runner.supervision import Supervisor
+
+    Supervisor(Channel(socket.socket(fileno=int(sys.argv[1]))), nursery).run()
+    gc.freeze()  # else the interpreter would look through all objects before it ends
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""`holdfast triggerer`: runs the watchers of all assets that DAGs name."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import datetime
+from threading import Event
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast import run_command as r
+from holdfast.connection import open_store
+from holdfast.dagspec import DagSpec, WatcherSpec
+from holdfast.errors import StoreUnavailable
+from holdfast.runner.orders import Unwatch, WatchAsset
+from holdfast.runner.supervisor import SupervisorLink
+from holdfast.settings import Settings
+
+ROUND = 1.0
+
+log = logging.getLogger("holdfast.triggerer")
+_spec_decoder = msgspec.json.Decoder(DagSpec)
+
+
+class _Wanted(NamedTuple):
+    """A watcher, and the state of its file: when that changes, the watcher is started anew."""
+
+    file: str
+    dag_id: str
+    saved_at: datetime
+
+
+class Triggerer:
+    def __init__(self, settings: Settings) -> None:
+        self._supervisor = SupervisorLink()
+        self._store = open_store(settings, retry_window=settings.core.retry_window)
+        self._running: dict[WatcherSpec, _Wanted] = {}
+
+    def run(self, stopping: Event) -> None:
+        """Until told to stop."""
+        next_round = 0.0
+        try:
+            while not stopping.is_set():
+                if time.monotonic() >= next_round:
+                    next_round = time.monotonic() + ROUND
+                    self._look_around()
+                for notice in self._supervisor.notices(max(0.0, next_round - time.monotonic())):
+                    if notice is None:
+                        self._running.clear()
+        finally:
+            self._supervisor.stop()
+            self._store.close()
+
+    def _look_around(self) -> None:
+        try:
+            wanted = self._wanted()
+        except StoreUnavailable as error:
+            log.warning("%s; trying again", error.message)
+            return
+        for spec, how in list(self._running.items()):
+            if wanted.get(spec) != how:
+                log.info("watcher `%s` of asset `%s` ends", spec.name, spec.asset.name)
+                self._supervisor.order(Unwatch(spec))
+                del self._running[spec]
+        for spec, how in wanted.items():
+            if spec not in self._running:
+                log.info("watching asset `%s` with `%s`", spec.asset.name, spec.name)
+                self._supervisor.order(WatchAsset(how.file, how.dag_id, spec))
+                self._running[spec] = how
+
+    def _wanted(self) -> dict[WatcherSpec, _Wanted]:
+        """Each watcher once, whatever the number of DAGs that name its asset."""
+        wanted: dict[WatcherSpec, _Wanted] = {}
+        for info in self._store.execute(r.ListDags()):
+            if not info.paused:
+                for watcher in _spec_decoder.decode(info.spec).watchers:
+                    wanted.setdefault(watcher, _Wanted(info.file, info.dag_id, info.saved_at))
+        return wanted

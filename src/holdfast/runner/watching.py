@@ -1,0 +1,109 @@
+"""One watcher of an asset, run again whenever it ends."""
+
+from __future__ import annotations
+
+import logging
+from threading import Event
+from urllib.parse import quote
+
+from holdfast import run_command as r
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.run import Watch
+from holdfast.runner.attempt import LEASE, Surroundings
+from holdfast.runner.child import STARTUP, encode
+from holdfast.runner.messages import Failed, WatchStartup
+from holdfast.runner.nursery import Child
+from holdfast.runner.orders import WatchAsset
+from holdfast.runner.process import has_ended, this_process
+from holdfast.runner.relay import of_watcher, relay
+from holdfast.scope import AssetScope
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+
+log = logging.getLogger("holdfast.triggerer")
+
+
+class Watching:
+    """Runs in a thread of its own; `stop` is for others."""
+
+    def __init__(self, order: WatchAsset, surroundings: Surroundings) -> None:
+        self._order = order
+        self._with = surroundings
+        self._stopped = Event()
+        self._child: Child | None = None
+        self.watch: Watch | None = None
+        """What is to be renewed, while there is one."""
+
+    def run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stopped.is_set():
+            failure = self._watch_once()
+            if failure:
+                log.warning("%s failed: %s; again in %.0f s", self._name, failure, pause)
+            self._stopped.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE) if failure else FIRST_PAUSE
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._child is not None:
+            self._child.kill()
+
+    @property
+    def _name(self) -> str:
+        spec = self._order.watcher
+        return f"watcher `{spec.name}` of asset `{spec.asset.name}`"
+
+    def _watch_once(self) -> str:
+        """Until it ends; why it failed, if it did."""
+        try:
+            self.watch = self._claim()
+            return self._carry_out(self.watch)
+        except Conflict:
+            return ""  # another triggerer has it; it may end one day
+        except (HoldfastError, OSError) as error:
+            return str(error)
+        finally:
+            self.watch = None
+
+    def _claim(self) -> Watch:
+        asset = AssetScope(name=self._order.watcher.asset.name)
+        dead = None
+        for info in self._with.store.execute(r.ListWatches()):
+            same = (info.watch.asset.name, info.watch.watcher)
+            if same == (asset.name, self._order.watcher.name) and info.owner:
+                dead = info.owner if has_ended(info.owner) else None
+        start = r.StartWatch(
+            asset=asset,
+            watcher=self._order.watcher.name,
+            process=this_process(),
+            lease=LEASE,
+            dead=dead,
+        )
+        return self._with.store.execute(start)
+
+    def _carry_out(self, watch: Watch) -> str:
+        child = self._child = self._with.nursery.launch()
+        try:
+            if self._stopped.is_set():
+                return ""
+            spec = self._order.watcher
+            directory = self._with.home / "logs" / "watchers" / quote(spec.asset.name, safe="")
+            child.log_to(directory / f"{quote(spec.name, safe='')}.log")
+            startup = WatchStartup(
+                file=self._order.file,
+                dag_id=self._order.dag_id,
+                watch=watch,
+                rules=self._with.rules,
+            )
+            child.channel.send(STARTUP, encode(startup))
+            report = relay(child.channel, self._with.store, of_watcher(watch))
+        finally:
+            child.kill()
+            child.wait()
+            child.channel.close()
+        if isinstance(report, Failed):
+            return report.error
+        if report is None and not self._stopped.is_set():
+            return f"its process ended ({child.status})"
+        return ""

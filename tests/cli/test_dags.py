@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pipeline
+import pytest
+
+from holdfast.cli.dags import schedule_text
+from holdfast.connection import open_store
+from holdfast.dagspec import (
+    AliasSpec,
+    AllOf,
+    AnyOf,
+    AssetRefSpec,
+    AssetSpec,
+    Cron,
+    Every,
+    OnAssets,
+    Once,
+)
+from holdfast.run_command import SaveFileError
+from holdfast.settings import load
+from holdfast.store import Store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """The embedded store of the project, with two DAGs."""
+    with open_store(load()) as store:
+        pipeline.save(store)
+        yield store
+
+
+def test_dags_are_listed_with_schedule_and_runs(holdfast, store):
+    pipeline.begin(store)
+
+    result = holdfast("dags", "list")
+
+    header, etl, mart = result.out.splitlines()
+    assert header == "dag\tschedule\tpaused\tnext run\tlast run\tfile"
+    assert etl.startswith("etl\tat 03:00 every day\tno\t20")
+    assert etl.endswith("\trunning\tdags/etl.py")
+    assert mart == "mart\ton orders\tno\t\t\tdags/mart.py"
+    assert (result.status, result.err) == (0, "")
+
+
+def test_a_list_for_machines(holdfast):
+    found = json.loads(holdfast("dags", "list", "--json").out)
+
+    assert found["total_entries"] == 2
+    etl = found["dags"][0]
+    assert etl["dag_id"] == "etl"
+    assert etl["schedule"] == {"type": "cron", "expression": "0 3 * * *", "timezone": "UTC"}
+    assert etl["last_run_state"] is None
+
+
+def test_broken_files_are_told_of_next_to_the_list(holdfast, store):
+    store.execute(SaveFileError("dags/bad.py", "Traceback\n  line 1\nNameError: x\n"))
+
+    result = holdfast("dags", "list")
+
+    assert len(result.out.splitlines()) == 3
+    assert result.err == (
+        "broken: dags/bad.py: NameError: x\nhint: `holdfast dags errors` shows the tracebacks\n"
+    )
+
+
+def test_errors_are_shown_with_their_tracebacks(holdfast, store):
+    store.execute(SaveFileError("dags/bad.py", "Traceback\n  line 1\nNameError: x\n"))
+
+    assert holdfast("dags", "errors").out == ("dags/bad.py:\nTraceback\n  line 1\nNameError: x\n\n")
+    assert json.loads(holdfast("dags", "errors", "--json").out)["import_errors"][0]["file"]
+
+
+def test_no_errors_are_no_output(holdfast):
+    assert holdfast("dags", "errors") == (0, "", "No file is broken.\n")
+
+
+def test_a_dag_is_shown_with_its_tasks(holdfast):
+    lines = holdfast("dags", "show", "etl").out.splitlines()
+
+    assert "description\tLoads orders" in lines
+    assert 'params\t{"day":1}' in lines
+    assert "extract\t\tall_success\t2 after 5m\t\t\t\t" in lines
+    assert "load\textract\tall_success\t0\tyes\tyes\t\torders" in lines
+
+
+def test_a_dag_is_shown_to_machines(holdfast):
+    found = json.loads(holdfast("dags", "show", "etl", "--json").out)
+
+    assert found["params"] == {"day": 1}
+    assert [task["task_id"] for task in found["tasks"]] == ["extract", "load", "report"]
+    assert found["tasks"][1]["mapped"] == {"axes": [{"type": "literal", "length": 3}]}
+
+
+def test_an_unknown_dag_is_named_with_those_that_there_are(holdfast):
+    result = holdfast("dags", "show", "etk")
+
+    assert (result.status, result.out) == (1, "")
+    assert result.err == "error: DAG `etk` is not known\nhint: DAGs that there are: etl, …\n"
+
+
+def test_a_paused_dag_has_no_next_run_until_it_is_unpaused(holdfast):
+    assert holdfast("dags", "pause", "etl").err == "DAG `etl` is paused.\n"
+    assert "\tyes\t\t" in holdfast("dags", "list").out
+
+    assert holdfast("dags", "unpause", "etl").err == "DAG `etl` is no longer paused.\n"
+    assert "\tno\t20" in holdfast("dags", "list").out
+
+
+def test_pausing_an_unknown_dag_is_an_error(holdfast):
+    assert holdfast("dags", "pause", "nope").status == 1
+
+
+A, B = AssetSpec("a", "s3://a"), AssetRefSpec(uri="s3://b")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "text"),
+    [
+        (None, "by hand"),
+        (Once(), "once"),
+        (Every(timedelta(minutes=90)), "every 90m"),
+        (Every(timedelta(seconds=1.5)), "every 1.5s"),
+        (Cron("*/5 * * * *", "Europe/Berlin"), "every fifth minute of every hour, Europe/Berlin"),
+        (OnAssets(A), "on a"),
+        (OnAssets(AllOf((A, AnyOf((B, AliasSpec("x")))))), "on a and (s3://b or alias x)"),
+    ],
+)
+def test_schedules_are_told_in_words(schedule, text):
+    assert schedule_text(schedule) == text

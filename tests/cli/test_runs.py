@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pipeline
+import pytest
+
+from holdfast.connection import open_store
+from holdfast.errors import NotFound
+from holdfast.run import RunKind
+from holdfast.run_command import ClaimRun, CreateRun, GetRun, ListRuns
+from holdfast.runner.logs import log_path
+from holdfast.scope import TaskScope
+from holdfast.settings import load
+from holdfast.store import Store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """The embedded store of the project, with two DAGs."""
+    with open_store(load()) as store:
+        pipeline.save(store)
+        yield store
+
+
+def test_runs_are_listed_newest_first(holdfast, store):
+    for number in range(3):
+        pipeline.begin(store, f"r{number}")
+
+    result = holdfast("runs", "list", "--limit", "2")
+
+    header, *rows = result.out.splitlines()
+    assert header == "dag\trun\tkind\tstate\tlogical date\tstarted\ttime"
+    assert [row.split("\t")[1] for row in rows] == ["r2", "r1"]
+    assert rows[0].startswith("etl\tr2\tmanual\trunning\t2026-01-05 03:00:00Z\t")
+    assert result.err == "There are more; --limit says how many to show.\n"
+
+
+def test_runs_are_listed_by_dag_and_state(holdfast, store):
+    pipeline.begin(store)
+    store.execute(CreateRun(dag_id="mart", run_id="m1"))
+
+    def listed(*options: str) -> list[str]:
+        found = json.loads(holdfast("runs", "list", "--json", *options).out)
+        return [run["run_id"] for run in found["dag_runs"]]
+
+    assert listed("--dag-id", "mart") == ["m1"]
+    assert listed("--state", "running") == ["r1"]
+    assert listed("--state", "running", "--state", "queued") == ["m1", "r1"]
+    assert listed("--state", "failed") == []
+
+
+def test_no_runs_are_no_output(holdfast):
+    assert holdfast("runs", "list") == (0, "", "There are no runs.\n")
+
+
+def test_a_run_is_shown_with_its_tasks(holdfast, store):
+    pipeline.half_way(store)
+
+    lines = holdfast("runs", "show", "etl", "r1").out.splitlines()
+
+    assert "state\trunning" in lines
+    assert 'conf\t{"full":true}' in lines
+    assert "data interval\t2026-01-05 03:00:00Z to 2026-01-05 03:00:00Z" in lines
+    assert "task\tstate\ttime\tattempt\terror" in lines
+    assert lines[-1] == "report\tscheduled\t\t\t"
+    assert any(
+        line.startswith("load[1]\tfailed\t") and line.endswith("\t1\tValueError: no data")
+        for line in lines
+    )
+
+
+def test_a_run_is_shown_to_machines(holdfast, store):
+    pipeline.half_way(store)
+
+    found = json.loads(holdfast("runs", "show", "etl", "r1", "--json").out)
+
+    assert found["conf"] == {"full": True}
+    assert found["owner"]["pid"] == 4711
+    assert [one["state"] for one in found["task_instances"]] == [
+        "success",
+        "success",
+        "failed",
+        "scheduled",
+        "scheduled",
+    ]
+
+
+def test_an_unknown_run_is_an_error(holdfast):
+    assert holdfast("runs", "show", "etl", "nope").status == 1
+
+
+def test_a_run_is_asked_for(holdfast, store):
+    result = holdfast("runs", "trigger", "etl", "--conf", '{"day": 2}')
+
+    run_id = result.out.strip()
+    assert run_id.startswith("manual__20")
+    run = store.execute(GetRun("etl", run_id))
+    assert (run.state, run.kind, run.conf) == ("queued", RunKind.MANUAL, '{"day":2}')
+    assert run.logical_date == run.data_interval_start == run.data_interval_end
+    assert f"`holdfast run dags/etl.py --dag-id etl --run-id {run_id}`" in result.err
+
+
+def test_a_run_is_asked_for_with_id_and_date(holdfast, store):
+    result = holdfast(
+        "runs", "trigger", "etl", "--run-id", "x", "--logical-date", "2026-01-02", "--json"
+    )
+
+    assert json.loads(result.out)["logical_date"] == "2026-01-02T00:00:00Z"
+    assert store.execute(GetRun("etl", "x")).logical_date == datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (("nope",), 1, "DAG `nope` is not known"),
+        (("etl", "--conf", "[1]"), 2, "--conf is no JSON object"),
+        (("etl", "--conf", "{"), 2, "error: "),
+        (("etl", "--logical-date", "soon"), 2, "--logical-date is no date: 'soon'"),
+        (("etl", "--run-id", "x" * 251), 2, "the limit is 250"),
+    ],
+)
+def test_a_bad_request_for_a_run_is_refused(holdfast, store, options, status, message):
+    result = holdfast("runs", "trigger", *options)
+
+    assert result.status == status
+    assert message in result.err
+    assert store.execute(ListRuns()) == ()
+
+
+def test_a_run_id_is_used_once(holdfast):
+    holdfast("runs", "trigger", "etl", "--run-id", "x")
+
+    assert holdfast("runs", "trigger", "etl", "--run-id", "x").status == 1
+
+
+def backfilled(store: Store) -> list[str]:
+    runs = store.execute(ListRuns(dag_id="etl", kinds=(RunKind.BACKFILL,)))
+    return sorted(run.run_id for run in runs)
+
+
+def test_a_backfill_makes_the_runs_that_are_missing(holdfast, store):
+    pipeline.begin(store)
+
+    result = holdfast("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06")
+
+    assert result.out.splitlines() == [
+        "logical date\trun",
+        "2026-01-04 03:00:00Z\tbackfill__2026-01-04T03:00:00+00:00",
+        "2026-01-06 03:00:00Z\tbackfill__2026-01-06T03:00:00+00:00",
+    ]
+    assert result.err == "2 runs queued; 1 there already.\n"
+    assert backfilled(store) == [line.split("\t")[1] for line in result.out.splitlines()[1:]]
+
+
+def test_a_dry_run_of_a_backfill_shows_the_same_and_makes_nothing(holdfast, store):
+    asked = ("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06")
+
+    planned = holdfast(*asked, "--dry-run")
+
+    assert backfilled(store) == []
+    assert holdfast(*asked).out == planned.out
+    assert planned.err == "3 runs would be queued; 0 there already.\n"
+
+
+def test_a_backfill_again_makes_nothing(holdfast, store):
+    asked = ("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06", "--json")
+    holdfast(*asked)
+
+    assert json.loads(holdfast(*asked).out) == {"dag_runs": [], "existing": 3, "dry_run": False}
+    assert len(backfilled(store)) == 3
+
+
+def test_a_backfill_leaves_out_what_has_not_come_yet(holdfast, store):
+    today = datetime.now(UTC).date()
+    ends = str(today), str(today + timedelta(days=9))
+
+    holdfast("runs", "backfill", "etl", "--from", ends[0], "--to", ends[1])
+
+    assert len(backfilled(store)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("etl", "--from", "2026-02-01", "--to", "2026-01-01"), "--to 2026-01-01 is before"),
+        (("etl", "--from", "yesterday", "--to", "2026-01-01"), "--from is no date: 'yesterday'"),
+        (("mart", "--from", "2026-01-01", "--to", "2026-01-02"), "is not scheduled at regular"),
+        (("etl", "--from", "2026-01-01"), "Missing option '--to'"),
+    ],
+)
+def test_a_bad_backfill_is_refused(holdfast, options, message):
+    result = holdfast("runs", "backfill", *options)
+
+    assert result.status == 2
+    assert message in result.err
+
+
+def test_a_run_is_deleted_with_its_logs(holdfast, store, project):
+    pipeline.half_way(store)
+    log = log_path(load().home, TaskScope("etl", "r1", "extract"), 1)
+    log.parent.mkdir(parents=True)
+    log.touch()
+
+    result = holdfast("runs", "delete", "etl", "r1", "--yes")
+
+    assert (result.status, result.err) == (0, "Deleted run `r1` of `etl`.\n")
+    assert not log.exists()
+    with pytest.raises(NotFound):
+        store.execute(GetRun("etl", "r1"))
+
+
+def test_a_run_is_not_deleted_without_a_yes(holdfast, store):
+    pipeline.begin(store)
+
+    assert holdfast("runs", "delete", "etl", "r1").status == 2
+    assert store.execute(GetRun("etl", "r1"))
+
+
+def test_a_run_that_is_under_way_is_not_deleted(holdfast, store):
+    pipeline.begin(store)
+    store.execute(
+        ClaimRun(dag_id="etl", run_id="r1", process=pipeline.WORKER, lease=timedelta(hours=1))
+    )
+
+    result = holdfast("runs", "delete", "etl", "r1", "--yes")
+
+    assert result.status == 1
+    assert "is being carried out by process 4711 on here" in result.err

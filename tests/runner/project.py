@@ -1,0 +1,204 @@
+"""A project of its own for a test: DAG files, a store, and `holdfast` run on them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.run import AttemptInfo, Run, TaskInstance, TaskState
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.stores.sql import SqlStore
+from holdfast.value import decode
+
+MARK = "PROJECT_OF_THE_TEST"
+
+
+class Result(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Project:
+    """A directory to work in. Every process that it starts is known by its environment."""
+
+    def __init__(self, directory: Path, **environ: str) -> None:
+        self.directory = directory
+        self.mark = uuid4().hex
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST")}
+        self.environ = inherited | {MARK: self.mark} | environ
+        self.url = (
+            environ.get("HOLDFAST__DATABASE__URL") or f"sqlite:///{self.home / 'holdfast.db'}"
+        )
+        self._store: SqlStore | None = None
+
+    @property
+    def home(self) -> Path:
+        return self.directory / ".holdfast"
+
+    @property
+    def store(self) -> SqlStore:
+        """What the commands have left; there once one of them has run."""
+        if self._store is None:
+            self._store = SqlStore(self.url)
+        return self._store
+
+    def path(self, name: str) -> Path:
+        return self.directory / name
+
+    def read(self, name: str) -> str:
+        """A file that tasks write; empty where they have not."""
+        path = self.path(name)
+        return path.read_text() if path.exists() else ""
+
+    def write(self, name: str, text: str) -> str:
+        path = self.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+        return name
+
+    def holdfast(self, *args: str, timeout: float = 60, **environ: str) -> Result:
+        """A command, to its end."""
+        with self.start(*args, **environ) as started:
+            try:
+                out, err = started.communicate(timeout=timeout)
+            finally:
+                started.kill()
+        return Result(started.returncode, out, err)
+
+    def start(self, *args: str, **environ: str) -> subprocess.Popen[str]:
+        """A command that goes on."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *args],
+            cwd=self.directory,
+            env=self.environ | environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @contextmanager
+    def service(self, *args: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A command that runs until it is told to end; what it says goes to `<command>.err`."""
+        with (
+            self.path(f"{args[0]}.err").open("ab") as errors,
+            subprocess.Popen(
+                [sys.executable, "-m", "holdfast", *args],
+                cwd=self.directory,
+                env=self.environ | environ,
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                process.terminate()
+                process.wait(timeout=60)
+
+    def run_dag(self, text: str, *args: str, **environ: str) -> Result:
+        """Run the only DAG of a file, as run `r`."""
+        return self.holdfast("run", self.write("dag.py", text), "--run-id", "r", *args, **environ)
+
+    def run_of(self, dag_id: str = "d", run_id: str = "r") -> Run:
+        return self.store.execute(r.GetRun(dag_id, run_id))
+
+    def runs(self, dag_id: str) -> list[Run]:
+        """Oldest first."""
+        return list(reversed(self.store.execute(r.ListRuns(dag_id=dag_id))))
+
+    def tasks(self, dag_id: str = "d", run_id: str = "r") -> dict[str, TaskInstance]:
+        """By task id, with the map index in brackets."""
+        listed = self.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        return {_label(one.scope): one for one in listed if one.state is not TaskState.REMOVED}
+
+    def states(self, dag_id: str = "d", run_id: str = "r") -> dict[str, str | None]:
+        return {label: one.state for label, one in self.tasks(dag_id, run_id).items()}
+
+    def attempts(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> list[AttemptInfo]:
+        return list(self.store.execute(r.ListAttempts(TaskScope(dag_id, run_id, task_id))))
+
+    def result(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> list[Any]:
+        """What a task returned: a list, as it may be mapped."""
+        found = self.store.execute(r.GetResults(dag_id, run_id, task_id))
+        return [decode(text) for _, text in found]
+
+    def task_store(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> dict[str, Any]:
+        return self._entries(c.TaskFilter(dag_id, run_id, task_id))
+
+    def asset_store(self, name: str) -> dict[str, Any]:
+        return self._entries(AssetScope(name=name))
+
+    def events(self, name: str) -> list[Any]:
+        """What was said with the events of an asset, oldest first."""
+        found = self.store.execute(r.ListAssetEvents(AssetScope(name=name), limit=10_000))
+        return [decode(event.extra) for event in reversed(found)]
+
+    def _entries(self, where: c.Where) -> dict[str, Any]:
+        found = self.store.execute(c.List(where)).found
+        return {one.entry.key: decode(one.entry.value) for one in found}
+
+    def log(self, task: str, attempt: int = 1) -> str:
+        """What an attempt in run `r` of DAG `d` printed; `task` may end in `.<map index>`."""
+        return (self.home / "logs" / "d" / "r" / task / f"{attempt}.log").read_text()
+
+    def processes(self, command: str = "") -> list[int]:
+        """The living processes of this project, or those of them whose command line has that."""
+        wanted = f"{MARK}={self.mark}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdigit() and wanted in (entry / "environ").read_bytes():
+                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                    if state != "Z" and command in line:
+                        found.append(int(entry.name))
+        return found
+
+    def close(self) -> list[int]:
+        """The processes that were still there, which are killed."""
+        if self._store is not None:
+            self._store.close()
+        with suppress(TimeoutError):
+            wait_until(lambda: not self.processes(), timeout=10)
+        left = self.processes()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return left
+
+
+@contextmanager
+def new_project(directory: Path, **environ: str) -> Iterator[Project]:
+    """A project that must have left no process when it is done with."""
+    project = Project(directory, **environ)
+    try:
+        yield project
+    finally:
+        left = project.close()
+    assert not left, f"processes were left behind: {left}"
+
+
+def wait_until(true: Callable[[], Any], timeout: float = 30, pause: float = 0.05) -> None:
+    deadline = time.monotonic() + timeout
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not so within {timeout} s")
+        time.sleep(pause)
+
+
+def _label(scope: TaskScope) -> str:
+    return f"{scope.task_id}[{scope.map_index}]" if scope.map_index >= 0 else scope.task_id

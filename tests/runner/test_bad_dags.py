@@ -1,0 +1,61 @@
+"""Files that hold nothing to run: one clear message, and nothing of our own insides."""
+
+from __future__ import annotations
+
+import pytest
+from project import Project
+
+from holdfast import run_command as r
+
+HEAD = "from holdfast.sdk import DAG, task\n"
+TASK = """
+@task
+def hello(x=None):
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            "with DAG('d'):\n    a, b = hello(), hello.override(task_id='b')()\n    a >> b >> a\n",
+            "wait for each other in a circle: hello >> b >> hello",
+            id="a cycle",
+        ),
+        pytest.param(
+            "from holdfast.sdk import BaseOperator\n"
+            "with DAG('d'):\n"
+            "    BaseOperator(task_id='a')\n"
+            "    BaseOperator(task_id='a')\n",
+            "two tasks with the id `a`",
+            id="two tasks with one id",
+        ),
+        pytest.param("", "holds no DAG", id="no DAG"),
+        pytest.param("with DAG('d') as:\n", "SyntaxError: invalid syntax", id="a syntax error"),
+        pytest.param("1 / 0\n", "ZeroDivisionError: division by zero", id="an exception"),
+        pytest.param("import os; os._exit(7)\n", "could not be imported", id="os._exit"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_in_one_message(
+    project: Project, text: str, message: str
+) -> None:
+    project.write("dag.py", HEAD + TASK + text)
+
+    ended = project.holdfast("run", "dag.py")
+
+    assert (ended.status, ended.out) == (2, "")
+    assert message in ended.err
+    assert ended.err.startswith("error: ") and ended.err.count("error: ") == 1
+    assert "holdfast/runner" not in ended.err and "holdfast/cli" not in ended.err
+    assert project.store.execute(r.ListRuns()) == ()
+
+
+def test_a_traceback_shows_the_lines_of_the_file(project: Project) -> None:
+    project.write("broken.py", "def fail():\n    raise KeyError('lost')\n\n\nfail()\n")
+
+    ended = project.holdfast("run", "broken.py")
+
+    assert ended.status == 2
+    assert 'broken.py", line 2, in fail' in ended.err
+    assert ended.err.rstrip().endswith("KeyError: 'lost'")

@@ -1,0 +1,263 @@
+"""Tasks that do what no task should: a definite state, a clear message, and nothing left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from project import Project, Result
+
+from holdfast.run import Outcome
+from holdfast.runner.nursery import LOG_LIMIT
+
+MISBEHAVING = """
+import ctypes, os, signal, socket, subprocess, sys, threading, time
+from datetime import timedelta
+from holdfast.sdk import DAG, Asset, task
+
+orders = Asset("orders", uri="file:///orders")
+strange = Asset("strange", uri="file:///strange")
+
+def connection():
+    [number] = [
+        int(name) for name in os.listdir("/proc/self/fd")
+        if int(name) > 2 and os.path.exists(f"/proc/self/fd/{name}")
+        and os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    ]
+    return number
+
+with DAG("d", max_active_tasks=8):
+
+    @task
+    def returns_a_set():
+        return {"rows": {1, 2}}
+
+    @task
+    def returns_a_dataframe():
+        import pandas
+        return pandas.DataFrame({"a": [1]})
+
+    @task(outlets=[orders])
+    def asks_for_an_undeclared_asset(asset_store=None):
+        asset_store[strange].get("watermark")
+
+    @task
+    def exits():
+        os._exit(3)
+
+    @task
+    def exits_well():
+        os._exit(0)
+
+    @task
+    def crashes():
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    @task
+    def is_killed():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @task
+    def forks_and_both_return(task_store=None):
+        first = os.fork()
+        if first:
+            os.waitpid(first, 0)
+            task_store.set("by", "the parent")
+            return "the parent"
+        try:
+            task_store.set("by", "the child")
+        except Exception as error:
+            print("refused:", error)
+        return "the child"
+
+    @task
+    def forks_and_the_child_lives_on():
+        if os.fork() == 0:
+            time.sleep(600)
+        return "the parent"
+
+    @task
+    def forks_and_the_parent_dies():
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(4)
+
+    @task
+    def closes_its_connection():
+        os.closerange(3, 1000)
+        time.sleep(600)
+
+    @task
+    def closes_its_connection_and_returns():
+        os.closerange(3, 1000)
+        return "unheard"
+
+    @task
+    def writes_nonsense_to_its_connection():
+        os.write(connection(), b"GET / HTTP/1.1\\r\\n\\r\\n")
+        time.sleep(600)
+
+    @task
+    def announces_much_on_its_connection():
+        os.write(connection(), b"\\xff\\xff\\xff\\xff")
+        time.sleep(600)
+
+    @task(execution_timeout=timedelta(seconds=0.2))
+    def does_not_end_when_asked():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+
+    @task
+    def calls_exit():
+        sys.exit("enough")
+
+    @task
+    def raises_keyboard_interrupt():
+        raise KeyboardInterrupt("from inside")
+
+    @task
+    def leaves_a_process_behind():
+        subprocess.Popen(["sleep", "600"])
+        return "done"
+
+    @task
+    def leaves_a_thread_behind():
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        return "done"
+
+    @task
+    def terminates_itself():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(600)
+
+    @task
+    def closes_its_output():
+        sys.stdout.close()
+        os.close(1)
+        os.close(2)
+        return "done"
+
+    for each in [one for one in list(globals().values()) if type(one).__name__.startswith("Task")]:
+        each()
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(shared_project: Callable[..., Project]) -> tuple[Project, Result]:
+    project = shared_project()
+    return project, project.run_dag(MISBEHAVING)
+
+
+def test_the_run_ends_and_leaves_no_process(ran: tuple[Project, Result]) -> None:
+    project, ended = ran
+
+    assert ended.status == 1
+    assert project.run_of().state == "failed"
+    assert project.processes() == []
+    assert "holdfast.supervisor" not in ended.err and "unexpected" not in ended.err
+
+
+FAILURES = {
+    "returns_a_set": (1, None, "result of task `returns_a_set`"),
+    "returns_a_dataframe": (1, None, "returned a DataFrame"),
+    "asks_for_an_undeclared_asset": (1, None, "does not declare asset `strange`"),
+    "exits": (3, None, "its process ended with exit status 3 before the task returned"),
+    "exits_well": (0, None, "its process ended with exit status 0 before the task returned"),
+    "crashes": (None, 11, "its process was killed by SIGSEGV"),
+    "is_killed": (None, 9, "its process was killed by SIGKILL; was there too little memory?"),
+    "forks_and_the_parent_dies": (4, None, "ended with exit status 4 before the task returned"),
+    "closes_its_connection": (None, 9, "closed its connection to its supervisor"),
+    "closes_its_connection_and_returns": (1, None, "ended with exit status 1"),
+    "writes_nonsense_to_its_connection": (None, 9, "connection"),
+    "announces_much_on_its_connection": (None, 9, "connection"),
+    "does_not_end_when_asked": (None, 9, "longer than its execution_timeout of 0:00:00.200000"),
+    "calls_exit": (1, None, "SystemExit: enough"),
+    "raises_keyboard_interrupt": (1, None, "KeyboardInterrupt: from inside"),
+    "terminates_itself": (1, None, "it was asked to stop"),
+}
+
+
+@pytest.mark.parametrize("task_id", FAILURES)
+def test_it_fails_with_its_reason(ran: tuple[Project, Result], task_id: str) -> None:
+    project, _ = ran
+    status, signal, reason = FAILURES[task_id]
+    [attempt] = project.attempts(task_id)
+
+    assert project.states()[task_id] == "failed"
+    assert reason in attempt.error
+    assert (attempt.outcome, attempt.exit_status, attempt.signal) == (
+        Outcome.FAILED,
+        status,
+        signal,
+    )
+
+
+@pytest.mark.parametrize(
+    "task_id",
+    [
+        "forks_and_both_return",
+        "forks_and_the_child_lives_on",
+        "leaves_a_process_behind",
+        "leaves_a_thread_behind",
+        "closes_its_output",
+    ],
+)
+def test_it_succeeds_all_the_same(ran: tuple[Project, Result], task_id: str) -> None:
+    project, _ = ran
+
+    assert project.states()[task_id] == "success"
+    assert project.result(task_id)[0] in ("the parent", "done")
+
+
+def test_a_task_that_was_not_heard_finds_why_in_its_log(ran: tuple[Project, Result]) -> None:
+    project, _ = ran
+
+    log = project.log("closes_its_connection_and_returns")
+
+    assert "the task's connection to its supervisor is closed" in log
+
+
+def test_a_fork_has_no_stores(ran: tuple[Project, Result]) -> None:
+    project, _ = ran
+
+    assert project.task_store("forks_and_both_return") == {"by": "the parent"}
+    assert "refused: this is a fork of the task's process" in project.log("forks_and_both_return")
+
+
+def test_the_reason_is_told_by_the_commands(ran: tuple[Project, Result]) -> None:
+    project, ended = ran
+
+    shown = project.holdfast("tasks", "show", "d", "r", "crashes")
+
+    assert "crashes attempt 1 failed after" in ended.err
+    assert "SIGSEGV" in shown.out and "its process was killed by SIGSEGV" in shown.out
+
+
+def test_a_log_has_a_limit(project: Project) -> None:
+    ended = project.run_dag(
+        """
+        import os
+        from holdfast.sdk import DAG, task
+
+        with DAG("d"):
+
+            @task
+            def prints_much():
+                block = b"x" * 1023 + b"\\n"
+                for _ in range(300 * 1024):
+                    os.write(1, block)
+                return "done"
+
+            prints_much()
+        """
+    )
+    log = project.home / "logs" / "d" / "r" / "prints_much" / "1.log"
+    with log.open("rb") as file:
+        file.seek(-100, 2)
+        end = file.read()
+    log_size = log.stat().st_size
+    log.unlink()
+
+    assert ended.status == 0, ended.err
+    assert LOG_LIMIT < log_size < LOG_LIMIT + 1024
+    assert end.endswith(b"\n[the log ends here: it has reached its limit]\n")

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdfast.dagspec import AssetSpec, Cron, DagSpec, Every, OnAssets, Once, Schedule
+from holdfast.errors import InvalidInput
+from holdfast.run import RunKind
+from holdfast.runner.timetable import Slot, due, next_after, run_id, slots
+
+HOUR = timedelta(hours=1)
+NIGHTLY = Cron("0 3 * * *")
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def dag(
+    schedule: Schedule | None,
+    start: str | None = "2026-01-01",
+    end: str | None = None,
+    catchup: bool = False,
+) -> DagSpec:
+    return DagSpec(
+        dag_id="etl",
+        file="etl.py",
+        tasks=(),
+        schedule=schedule,
+        start_date=utc(start) if start else None,
+        end_date=utc(end) if end else None,
+        catchup=catchup,
+    )
+
+
+def times(found: list[Slot]) -> list[str]:
+    return [f"{slot.logical_date:%m-%d %H:%M}" for slot in found]
+
+
+def test_a_run_stands_for_the_moment_at_which_the_schedule_fires():
+    slot = due(dag(NIGHTLY), None, utc("2026-01-05 04:00"))
+
+    moment = utc("2026-01-05 03:00")
+    assert slot == Slot(moment, moment, moment, moment)
+
+
+def test_a_run_is_due_at_its_very_moment_and_not_before():
+    daily = dag(NIGHTLY)
+    last, moment = utc("2026-01-04 03:00"), utc("2026-01-05 03:00")
+
+    assert due(daily, last, moment - timedelta(microseconds=1)) is None
+    assert due(daily, last, moment) == Slot.at(moment)
+    assert due(daily, moment, moment) is None
+
+
+def test_without_catchup_only_the_newest_missed_run_is_started():
+    slot = due(dag(NIGHTLY), utc("2026-01-04 03:00"), utc("2026-02-01 12:00"))
+
+    assert slot == Slot.at(utc("2026-02-01 03:00"))
+
+
+def test_with_catchup_the_missed_runs_come_one_after_the_other_from_the_start_date_on():
+    daily = dag(NIGHTLY, catchup=True)
+    now = utc("2026-01-03 12:00")
+
+    first = due(daily, None, now)
+    second = due(daily, first.logical_date, now)
+    third = due(daily, second.logical_date, now)
+
+    assert times([first, second, third]) == ["01-01 03:00", "01-02 03:00", "01-03 03:00"]
+    assert due(daily, third.logical_date, now) is None
+
+
+def test_nothing_is_due_before_the_start_date():
+    daily = dag(NIGHTLY, start="2026-03-01 03:00")
+
+    assert due(daily, None, utc("2026-02-01")) is None
+    assert next_after(daily, None, utc("2026-02-01")) == utc("2026-03-01 03:00")
+
+
+def test_nothing_is_due_after_the_end_date():
+    daily = dag(NIGHTLY, end="2026-01-10 03:00", catchup=True)
+
+    assert due(daily, utc("2026-01-09 03:00"), utc("2026-02-01")) is not None
+    assert due(daily, utc("2026-01-10 03:00"), utc("2026-02-01")) is None
+    assert next_after(daily, utc("2026-01-10 03:00"), utc("2026-02-01")) is None
+
+
+def test_without_start_date_the_first_run_is_the_one_that_has_just_passed():
+    assert due(dag(NIGHTLY, start=None), None, utc("2026-01-05 03:30")) is not None
+
+
+def test_without_start_date_a_moment_long_past_is_let_go():
+    daily = dag(NIGHTLY, start=None)
+
+    assert due(daily, None, utc("2026-01-05 12:00")) is None
+    assert next_after(daily, None, utc("2026-01-05 12:00")) == utc("2026-01-06 03:00")
+
+
+def test_a_distance_is_counted_from_the_start_date():
+    every = dag(Every(timedelta(hours=7)), start="2026-01-01 01:00")
+
+    slot = due(every, None, utc("2026-01-01 16:00"))
+
+    assert slot == Slot.at(utc("2026-01-01 15:00"))
+    assert next_after(every, slot.logical_date, utc("2026-01-01 16:00")) == utc("2026-01-01 22:00")
+
+
+def test_a_distance_without_start_date_begins_at_once_and_at_the_same_moment_for_every_scheduler():
+    hourly = dag(Every(HOUR), start=None)
+
+    one = due(hourly, None, utc("2026-01-01 16:40"))
+    other = due(hourly, None, utc("2026-01-01 16:50"))
+
+    assert one == other == Slot.at(utc("2026-01-01 16:00"))
+
+
+def test_a_distance_begins_no_earlier_than_the_start_date():
+    every = dag(Every(HOUR), start="2026-01-01 01:30")
+
+    assert due(every, None, utc("2026-01-01 01:00")) is None
+    assert next_after(every, None, utc("2026-01-01 01:00")) == utc("2026-01-01 01:30")
+
+
+def test_once_is_once():
+    once = dag(Once())
+
+    slot = due(once, None, utc("2026-02-01"))
+
+    assert slot == Slot.at(utc("2026-01-01"))
+    assert due(once, slot.logical_date, utc("2026-02-01")) is None
+
+
+def test_once_without_start_date_is_now():
+    assert due(dag(Once(), start=None), None, utc("2026-02-01")) == Slot.at(utc("2026-02-01"))
+
+
+@pytest.mark.parametrize("schedule", [None, OnAssets(AssetSpec("a", "a"))])
+def test_time_starts_no_run_of_a_dag_without_times(schedule):
+    assert due(dag(schedule), None, utc("2026-02-01")) is None
+    assert next_after(dag(schedule), None, utc("2026-02-01")) is None
+
+
+def test_a_backfill_covers_both_its_ends():
+    found = slots(dag(NIGHTLY), utc("2026-01-02 03:00"), utc("2026-01-04 03:00"))
+
+    assert times(list(found)) == ["01-02 03:00", "01-03 03:00", "01-04 03:00"]
+
+
+def test_a_backfill_stays_between_start_and_end_date():
+    daily = dag(NIGHTLY, start="2026-01-03", end="2026-01-04 12:00")
+
+    found = slots(daily, utc("2025-12-01"), utc("2026-02-01"))
+
+    assert times(list(found)) == ["01-03 03:00", "01-04 03:00"]
+
+
+def test_a_backfill_of_a_dag_without_times_is_refused():
+    with pytest.raises(InvalidInput, match="`etl` is not scheduled at regular times"):
+        list(slots(dag(Once()), utc("2026-01-01"), utc("2026-02-01")))
+
+
+def test_a_nightly_run_stays_at_its_hour_when_the_clocks_change():
+    berlin = dag(Cron("0 12 * * *", "Europe/Berlin"))
+
+    found = list(slots(berlin, utc("2026-03-28"), utc("2026-03-30")))
+
+    assert times(found) == ["03-28 11:00", "03-29 10:00"]
+
+
+def test_a_run_in_the_hour_that_the_clocks_skip_comes_as_soon_as_they_go_on():
+    berlin = dag(Cron("30 2 * * *", "Europe/Berlin"))
+
+    found = list(slots(berlin, utc("2026-03-28"), utc("2026-03-31")))
+
+    assert times(found) == ["03-28 01:30", "03-29 01:00", "03-30 00:30"]
+
+
+def test_a_run_in_the_hour_that_comes_twice_comes_once():
+    berlin = dag(Cron("30 2 * * *", "Europe/Berlin"))
+
+    found = list(slots(berlin, utc("2026-10-24"), utc("2026-10-26 12:00")))
+
+    assert times(found) == ["10-24 00:30", "10-25 00:30", "10-26 01:30"]
+
+
+def test_in_the_hour_that_comes_twice_the_run_of_its_first_coming_counts():
+    berlin = dag(Cron("30 2 * * *", "Europe/Berlin"))
+
+    slot = due(berlin, None, utc("2026-10-25 01:10"))
+
+    assert slot == Slot.at(utc("2026-10-25 00:30"))
+
+
+def test_hourly_runs_come_every_hour_when_the_clocks_change():
+    hourly = dag(Cron("0 * * * *", "Europe/Berlin"))
+
+    for day in ("2026-03-29", "2026-10-25"):
+        found = [slot.run_after for slot in slots(hourly, utc(day), utc(f"{day} 23:00"))]
+        assert all(after - before == HOUR for before, after in pairwise(found))
+        assert len(found) == 24
+
+
+@given(
+    expression=st.sampled_from(["30 2 * * *", "*/20 * * * *", "15 1-3 * * *", "0 */2 * * *"]),
+    zone=st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]),
+    minute=st.integers(0, 365 * 24 * 60),
+)
+@example(expression="30 2 * * *", zone="Europe/Berlin", minute=297 * 24 * 60 + 70)
+def test_the_newest_run_is_the_last_of_all_up_to_now(expression, zone, minute):
+    spec = dag(Cron(expression, zone), start="2025-12-01")
+    now = utc("2026-01-01") + timedelta(minutes=minute)
+
+    newest = due(spec, None, now)
+
+    assert newest == list(slots(spec, now - timedelta(days=3), now))[-1]
+    assert next_after(spec, newest.logical_date, now) > now
+
+
+@pytest.mark.parametrize("expression", ["every day", "61 * * * *", "* * *", "0 0 30 2 *"])
+def test_a_bad_cron_expression_is_named(expression):
+    with pytest.raises(InvalidInput, match="no cron expression"):
+        due(dag(Cron(expression)), None, utc("2026-01-01"))
+
+
+def test_a_bad_time_zone_is_named():
+    with pytest.raises(InvalidInput, match="`Europe/Atlantis` is no time zone"):
+        due(dag(Cron("0 0 * * *", "Europe/Atlantis")), None, utc("2026-01-01"))
+
+
+def test_run_ids_tell_kind_and_time_in_utc():
+    time = datetime(2026, 1, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+
+    assert run_id(RunKind.SCHEDULED, time) == "scheduled__2026-01-01T00:00:00+00:00"
+    assert run_id(RunKind.ASSET, time) == "asset_triggered__2026-01-01T00:00:00+00:00"
