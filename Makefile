@@ -8,7 +8,8 @@ READY  := $(VENV)/.ready
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(READY) ## a virtual environment with holdfast and what its development needs
+setup: $(READY) ## a virtual environment with holdfast and what its development needs, and Java
+	@setup/install_java.sh
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -16,16 +17,16 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--editable ".[postgres,mysql,testing]" --group dev
+		--editable ".[postgres,mysql,spark,testing]" --group dev --group demo
 	@touch $@
 
 test: setup ## all tests, with a few seeds of each chaos test
 	@tests/install_mariadb.sh
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 chaos: setup ## the kill, concurrency and model tests at full count
 	@tests/install_mariadb.sh
-	$(BIN)/python -m pytest -n 2 -m chaos --rounds 50
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m chaos --rounds 50
 
 lint: setup ## style and types
 	$(BIN)/ruff check .

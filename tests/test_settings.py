@@ -74,6 +74,68 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     assert settings.state_store.cleanup_interval == timedelta(minutes=5)
 
 
+def test_settings_of_spark_may_be_written_with_dots_and_without_quotes(tmp_path: Path) -> None:
+    write(
+        tmp_path / "holdfast.toml",
+        """
+        [spark]
+        master = "local[2]"
+        [spark.conf]
+        spark.driver.memory = "2g"
+        "spark.sql.shuffle.partitions" = 8
+        spark.sql.ansi.enabled = false
+        """,
+    )
+
+    spark = load(tmp_path, {}).spark
+
+    assert (spark.master, spark.remote) == ("local[2]", "")
+    assert spark.conf == {
+        "spark.driver.memory": "2g",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.ansi.enabled": "false",
+    }
+
+
+def test_settings_of_spark_are_json_in_the_environment(tmp_path: Path) -> None:
+    write(tmp_path / "holdfast.toml", '[spark]\nconf = {"spark.driver.memory" = "2g"}')
+
+    settings = load(tmp_path, {"HOLDFAST__SPARK__CONF": '{"spark.executor.cores": 2}'})
+
+    assert settings.spark.conf == {"spark.executor.cores": "2"}
+    assert load(tmp_path, {"HOLDFAST__SPARK__CONF": ""}).spark.conf == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "7", '{"driver.memory": "2g"}', '{"spark.a": ["s3cret"]}', "s3cret"]
+)
+def test_bad_settings_of_spark_are_refused_without_being_shown(tmp_path: Path, text: str) -> None:
+    error = refusal(tmp_path, {"HOLDFAST__SPARK__CONF": text})
+
+    assert error.message.startswith("spark.conf: ")
+    assert "HOLDFAST__SPARK__CONF" in error.message
+    assert "begin with `spark.`" in error.hint
+    assert "s3cret" not in str(error)
+
+
+def test_secrets_of_spark_are_not_shown(tmp_path: Path) -> None:
+    write(
+        tmp_path / "holdfast.toml",
+        """
+        [spark]
+        remote = "sc://host:15002/;token=s3cret"
+        conf = {"spark.hadoop.fs.s3a.secret.key" = "s3cret", "spark.driver.memory" = "2g"}
+        """,
+    )
+
+    shown = {row.name: row.value for row in rows(load(tmp_path, {}))}
+
+    assert shown["spark.remote"] == "sc://host:15002/;token=***"
+    assert shown["spark.conf"] == (
+        '{"spark.hadoop.fs.s3a.secret.key":"***","spark.driver.memory":"2g"}'
+    )
+
+
 def test_zero_may_be_written_as_a_number(tmp_path: Path) -> None:
     write(tmp_path / "holdfast.toml", "[state_store]\ncleanup_interval = 0")
 
@@ -98,6 +160,9 @@ def test_zero_may_be_written_as_a_number(tmp_path: Path) -> None:
         ("[core]\nretry_window = '-5s'", "core.retry_window"),
         ("[core]\nretry_window = '99999999999d'", "core.retry_window"),
         ("[core]\nhome = 7", "core.home"),
+        ("[spark]\nmaster = 7", "spark.master"),
+        ("[spark]\nconf = 'x'", "spark.conf"),
+        ("[spark.conf]\ndriver.memory = '2g'", "spark.conf"),
     ],
 )
 def test_a_bad_file_is_refused_by_key_and_file(tmp_path: Path, text: str, named: str) -> None:

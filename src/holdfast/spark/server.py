@@ -1,0 +1,211 @@
+"""The Spark Connect server of a run: one JVM, from the PySpark package."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import SparkUnavailable
+from holdfast.runner.messages import SparkAddress, SparkStartup
+
+START_SECONDS: Final = 120.0
+LOGS_KEPT: Final = 5
+TRIES: Final = 3
+"""Another process may take a port that was free a moment ago."""
+_CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_PORT: Final = "spark.connect.grpc.binding.port"
+_PORT_TAKEN: Final = re.compile("Address already in use|Failed to bind")
+_CHATTER: Final = re.compile(r"^\tat |^WARNING: |^Using | (INFO|WARN) ")
+_PROPERTIES: Final = "spark.properties"
+_LOOPBACK: Final = "127.0.0.1"
+
+
+def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
+    """Start a server, tell where it listens, and wait for its end; its exit status.
+
+    The server is in the process group of the caller, and ends with the caller's process where the
+    system can see to that.
+    """
+    place = _own_directory(Path(startup.directory).absolute())
+    log = place / "spark.log"
+    tries = TRIES
+    while True:
+        process, address = _start(startup, place, log)
+        try:
+            _wait_until_it_listens(process, address, log)
+            (place / _PROPERTIES).unlink()
+            ready(address)
+            return process.wait()
+        except SparkUnavailable:
+            tries -= 1
+            if not tries or not _PORT_TAKEN.search(log.read_text(errors="replace")):
+                raise
+        finally:
+            process.kill()
+            process.wait()
+            (place / _PROPERTIES).unlink(missing_ok=True)
+
+
+def _start(
+    startup: SparkStartup, place: Path, log: Path
+) -> tuple[subprocess.Popen[bytes], SparkAddress]:
+    package = find_spec("pyspark")
+    assert package is not None
+    assert package.origin is not None
+    home = Path(package.origin).parent
+    conf = _conf(startup, place)
+    token = conf.pop("spark.connect.authenticate.token", "") or secrets.token_urlsafe(24)
+    environment = {
+        name: text
+        for name, text in os.environ.items()
+        if name not in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+    } | {
+        "SPARK_HOME": str(home),
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
+        "PYSPARK_PYTHON": conf.get("spark.pyspark.python", sys.executable),
+    }
+    if _is_here(conf["spark.master"]):
+        environment["SPARK_LOCAL_IP"] = _LOOPBACK
+    properties = place / _PROPERTIES
+    _write_properties(properties, conf)
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [
+                home / "bin" / "spark-submit",
+                *("--properties-file", properties, "--load-spark-defaults"),
+                *("--class", _CLASS, "spark-internal"),
+            ],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_die_with_parent(),
+        )
+    # PySpark only sends a token without TLS to a host of this name.
+    has_ui = conf.get("spark.ui.enabled", "true") == "true"
+    ui = f"http://localhost:{conf['spark.ui.port']}" if has_ui else ""
+    return process, SparkAddress("localhost", int(conf[_PORT]), token, ui)
+
+
+def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
+    """What the server is started with: ours where it must or should be so, then the user's."""
+    port, ui_port = _free_ports()
+    options = [f'"-Djava.io.tmpdir={place / "tmp"}"', f'"-Dderby.system.home={place / "derby"}"']
+    given = dict(startup.conf)
+    options.append(given.pop("spark.driver.extraJavaOptions", ""))
+    return {
+        "spark.app.name": "holdfast",
+        "spark.master": startup.master or "local[*]",
+        "spark.connect.grpc.binding.address": _LOOPBACK,
+        _PORT: str(port),
+        "spark.ui.port": str(ui_port),
+        # The next port would be one that nobody knows of; a new start chooses another.
+        "spark.port.maxRetries": "0",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.local.dir": str(place / "scratch"),
+        "spark.connect.progress.reportInterval": "1s",
+        # A task may compute for long without a word to Spark.
+        "spark.connect.session.manager.defaultSessionTimeout": "24h",
+        # What a killed task has left running and no attempt comes for.
+        "spark.connect.execute.manager.detachedTimeout": "1m",
+        "spark.python.task.killTimeout": "0s",
+        "spark.sql.connect.serverStacktrace.enabled": "false",
+        **given,
+        "spark.driver.extraJavaOptions": " ".join(options).strip(),
+    }
+
+
+def _wait_until_it_listens(
+    process: subprocess.Popen[bytes], address: SparkAddress, log: Path
+) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            raise SparkUnavailable(
+                f"Spark does not listen after {START_SECONDS:.0f} s:\n{last_lines(log)}",
+                hint=f"all that it said is in {log}",
+            )
+        with socket.socket() as probe:
+            if probe.connect_ex((_LOOPBACK, address.port)) == 0:
+                return
+        time.sleep(0.05)
+    raise SparkUnavailable(
+        f"Spark ended with status {process.returncode}:\n{last_lines(log)}",
+        hint=f"all that it said is in {log}",
+    )
+
+
+def last_lines(log: Path) -> str:
+    """The end of a log, without stack traces and what Spark says while all goes well."""
+    lines = log.read_text(errors="replace").splitlines()
+    return "\n".join([line for line in lines if not _CHATTER.search(line)][-8:])
+
+
+def _own_directory(parent: Path) -> Path:
+    """A new directory for one server. Of servers that have ended, only the last logs stay."""
+    parent.mkdir(parents=True, exist_ok=True)
+    left = sorted(parent.glob("server-*"), key=lambda place: place.stat().st_mtime, reverse=True)
+    for age, place in enumerate(left):
+        if _lock(place):
+            for path in (place,) if age >= LOGS_KEPT - 1 else place.glob("*/"):
+                shutil.rmtree(path, ignore_errors=True)
+    own = Path(tempfile.mkdtemp(prefix="server-", dir=parent))
+    _lock(own)
+    for name in ("tmp", "scratch", "derby"):
+        (own / name).mkdir()
+    return own
+
+
+def _lock(place: Path) -> bool:
+    """Whether nobody else has it. A lock of this process ends with the process."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return False
+    return True
+
+
+def _write_properties(file: Path, conf: Mapping[str, str]) -> None:
+    """In a file for this user only: a command line is there for all to see."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as lines:
+        for name, text in conf.items():
+            escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+            lines.write(f"{name} {escaped}\n")
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind((_LOOPBACK, 0))
+        other.bind((_LOOPBACK, 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+def _is_here(master: str) -> bool:
+    return master.startswith(("local", "spark://localhost:", f"spark://{_LOOPBACK}:"))
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    set_death_signal = 1
+    return lambda: prctl(set_death_signal, signal.SIGKILL)

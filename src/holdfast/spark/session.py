@@ -1,0 +1,168 @@
+"""The Spark session of one attempt, on a server that it shares with others."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote, urlsplit
+from uuid import uuid5
+
+from holdfast.accessor import TaskStore
+from holdfast.entry import TaskWriter
+from holdfast.errors import InvalidSettings, SparkUnavailable
+from holdfast.runner.messages import SparkAddress
+from holdfast.settings import without_password
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+DEFAULT_PORT: Final = 15002
+USER: Final = "holdfast"
+"""Sessions belong to a user. It is the same for all attempts, so that each finds the others'."""
+
+
+def session_id(writer: TaskWriter) -> str:
+    """Made from the task instance and the attempt, so that a later attempt can find it."""
+    return str(uuid5(writer.scope.ti_id, str(writer.attempt)))
+
+
+def address_of(remote: str) -> SparkAddress:
+    """What a connection string of the user's says; InvalidSettings where it cannot be read."""
+    try:
+        url = urlsplit(remote)
+        host, port = url.hostname, url.port
+    except ValueError:
+        raise _malformed(remote) from None
+    path, _, parameters = url.path.partition(";")
+    options = [option for option in parameters.split(";") if option]
+    if (
+        url.scheme != "sc"
+        or not host
+        or path not in ("", "/")
+        or url.username is not None
+        or url.query
+        or url.fragment
+        or any(option.count("=") != 1 for option in options)
+    ):
+        raise _malformed(remote)
+    if any(option.startswith("session_id=") for option in options):
+        raise InvalidSettings(
+            "spark.remote may not have a session_id: each attempt has a session of its own",
+            hint="remove it",
+        )
+    token = next((option[6:] for option in options if option.startswith("token=")), "")
+    return SparkAddress(
+        host=host,
+        port=port or DEFAULT_PORT,
+        token=unquote(token),
+        options=";".join(option for option in options if not option.startswith("token=")),
+    )
+
+
+def connection_string(address: SparkAddress, session: str) -> str:
+    """How PySpark is told where the server is and which session it shall be."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    options = [address.options] if address.options else []
+    if address.token:
+        options.append(f"token={quote(address.token, safe='')}")
+    if not any(option.startswith("user_id=") for option in address.options.split(";")):
+        options.append(f"user_id={USER}")
+    options.append(f"session_id={session}")
+    return f"sc://{host}:{address.port}/;{';'.join(options)}"
+
+
+@contextmanager
+def task_session(
+    address: SparkAddress, task_store: TaskStore, writer: TaskWriter
+) -> Iterator[SparkSession]:
+    """The session of an attempt, in UTC, as the one that `getOrCreate()` and `active()` give.
+
+    What earlier attempts of the task instance still run is interrupted first. The session ends
+    with the block; `stop()` before that does nothing, since all else in the task that asks for a
+    session has the same one.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession
+
+    from holdfast.spark.progress import Progress
+
+    # It repeats, as one line of JSON, the error that is raised.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    remote = connection_string(address, session_id(writer))
+    try:
+        end_earlier_attempts(address, writer)
+        session = SparkSession.builder.remote(remote).create()
+        _retry_for_long(session, address)
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except PySparkException as error:
+        raise SparkUnavailable(
+            f"{writer} has no Spark session at {address.host}:{address.port}: "
+            f"{str(error).partition(chr(10))[0]}",
+            hint="see whether that Spark still runs; the task can be tried again",
+        ) from error
+    session.stop = lambda: None  # type: ignore[method-assign]
+    with Progress(task_store, address.ui) as progress, _environment(remote):
+        session.registerProgressHandler(progress)  # type: ignore[arg-type]
+        try:
+            yield session
+        finally:
+            _retry_briefly(session)
+            SparkSession.stop(session)
+
+
+def end_earlier_attempts(address: SparkAddress, writer: TaskWriter) -> None:
+    """Interrupt what attempts before this one left running, and close their sessions for good:
+    one that is still alive somewhere gets no new one."""
+    from pyspark.errors.exceptions.connect import SparkConnectException
+    from pyspark.sql.connect.session import SparkSession
+
+    for attempt in range(1, writer.attempt or 1):
+        earlier = session_id(TaskWriter(writer.scope, attempt))
+        session = SparkSession(connection_string(address, earlier))
+        _retry_for_long(session, address)
+        try:
+            session.interruptAll()
+        except SparkConnectException as error:
+            if "SESSION_CLOSED" not in (error.getCondition() or ""):
+                raise
+        finally:
+            _retry_briefly(session)
+            session.stop()
+
+
+def _retry_for_long(session: SparkSession, address: SparkAddress) -> None:
+    """PySpark waits ten minutes for a server; on this machine, one that is gone stays gone."""
+    if address.host in ("localhost", "127.0.0.1", "::1"):
+        _retry_briefly(session)
+
+
+def _retry_briefly(session: SparkSession) -> None:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=1000)])
+
+
+@contextmanager
+def _environment(remote: str) -> Iterator[None]:
+    """Where `pyspark.sql` looks whether it has to do with Spark Connect."""
+    ours = {"SPARK_REMOTE": remote, "SPARK_CONNECT_MODE_ENABLED": "1"}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _malformed(remote: str) -> InvalidSettings:
+    return InvalidSettings(
+        f"spark.remote may not be {without_password(remote)!r}",
+        hint="it is sc://host:port, and may have parameters: sc://host:port/;token=…;use_ssl=true",
+    )

@@ -1,0 +1,150 @@
+"""What task code does with its Spark session, run in processes forked from one that has loaded
+Spark, as the runner does."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.accessor import ExternalTaskStore, TaskStore
+from holdfast.entry import TaskWriter
+from holdfast.errors import SparkUnavailable
+from holdfast.runner.messages import SparkAddress
+from holdfast.scope import TaskScope
+from holdfast.spark.session import task_session
+from holdfast.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.connect.session import SparkSession
+
+
+def scope_of(name: str) -> TaskScope:
+    return TaskScope("dag", "run", name)
+
+
+def store_of(name: str) -> TaskStore:
+    return ExternalTaskStore(MemoryStore(), scope_of(name), TaskWriter(scope_of(name)))
+
+
+@contextmanager
+def session_of(address: SparkAddress, name: str, attempt: int = 1) -> Iterator[SparkSession]:
+    with task_session(address, store_of(name), TaskWriter(scope_of(name), attempt)) as spark:
+        yield spark
+
+
+def describe_session(address: SparkAddress) -> dict[str, Any]:
+    from pyspark.sql import SparkSession, functions
+
+    elsewhere: list[Any] = []
+    with session_of(address, "described") as spark:
+        thread = threading.Thread(
+            target=lambda: elsewhere.append(SparkSession.builder.getOrCreate())
+        )
+        thread.start()
+        thread.join()
+        executor_python = functions.udf(lambda: sys.executable, "string")
+        is_utc = spark.sql("select timestamp '2026-03-29 02:30:00' = '2026-03-29T02:30:00Z'")
+        return {
+            "created": SparkSession.builder.appName("mine").getOrCreate() is spark,
+            "active": SparkSession.active() is spark,
+            "in another thread": elsewhere == [spark],
+            "python": spark.range(1).select(executor_python()).first()[0],
+            "utc": is_utc.first()[0],
+            "zone": spark.conf.get("spark.sql.session.timeZone"),
+        }
+
+
+def stop_and_go_on(address: SparkAddress) -> int:
+    with session_of(address, "stopped") as spark:
+        spark.range(7).createOrReplaceTempView("numbers")
+        spark.stop()
+        return int(spark.sql("select * from numbers").count())
+
+
+def count_in_turn(address: SparkAddress, name: str, since: float) -> float:
+    """Seconds from a time until the first Spark job of this process has ended."""
+    with session_of(address, name) as spark:
+        assert spark.range(100).count() == 100
+        return time.time() - since
+
+
+def compute_for_long(address: SparkAddress, name: str) -> None:
+    """Occupies every core for minutes."""
+    with session_of(address, name) as spark:
+        spark.range(0, 10**13, 1, 64).selectExpr("sum(id % 7)").collect()
+
+
+def slowly(column: str) -> Column:
+    """Half a second in Python for each row."""
+    from pyspark.sql import functions
+
+    return functions.udf(lambda number: time.sleep(0.5) or number, "long")(column)
+
+
+def compute_in_python_for_long(address: SparkAddress, name: str) -> None:
+    with session_of(address, name) as spark:
+        spark.range(0, 10_000, 1, 64).select(slowly("id")).collect()
+
+
+def take_over(address: SparkAddress, name: str, attempt: int) -> tuple[float, float]:
+    """Seconds until the session is there, and until a first job on it has ended."""
+    begin = time.monotonic()
+    with session_of(address, name, attempt) as spark:
+        opened = time.monotonic()
+        spark.range(0, 100, 1, 2).count()
+        return opened - begin, time.monotonic() - begin
+
+
+def go_on_as_a_zombie(address: SparkAddress) -> str:
+    """What an attempt gets to hear that has been superseded without noticing."""
+    from pyspark.errors import PySparkException
+
+    with session_of(address, "zombie", 1) as spark:
+        spark.range(3).count()
+        with session_of(address, "zombie", 2):
+            try:
+                spark.range(3).count()
+            except PySparkException as error:
+                return str(error)
+    return ""
+
+
+def open_late(address: SparkAddress) -> str:
+    """The same for one that asks for a session only after it has been superseded."""
+    with session_of(address, "late", 3):
+        try:
+            with session_of(address, "late", 2):
+                return ""
+        except SparkUnavailable as error:
+            return str(error)
+
+
+def try_to_open(address: SparkAddress) -> tuple[str, float]:
+    begin = time.monotonic()
+    try:
+        with session_of(address, "refused"):
+            return "", 0
+    except SparkUnavailable as error:
+        return str(error), time.monotonic() - begin
+
+
+def progress_of_jobs(address: SparkAddress) -> dict[str, Any]:
+    store = store_of("progress")
+    with task_session(address, store, TaskWriter(scope_of("progress"), 1)) as spark:
+        spark.range(0, 16, 1, 8).select(slowly("id")).collect()
+        spark.range(100).collect()
+    return dict(store.items())
+
+
+def write_in_python(address: SparkAddress, path: str) -> None:
+    """Rows that executors make in Python."""
+    from pyspark.sql import functions
+
+    with session_of(address, "written") as spark:
+        executor_python = functions.udf(lambda: sys.executable, "string")
+        spark.range(4).select(executor_python().alias("python")).write.text(path)

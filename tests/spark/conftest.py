@@ -1,0 +1,53 @@
+"""One Spark server for all tests here, and processes that use it."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.context import ForkServerContext
+from typing import Any, TypeVar
+
+import pytest
+from kept import QUICK, Kept, await_end, kept_server
+
+from holdfast.spark.preload import MODULES
+
+R = TypeVar("R")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    """A local server. Nothing may be left of it at the end."""
+    conf = {"spark.driver.extraJavaOptions": QUICK}
+    with kept_server(tmp_path_factory.mktemp("spark"), conf=conf) as server:
+        yield server
+        processes = server.processes()
+    assert await_end(processes) == []
+
+
+@pytest.fixture(scope="session")
+def forking() -> ForkServerContext:
+    """Processes forked from one that has loaded Spark, not from pytest's: that one may fork again
+    for other tests, and may therefore not speak to Spark itself."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(MODULES))
+    return context
+
+
+@pytest.fixture
+def in_process(forking: ForkServerContext) -> Callable[..., Any]:
+    """Calls a function in a process of its own."""
+
+    def call(function: Callable[..., R], *arguments: Any) -> R:
+        with ProcessPoolExecutor(1, mp_context=forking) as pool:
+            return pool.submit(function, *arguments).result()
+
+    return call

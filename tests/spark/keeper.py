@@ -1,0 +1,32 @@
+"""A process that keeps a Spark server, as the runner's does: `python keeper.py STARTUP`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from threading import Thread
+
+import msgspec
+
+from holdfast.errors import SparkUnavailable
+from holdfast.runner.messages import SparkAddress, SparkStartup
+from holdfast.spark.server import serve
+
+
+def tell(address: SparkAddress) -> None:
+    print(msgspec.json.encode(address).decode(), flush=True)
+
+
+def end_with_the_tests() -> None:
+    """Whoever started this holds the other end of its input."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    Thread(target=end_with_the_tests, daemon=True).start()
+    try:
+        sys.exit(serve(msgspec.json.decode(sys.argv[1], type=SparkStartup), tell))
+    except SparkUnavailable as error:
+        sys.exit(str(error))

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar
+
+import pytest
+from attempt import scope_of, store_of
+from pyspark.sql.connect.shell.progress import StageInfo
+
+from holdfast.accessor import TaskStore
+from holdfast.command import Command
+from holdfast.entry import TaskWriter
+from holdfast.errors import StaleAttempt
+from holdfast.spark.progress import Progress
+from holdfast.stores.memory import MemoryStore
+
+A = TypeVar("A")
+
+
+class RefusingStore(MemoryStore):
+    def execute(self, command: Command[A]) -> A:
+        raise StaleAttempt("a newer attempt has started")
+
+
+class SlowStore(MemoryStore):
+    def execute(self, command: Command[A]) -> A:
+        time.sleep(2)
+        return super().execute(command)
+
+
+def stage(number: int, tasks: int, done: int, bytes_read: int = 0) -> StageInfo:
+    return StageInfo(number, tasks, done, bytes_read, tasks == done)
+
+
+def entry(store: TaskStore) -> Any:
+    return store.get("progress")
+
+
+def test_stages_that_run_and_jobs_that_ended_are_counted_together() -> None:
+    store = store_of("counted")
+
+    with Progress(store, "http://localhost:4040") as report:
+        report([stage(1, 4, 4, 100), stage(2, 8, 0)], 0, "one", True)
+        report([stage(3, 10, 3, 50), stage(4, 2, 2, 7)], 2, "two", False)
+
+    assert entry(store) == {
+        "jobs": 2,
+        "stages": 3,
+        "done_stages": 2,
+        "tasks": 16,
+        "done_tasks": 9,
+        "running_tasks": 2,
+        "bytes_read": 157,
+        "ui": "http://localhost:4040",
+    }
+
+
+def test_there_is_no_link_where_spark_has_no_page() -> None:
+    store = store_of("linkless")
+
+    with Progress(store, "") as report:
+        report([], 0, "one", True)
+
+    assert "ui" not in entry(store)
+    assert entry(store)["jobs"] == 1
+
+
+def test_a_task_that_does_nothing_on_spark_has_no_progress() -> None:
+    store = store_of("idle")
+    store.set("other", 1)
+
+    with Progress(store, ""):
+        pass
+
+    assert entry(store) is None
+
+
+def test_it_is_written_at_most_once_a_second() -> None:
+    store = store_of("often")
+    begin = time.monotonic()
+
+    with Progress(store, "") as report:
+        while time.monotonic() < begin + 2.5:
+            report([stage(1, 10, 1)], 1, "one", False)
+            time.sleep(0.01)
+
+    written = store.entry("progress")
+    assert written is not None
+    assert written.version <= 3
+
+
+def test_it_is_seen_while_the_job_runs() -> None:
+    store = store_of("seen")
+
+    with Progress(store, "") as report:
+        report([stage(1, 10, 1)], 1, "one", False)
+        time.sleep(1.5)
+
+        assert entry(store)["running_tasks"] == 1
+
+
+def test_a_store_that_refuses_it_does_not_disturb_the_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scope = scope_of("refused")
+    store = TaskStore(RefusingStore(), scope, TaskWriter(scope, 1))
+
+    with Progress(store, "") as report:
+        report([stage(1, 1, 1)], 0, "one", True)
+        time.sleep(1.2)
+        report([stage(1, 1, 1)], 0, "two", True)
+
+    assert caplog.text.count("progress could not be stored") == 1
+
+
+def test_a_slow_store_does_not_hold_up_the_job() -> None:
+    scope = scope_of("slow")
+    store = TaskStore(SlowStore(), scope, TaskWriter(scope))
+
+    with Progress(store, "") as report:
+        report([stage(1, 1, 1)], 0, "one", True)
+        time.sleep(1.2)
+        begin = time.monotonic()
+        report([stage(1, 1, 1)], 0, "two", True)
+        took = time.monotonic() - begin
+
+    assert took < 0.5

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import attempt
+import psutil
+import pyspark
+import pytest
+from kept import QUICK, Kept, await_end, await_true, kept_server, start_keeper
+
+LOOPBACK = "127.0.0.1"
+HOLD = """
+import fcntl, os, sys, time
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(60)
+"""
+
+
+def lines(directory: Path) -> list[str]:
+    return [line for part in directory.glob("part-*") for line in part.read_text().splitlines()]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind((LOOPBACK, 0))
+        return int(one.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+@contextmanager
+def daemon(name: str, *arguments: str, log: Path) -> Iterator[None]:
+    """A process of a Spark cluster, until the end of the block."""
+    home = Path(pyspark.__file__).parent
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [home / "bin" / "spark-class", name, *arguments],
+            stdout=output,
+            stderr=output,
+            env=os.environ
+            | {
+                "SPARK_HOME": str(home),
+                "SPARK_LOCAL_IP": LOOPBACK,
+                "SPARK_DAEMON_JAVA_OPTS": QUICK,
+            },
+        )
+    started = [psutil.Process(process.pid)]
+    try:
+        yield
+    finally:
+        started += started[0].children(recursive=True)
+        process.terminate()
+        process.wait()
+        assert await_end(started) == []
+
+
+@contextmanager
+def cluster(directory: Path) -> Iterator[str]:
+    """A master and a worker; the master's address."""
+    port = free_port()
+    master = f"spark://{LOOPBACK}:{port}"
+    deploy = "org.apache.spark.deploy"
+    here = ("--host", LOOPBACK, "--webui-port", "0")
+    with ExitStack() as stack:
+        stack.enter_context(
+            daemon(f"{deploy}.master.Master", *here, "-p", str(port), log=directory / "master.log")
+        )
+        await_true(lambda: listens(port))
+        work = ("-c", "1", "-m", "1g", "-d", str(directory / "work"), master)
+        stack.enter_context(
+            daemon(f"{deploy}.worker.Worker", *here, *work, log=directory / "worker.log")
+        )
+        yield master
+
+
+def test_a_cluster_is_reached_through_its_master(
+    tmp_path: Path, in_process: Callable[..., Any]
+) -> None:
+    quick = {"spark.executor.extraJavaOptions": QUICK, "spark.driver.extraJavaOptions": QUICK}
+
+    with (
+        cluster(tmp_path) as master,
+        kept_server(tmp_path, master=master, conf=quick) as server,
+    ):
+        in_process(attempt.write_in_python, server.address, "rows")
+
+    assert lines(tmp_path / "rows") == [sys.executable] * 4
+
+
+def test_nothing_of_a_server_outlives_its_keeper(
+    tmp_path: Path, in_process: Callable[..., Any]
+) -> None:
+    conf = {"spark.app.name": "ours", "spark.driver.extraJavaOptions": QUICK}
+
+    with kept_server(tmp_path, conf=conf) as server:
+        in_process(attempt.write_in_python, server.address, "rows")
+        processes = server.processes()
+        commands = [process.as_dict(["cmdline"], ad_value=[])["cmdline"] for process in processes]
+        server.keeper.kill()
+
+        assert any("pyspark.daemon" in command for command in commands)
+        assert await_end(processes) == []
+
+    (place,) = tmp_path.glob("server-*")
+    assert "Submitted application: ours" in (place / "spark.log").read_text()
+    assert not (place / "spark.properties").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {place.name, "rows"}
+    assert len(lines(tmp_path / "rows")) == 4
+
+
+def test_the_token_and_the_settings_are_not_on_the_command_line(spark_server: Kept) -> None:
+    (server, *_) = spark_server.processes()
+
+    assert spark_server.address.token
+    assert spark_server.address.token not in " ".join(server.cmdline())
+    assert server.environ()["SPARK_CONNECT_AUTHENTICATE_TOKEN"] == spark_server.address.token
+
+
+def test_a_server_listens_for_this_machine_only(spark_server: Kept) -> None:
+    (server, *_) = spark_server.processes()
+
+    listening = [one for one in server.net_connections() if one.status == psutil.CONN_LISTEN]
+
+    assert len(listening) >= 2
+    assert {one.laddr.ip.removeprefix("::ffff:") for one in listening} == {LOOPBACK}
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with start_keeper(tmp_path, conf={"spark.driver.memory": "1k"}) as keeper:
+        assert keeper.wait(timeout=60) == 1
+        assert keeper.stderr is not None
+        error = keeper.stderr.read()
+
+    assert "Spark ended with status 1" in error
+    assert "driver memory" in error.lower() or "heap" in error.lower()
+    assert "spark.log" in error
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        conf = {
+            "spark.ui.port": str(taken.getsockname()[1]),
+            "spark.driver.extraJavaOptions": QUICK,
+        }
+        with start_keeper(tmp_path, conf=conf) as keeper:
+            assert keeper.wait(timeout=60) == 1
+            assert keeper.stderr is not None
+            error = keeper.stderr.read()
+
+    assert "Failed to bind" in error
+    assert " INFO " not in error
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_scratch_files_of_servers_that_were_killed_are_removed_by_the_next(
+    tmp_path: Path, running: bool
+) -> None:
+    left = tmp_path / "server-before"
+    (left / "scratch").mkdir(parents=True)
+    (left / "spark.log").write_text("what it said")
+    with subprocess.Popen([sys.executable, "-c", HOLD, left], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        if not running:
+            holder.send_signal(signal.SIGKILL)
+            holder.wait()
+        with start_keeper(tmp_path, conf={"spark.driver.memory": "1k"}) as keeper:
+            keeper.wait(timeout=60)
+        holder.kill()
+
+    assert (left / "scratch").exists() is running
+    assert (left / "spark.log").read_text() == "what it said"
