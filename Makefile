@@ -22,11 +22,11 @@ $(READY): pyproject.toml constraints.txt
 
 test: setup ## all tests, with a few seeds of each chaos test
 	@tests/install_mariadb.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 chaos: setup ## the kill, concurrency and model tests at full count
 	@tests/install_mariadb.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m chaos --rounds 50
+	$(BIN)/python -m pytest -n 2 -m chaos --rounds 50
 
 lint: setup ## style and types
 	$(BIN)/ruff check .
@@ -42,9 +42,11 @@ docs: setup ## write the reference pages anew from the code
 
 bench: setup ## measure side by side, within 15 minutes
 	$(BIN)/python -m bench.store
+	$(BIN)/python -m bench.runner
 
 bench-full: setup ## the same at the large sizes
 	$(BIN)/python -m bench.store --full
+	$(BIN)/python -m bench.runner --full
 
 clean: ## remove what setup and runs have left
 	rm -rf $(VENV) .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/.venv-airflow

@@ -159,11 +159,19 @@ def test_the_schedule_remembers_how_far_it_has_come(store: SqlStore) -> None:
     make_run(store, 20)
     make_run(store, 10)
     make_run(store, 31, RunKind.MANUAL)
-    with pytest.raises(Conflict):
-        make_run(store, 31)
 
     save(store, "a.py", dag("sales", tags=("new",)))
 
+    assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=20)
+
+
+def test_the_schedule_passes_over_a_run_that_exists(store: SqlStore) -> None:
+    save(store, "a.py", dag("sales"))
+    make_run(store, 20, RunKind.BACKFILL)
+
+    make_run(store, 20)
+
+    assert store.execute(rc.GetRun("sales", "20")).kind is RunKind.BACKFILL
     assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=20)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -26,12 +25,12 @@ from holdfast.runner.messages import (
     CallbackStartup,
     Failed,
     Report,
-    SparkAddress,
     TaskStartup,
 )
 from holdfast.runner.nursery import Child, LauncherGone, Nursery
 from holdfast.runner.orders import Ended, RunTask
 from holdfast.runner.relay import of_attempt, reads, relay
+from holdfast.runner.sparkserver import SparkServer
 from holdfast.store import Store
 
 LEASE = timedelta(seconds=30)
@@ -60,7 +59,7 @@ class Surroundings(NamedTuple):
     nursery: Nursery
     rules: Rules
     home: Path
-    spark: Callable[[], SparkAddress]
+    spark: SparkServer
 
 
 class Attempt:
@@ -133,7 +132,7 @@ class Attempt:
         startup = self._startup(writer)
         try:
             if self._order.task.spark:
-                startup = msgspec.structs.replace(startup, spark=self._with.spark())
+                startup = msgspec.structs.replace(startup, spark=self._with.spark.address())
         except HoldfastError as error:
             child.kill()
             return Failed(error=str(error))
@@ -146,6 +145,8 @@ class Attempt:
             return None
         report = relay(child.channel, self._with.store, of_attempt(writer))
         self._timeout_at = None
+        if isinstance(report, Failed) and startup.spark and self._with.spark.is_lost(startup.spark):
+            self._stop = self._stop or Stop.SPARK
         return report
 
     def _startup(self, writer: TaskWriter) -> TaskStartup:

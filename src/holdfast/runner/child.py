@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import logging
 import os
 import signal
@@ -78,13 +79,15 @@ def _carry_out(startup: Startup, store: PipeStore, channel: Channel) -> Report:
     try:
         if isinstance(startup, SparkStartup):
             return _serve_spark(startup, channel)
-        from holdfast.sdk import execution, loading, watching
+        from holdfast.sdk import execution, loading
 
         if isinstance(startup, ParseStartup):
             return loading.parse(startup)
         if isinstance(startup, CallbackStartup):
             return execution.call_back(startup, store)
         if isinstance(startup, WatchStartup):
+            from holdfast.sdk import watching
+
             return watching.watch(startup, store)
         return execution.execute(startup, store)
     except Stopped:
@@ -123,7 +126,12 @@ def _log_to_stderr() -> None:
     # New streams, because those of the launcher were made for other files. Line by line, so that
     # what was printed before a kill is in the log.
     sys.stdout, sys.stderr = (
-        open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(number, "w", closefd=False)),
+            encoding="utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+        )
         for number in (1, 2)
     )
     logging.basicConfig(

@@ -21,8 +21,16 @@ class Stop(StrEnum):
     TIMEOUT = "timeout"
     LOST = "lost"
     """The attempt is not the newest any more."""
+    SPARK = "spark"
+    """The Spark that the task ran on has died."""
     SILENT = "silent"
     """The task has closed its connection and goes on without."""
+
+
+_INTERRUPTIONS: dict[Stop | None, str] = {
+    Stop.INTERRUPT: "the supervisor stopped",
+    Stop.SPARK: "Spark died",
+}
 
 
 def ending_of(
@@ -47,11 +55,11 @@ def ending_of(
         )
     if isinstance(report, Skipped):
         return Ending(outcome=Outcome.SKIPPED, state=TaskState.SKIPPED, error=report.reason)
-    if stop is Stop.INTERRUPT or (report is None and status is None):
+    if stop in _INTERRUPTIONS or (report is None and status is None):
         return Ending(
             outcome=Outcome.INTERRUPTED,
             state=TaskState.SCHEDULED,
-            error="the supervisor stopped",
+            error=_INTERRUPTIONS.get(stop, "the launcher died"),
             signal=number,
         )
     retry = failures < task.retries and not (isinstance(report, Failed) and not report.may_retry)

@@ -247,6 +247,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def main() -> None:
+    import holdfast.runner.child
     import holdfast.sdk.execution
     import holdfast.sdk.loading  # noqa: F401
 

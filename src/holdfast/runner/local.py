@@ -64,8 +64,15 @@ class LocalRun:
 
             check(self._settings)
             self._conductor.warm_spark()
+        self._forget_moved({one.dag_id for one in found.dags})
         self._conductor.store.execute(r.SaveFile(self._file, found.dags))
         return dag
+
+    def _forget_moved(self, dag_ids: set[str]) -> None:
+        """A DAG belongs to one file. One that is gone has been moved to here."""
+        for known in self._conductor.store.execute(r.ListDags()):
+            if known.dag_id in dag_ids and not Path(known.file).exists():
+                self._conductor.store.execute(r.ForgetFile(known.file))
 
     def begin(self, dag: DagSpec, run_id: str | None, conf: str | None) -> Run:
         """A new run, or the unfinished one with that id, held by this process unless it ended."""

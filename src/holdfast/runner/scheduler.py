@@ -108,7 +108,11 @@ class Scheduler:
     def _active_runs(self) -> list[Run]:
         """Oldest first."""
         active = self._store.execute(
-            r.ListRuns(states=(RunState.QUEUED, RunState.RUNNING), limit=MOST_ACTIVE)
+            r.ListRuns(
+                states=(RunState.QUEUED, RunState.RUNNING),
+                kinds=tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL),
+                limit=MOST_ACTIVE,
+            )
         )
         return [run for run in reversed(active) if run.dag_id in self._dags]
 
@@ -172,7 +176,7 @@ class Scheduler:
         now = datetime.now(UTC)
         for run in runs:
             dag = self._dags[run.dag_id]
-            if (run.dag_id, run.run_id) in self._conductor.runs or run.kind is RunKind.EXTERNAL:
+            if (run.dag_id, run.run_id) in self._conductor.runs:
                 continue
             if run.state is RunState.QUEUED and held[run.dag_id] >= dag.max_active_runs:
                 continue

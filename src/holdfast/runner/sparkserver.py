@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from threading import Event, Lock, Thread
 
 from holdfast.errors import SparkUnavailable
@@ -22,9 +23,9 @@ class SparkServer:
 
     def warm(self) -> None:
         """Let Spark start, and let tasks find it loaded, while other things go on."""
-        self._nursery.preload_spark()
         if not self._settings.spark.remote:
-            self._serving()
+            self._serving()  # first: it takes longer, and the launcher does one thing at a time
+        self._nursery.preload_spark()
 
     def address(self) -> SparkAddress:
         """Where it listens, once it does."""
@@ -35,9 +36,12 @@ class SparkServer:
             return address_of(self._settings.spark.remote)
         return self._serving().address()
 
-    def close(self) -> None:
-        if self._current is not None:
-            self._current.child.kill()
+    def is_lost(self, address: SparkAddress) -> bool:
+        """Whether the server that an attempt had is gone, and was one of ours."""
+        if self._settings.spark.remote:
+            return False
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", address.port)) != 0
 
     def _serving(self) -> _Serving:
         with self._lock:

@@ -54,7 +54,7 @@ class Supervisor:
         self._store = open_store(settings, retry_window=settings.core.retry_window)
         self._spark = SparkServer(settings, nursery)
         self._surroundings = Surroundings(
-            self._store, nursery, rules(settings), settings.home, self._spark.address
+            self._store, nursery, rules(settings), settings.home, self._spark
         )
         self._lock = Lock()
         self._threads: set[Thread] = set()

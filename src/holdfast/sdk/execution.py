@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import pickle
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -26,7 +26,7 @@ from holdfast.sdk.asset import Metadata
 from holdfast.sdk.building import run_context, task_context
 from holdfast.sdk.context import TaskContext, entered
 from holdfast.sdk.exceptions import AirflowFailException, AirflowSkipException
-from holdfast.sdk.loading import find_dag, module_name
+from holdfast.sdk.loading import find_dag, own_modules
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.param import check_values
 from holdfast.sdk.tracebacks import one_line, pickled, trimmed
@@ -58,6 +58,9 @@ def execute(startup: TaskStartup, store: Store) -> Succeeded | Skipped | Failed:
 
 def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
     scope = startup.writer.scope
+    if startup.spark is not None:
+        # Functions and columns that the file makes as it is imported are then those of Connect.
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     dag = find_dag(startup.file, scope.dag_id)
     task = dag.get_task(scope.task_id)
     context = task_context(startup, store, dag, task)
@@ -114,9 +117,11 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
 
     from holdfast.spark.session import task_session
 
-    # Executors cannot import the DAG file: what they need of it travels with the functions.
+    # Executors cannot import the DAG file, nor what lies beside it: what they need of it travels
+    # with the functions.
     register = cast(Callable[[ModuleType], None], cloudpickle.register_pickle_by_value)
-    register(sys.modules[module_name(startup.file)])
+    for module in own_modules(startup.file):
+        register(module)
     with task_session(startup.spark, context["task_store"], startup.writer) as session:
         context["spark"] = session
         yield

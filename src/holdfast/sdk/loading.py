@@ -23,6 +23,17 @@ def module_name(path: str) -> str:
     return f"holdfast_dag_{hashlib.sha256(path.encode()).hexdigest()[:12]}_{stem}"
 
 
+def own_modules(path: str) -> list[ModuleType]:
+    """A DAG file that was imported, and the modules of its directory that it has imported."""
+    folder = os.path.dirname(os.path.realpath(path)) + os.sep
+    found = [sys.modules[module_name(path)]]
+    for module in list(sys.modules.values()):
+        file = os.path.realpath(getattr(module, "__file__", None) or "")
+        if file.startswith(folder) and "site-packages" not in file and module not in found:
+            found.append(module)
+    return found
+
+
 def load_file(path: str) -> list[DAG]:
     """Import a file anew and answer with its DAGs, in the order in which they were made."""
     module = _import(path)
