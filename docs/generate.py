@@ -16,7 +16,8 @@ from holdfast.settings import Declared, declared, duration_text
 REFERENCE = Path(__file__).parent / "reference"
 CLI_INTRODUCTION = (
     "Data goes to stdout and talk to stderr. The exit status is 0, 1 (not found, conflict, "
-    "failed) or 2 (bad usage). `HOLDFAST_TRACEBACK=1` shows where an unexpected error happened."
+    "failed) or 2 (bad usage), and 130 after Ctrl-C. `HOLDFAST_TRACEBACK=1` shows where an "
+    "unexpected error happened."
 )
 SETTINGS_INTRODUCTION = (
     "They are in `holdfast.toml`, or under `[tool.holdfast]` in `pyproject.toml`, of the current "

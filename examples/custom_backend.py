@@ -1,9 +1,11 @@
 """Keep values in files instead of the database, with a backend of four methods.
 
-Look at what is left out: no async methods (they come for free), no fencing, no staged writes, no
-check that a task or asset is known. All of that is done in front of the backend.
+    export PYTHONPATH=. HOLDFAST__STATE_STORE__BACKEND=custom_backend.FileBackend
+    holdfast run custom_backend.py
 
-A setting names the class; here it is set in the environment, as `holdfast.toml` would:
+Look at what is left out: no async methods (they come for free), no fencing, no staged writes, no
+check that a task or asset is known. All of that is done in front of the backend, and the DAG does
+not know of it. In `holdfast.toml` the setting is
 
     [state_store]
     backend = "custom_backend.FileBackend"
@@ -13,14 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast.errors import NotSupported
+from holdfast.sdk import Asset, dag, task
 from holdfast.sdk.state import BaseStoreBackend, StoreScope, TaskScope
 
 
@@ -93,20 +93,17 @@ def digest(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def main() -> None:
-    os.environ["HOLDFAST__STATE_STORE__BACKEND"] = "custom_backend.FileBackend"
-    with holdfast.connect() as connection:
-        with connection.task_store("sales", "2026-01-31", "load").attempt() as attempt:
-            attempt.task_store.set("job_id", "app_17")
-            orders = attempt.asset_store(name="orders", declare=True)
-            orders.set("watermark", "2026-01-31", on_success=True)
-
-        print(connection.asset_store(name="orders").get("watermark"))
-        try:
-            connection.asset_store(name="orders").history("watermark")
-        except NotSupported as error:
-            print(error.message)
+orders = Asset("orders", uri="file:///warehouse/orders")
 
 
-if __name__ == "__main__":
-    main()
+@dag(schedule=None)
+def custom_backend() -> None:
+    @task(outlets=[orders])
+    def load(task_store: Any, asset_store: Any) -> None:
+        task_store.set("job_id", "app_17")
+        asset_store.set("watermark", "2026-01-31", on_success=True)
+
+    load()
+
+
+custom_backend()

@@ -1,31 +1,37 @@
-"""Submit a job once, however often the script is started.
+"""Submit a job to a cluster once, however often the task that waits for it dies.
 
-Look at how the job's id is stored before the waiting begins. Start the script, kill it while it
-waits, start it again: it finds the id of the first start and goes on waiting for that job.
+    holdfast run external_job.py --run-id today
 
-If the process dies between the submit and the `set`, nobody knows the id. So the job also carries a
-name made from the run, by which a cluster that knows names can be asked first.
+Kill it (`kill -9`) while it waits, and start it again with the same `--run-id`: both tasks go on
+waiting for the jobs of their first attempts. The two show two ways:
+
+- `aggregate` is an operator with `ResumableJobMixin`, for operators that others use. The mixin
+  stores an intent before the job is submitted and the job's id after. Look at `find_job`: the job
+  carries the intent as its name, so even a crash between the submit and the storing of the id
+  makes no second job.
+- `export` does the same by hand in a few lines, with a name that is the same for every attempt.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
-import holdfast
-
-RUN = "2026-01-31"
+from holdfast.sdk import DAG, BaseOperator, ResumableJobMixin, task
 
 
 class Cluster:
-    """Stands in for the cluster: a file for each job, with the time at which it will be done."""
+    """Stands in for a cluster: a file for each job, with the time at which it will be done."""
 
     jobs = Path("cluster")
 
     def submit(self, name: str) -> str:
         self.jobs.mkdir(exist_ok=True)
-        job_id = f"app_{len(list(self.jobs.iterdir())) + 1}"
+        job_id = f"app_{uuid4().hex[:8]}"
         job = {"name": name, "done_at": time.time() + 1}
         (self.jobs / job_id).write_text(json.dumps(job))
         return job_id
@@ -34,29 +40,55 @@ class Cluster:
         jobs = {json.loads(file.read_text())["name"]: file.name for file in self.jobs.glob("*")}
         return jobs.get(name)
 
-    def is_done(self, job_id: str) -> bool:
-        return bool(json.loads((self.jobs / job_id).read_text())["done_at"] < time.time())
+    def status(self, job_id: str) -> str:
+        job = json.loads((self.jobs / job_id).read_text())
+        return "FINISHED" if job["done_at"] < time.time() else "RUNNING"
 
-
-def main() -> None:
-    cluster = Cluster()
-    name = f"sales-{RUN}"
-    with (
-        holdfast.connect() as connection,
-        connection.task_store("sales", RUN, "aggregate").attempt() as attempt,
-    ):
-        store = attempt.task_store
-        job_id = store.get("job_id") or cluster.find(name)
-        if job_id:
-            print(f"found {job_id}", flush=True)
-        else:
-            job_id = cluster.submit(name)
-            print(f"submitted {job_id}", flush=True)
-        store.set("job_id", job_id)
-        while not cluster.is_done(job_id):
+    def wait(self, job_id: str) -> None:
+        while self.status(job_id) == "RUNNING":
             time.sleep(0.1)
-        print(f"{job_id} is done, seen by attempt {attempt.number}")
 
 
-if __name__ == "__main__":
-    main()
+cluster = Cluster()
+
+
+class ClusterJob(ResumableJobMixin, BaseOperator):
+    """Runs a job on the cluster; its result is the job's id."""
+
+    def execute(self, context: Any) -> Any:
+        return self.execute_resumable(context)
+
+    def submit_job(self, context: Any) -> str:
+        return cluster.submit(name=context["job_intent"])
+
+    def find_job(self, intent: str, context: Any) -> str | None:
+        return cluster.find(name=intent)
+
+    def get_job_status(self, external_id: str, context: Any) -> str:
+        return cluster.status(external_id)
+
+    def is_job_active(self, status: str) -> bool:
+        return status == "RUNNING"
+
+    def is_job_succeeded(self, status: str) -> bool:
+        return status == "FINISHED"
+
+    def poll_until_complete(self, external_id: str, context: Any) -> None:
+        cluster.wait(external_id)
+
+    def get_job_result(self, external_id: str, context: Any) -> str:
+        return external_id
+
+
+with DAG("external_job", default_args={"retries": 2, "retry_delay": timedelta(seconds=1)}):
+    ClusterJob(task_id="aggregate")
+
+    @task
+    def export(task_store: Any, run_id: str) -> str:
+        name = f"export-{run_id}"
+        job_id = task_store.get("job_id") or cluster.find(name) or cluster.submit(name)
+        task_store.set("job_id", job_id)
+        cluster.wait(job_id)
+        return str(job_id)
+
+    export()

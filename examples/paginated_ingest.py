@@ -1,5 +1,7 @@
 """Read an API page by page, and go on at the right page after a crash.
 
+    holdfast run paginated_ingest.py --run-id today
+
 Look at the order: a page is written to a file of its own, then the cursor of the next page is
 stored. A crash in between repeats that one page, and writing it again changes nothing.
 """
@@ -8,9 +10,11 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-import holdfast
+from holdfast.sdk import dag, task
 
 PAGES = 20
 OUTPUT = Path("pages")
@@ -18,25 +22,25 @@ OUTPUT = Path("pages")
 
 def fetch(cursor: int) -> tuple[list[int], int | None]:
     """Stands in for the API: the rows of a page, and the cursor of the next."""
-    time.sleep(0.02)
+    time.sleep(0.05)
     return [cursor * 10 + row for row in range(10)], cursor + 1 if cursor + 1 < PAGES else None
 
 
-def main() -> None:
-    OUTPUT.mkdir(exist_ok=True)
-    with (
-        holdfast.connect() as connection,
-        connection.task_store("sales", "2026-01-31", "ingest").attempt() as attempt,
-    ):
-        progress = attempt.task_store.get("progress", {"cursor": 0})
-        print(f"attempt {attempt.number} begins at {progress['cursor']}", flush=True)
+@dag(schedule="@daily")
+def paginated_ingest() -> None:
+    @task(retries=2, retry_delay=timedelta(seconds=1))
+    def ingest(task_store: Any) -> None:
+        OUTPUT.mkdir(exist_ok=True)
+        # In a dict, because a stored value cannot be None, and None is "no more pages".
+        progress = task_store.get("progress", {"cursor": 0})
         while (cursor := progress["cursor"]) is not None:
+            print(f"page {cursor}")
             rows, following = fetch(cursor)
             (OUTPUT / f"{cursor:04}.json").write_text(json.dumps(rows))
             progress = {"cursor": following}
-            attempt.task_store.set("progress", progress)
-            print(f"page {cursor}", flush=True)
+            task_store.set("progress", progress)
+
+    ingest()
 
 
-if __name__ == "__main__":
-    main()
+paginated_ingest()

@@ -1,52 +1,55 @@
-"""Read three regions of an API at the same time, each with a cursor of its own.
+"""Read three regions of an API at the same time, in one async task.
 
-Look at `map_index`: each region is one map index of the task, so they never see each other's
-entries. The `a…` methods do not block the event loop, so the regions really overlap.
+    holdfast run paginated_ingest_async.py --run-id today
+
+Look at the keys: each region has a cursor of its own in the task store, so each goes on at its own
+page. `aget` and `aset` do not block the event loop, so the regions really overlap.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-import holdfast
+from holdfast.sdk import dag, task
 
 REGIONS = ("east", "north", "south")
 PAGES = 10
 OUTPUT = Path("pages")
 
 
-async def fetch(region: str, cursor: int) -> tuple[list[str], int | None]:
-    """Stands in for the API: the rows of a page, and the cursor of the next."""
-    await asyncio.sleep(0.05)
-    rows = [f"{region}-{cursor * 10 + row}" for row in range(10)]
-    return rows, cursor + 1 if cursor + 1 < PAGES else None
+async def fetch(region: str, cursor: int) -> list[str]:
+    """Stands in for the API: the rows of a page."""
+    await asyncio.sleep(0.1)
+    return [f"{region}-{cursor * 10 + row}" for row in range(10)]
 
 
-async def ingest(connection: holdfast.Connection, region: str, map_index: int) -> None:
-    task = connection.task_store("sales", "2026-01-31", "ingest", map_index)
-    async with task.attempt() as attempt:
-        progress = await attempt.task_store.aget("progress", {"cursor": 0})
-        print(f"{region} begins at {progress['cursor']}", flush=True)
-        while (cursor := progress["cursor"]) is not None:
-            rows, following = await fetch(region, cursor)
-            (OUTPUT / f"{region}-{cursor:04}.json").write_text(json.dumps(rows))
-            progress = {"cursor": following}
-            await attempt.task_store.aset("progress", progress)
-            print(f"{region} page {cursor}", flush=True)
-
-
-async def ingest_all() -> None:
-    with holdfast.connect() as connection:
-        regions = enumerate(REGIONS)
-        await asyncio.gather(*(ingest(connection, region, index) for index, region in regions))
-
-
-def main() -> None:
+def write(file: str, rows: list[str]) -> None:
     OUTPUT.mkdir(exist_ok=True)
-    asyncio.run(ingest_all())
+    (OUTPUT / file).write_text(json.dumps(rows))
 
 
-if __name__ == "__main__":
-    main()
+async def ingest_region(region: str, task_store: Any) -> int:
+    """How many pages it read in this attempt."""
+    begin = await task_store.aget(f"cursor/{region}", 0)
+    for cursor in range(begin, PAGES):
+        print(f"{region} page {cursor}")
+        rows = await fetch(region, cursor)
+        write(f"{region}-{cursor:04}.json", rows)
+        await task_store.aset(f"cursor/{region}", cursor + 1)
+    return PAGES - begin
+
+
+@dag(schedule="@daily")
+def paginated_ingest_async() -> None:
+    @task(retries=2, retry_delay=timedelta(milliseconds=100))
+    async def ingest(task_store: Any) -> int:
+        return sum(await asyncio.gather(*(ingest_region(each, task_store) for each in REGIONS)))
+
+    ingest()
+
+
+paginated_ingest_async()

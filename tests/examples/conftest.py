@@ -5,34 +5,64 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from scripts import Script
+from scripts import EXAMPLES, Program, Run
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Script]]:
-    """Starts an example in a directory with nothing in it and nothing configured."""
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
+    """Programs that end with the test. It is in a directory with nothing in it and nothing
+    configured."""
     for name in list(os.environ):
         if name.startswith("HOLDFAST"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    started: list[Script] = []
-
-    def start(name: str, *args: str) -> Script:
-        started.append(Script(name, *args))
-        return started[-1]
-
-    yield start
-    for script in started:
-        script.kill()
+    programs: list[Program] = []
+    yield programs
+    for program in programs:
+        program.stop()
 
 
 @pytest.fixture
-def run(start: Callable[..., Script]) -> Callable[..., list[str]]:
-    """Runs an example to its end; the lines that it printed."""
+def start(started: list[Program]) -> Callable[..., Program]:
+    """Starts `holdfast run` of an example."""
 
-    def run(name: str, *args: str) -> list[str]:
-        script = start(name, *args)
-        assert script.finish() == 0, script.lines
-        return script.lines
+    def start(name: str, *args: str) -> Program:
+        started.append(Run(name, *args))
+        return started[-1]
+
+    return start
+
+
+@pytest.fixture
+def run(start: Callable[..., Program]) -> Callable[..., None]:
+    """Runs an example to its end, and to its success."""
+
+    def run(name: str, *args: str) -> None:
+        program = start(name, *args)
+        assert program.finish() == 0, program.lines
 
     return run
+
+
+@pytest.fixture
+def serve(started: list[Program]) -> Callable[..., Program]:
+    """Starts a part of Holdfast that goes on, on a directory with one example in it."""
+
+    def serve(part: str, name: str) -> Program:
+        Path("dags").mkdir(exist_ok=True)
+        Path("dags", f"{name}.py").write_text((EXAMPLES / f"{name}.py").read_text())
+        started.append(Program("-m", "holdfast", part, "dags"))
+        return started[-1]
+
+    return serve
+
+
+@pytest.fixture
+def script(started: list[Program]) -> Callable[..., Program]:
+    """Starts an example that is a script."""
+
+    def script(name: str, *args: str) -> Program:
+        started.append(Program(str(EXAMPLES / "scripts" / f"{name}.py"), *args))
+        return started[-1]
+
+    return script

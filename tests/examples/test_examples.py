@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scripts import EXAMPLES, Script
+import psutil
+import pytest
+from scripts import EXAMPLES, RUN, Program, kill, wait_until
 
 import holdfast
+from holdfast.run import AttemptInfo
+from holdfast.run_command import GetResults, ListAttempts
+from holdfast.scope import TaskScope
 
-Start = Callable[..., Script]
-Run = Callable[..., list[str]]
-
-
-def test_every_example_has_a_test() -> None:
-    tested = Path(__file__).read_text(encoding="utf-8")
-
-    assert [file.stem for file in EXAMPLES.glob("*.py") if f'("{file.stem}"' not in tested] == []
+Start = Callable[..., Program]
 
 
-def test_a_job_is_submitted_once_although_its_watcher_was_killed(start: Start, run: Run) -> None:
-    killed = start("external_job")
-    killed.read_until("submitted app_1")
-    killed.kill()
+class Seen:
+    """What a run of an example left in the stores."""
 
-    assert run("external_job") == ["found app_1", "app_1 is done, seen by attempt 2"]
-    assert run("external_job") == ["found app_1", "app_1 is done, seen by attempt 3"]
-    assert [file.name for file in Path("cluster").iterdir()] == ["app_1"]
+    def __init__(self, connection: holdfast.Connection) -> None:
+        self.connection = connection
+
+    def attempts(self, dag_id: str, task_id: str) -> list[AttemptInfo]:
+        return list(self.connection.store.execute(ListAttempts(TaskScope(dag_id, RUN, task_id))))
+
+    def outcomes(self, dag_id: str, task_id: str) -> list[str | None]:
+        return [attempt.outcome for attempt in self.attempts(dag_id, task_id)]
+
+    def result(self, dag_id: str, task_id: str, run_id: str = RUN) -> Any:
+        [(_, text)] = self.connection.store.execute(GetResults(dag_id, run_id, task_id))
+        return json.loads(text)
+
+    def asset(self, name: str) -> dict[str, Any]:
+        return dict(self.connection.asset_store(name=name).items())
+
+
+@pytest.fixture
+def seen(started: list[Program]) -> Iterator[Seen]:
+    with holdfast.connect() as connection:
+        yield Seen(connection)
+
+
+def printed(dag_id: str, task_id: str, attempt: int) -> list[str]:
+    log = Path(".holdfast", "logs", dag_id, RUN, task_id, f"{attempt}.log")
+    return log.read_text().splitlines() if log.exists() else []
 
 
 def rows_in(files: str) -> list[Any]:
@@ -38,68 +57,162 @@ def rows_in(files: str) -> list[Any]:
     ]
 
 
-def test_an_ingest_goes_on_at_its_cursor(start: Start, run: Run) -> None:
-    killed = start("paginated_ingest")
-    killed.read_until("page 7")
+def test_every_example_has_a_test() -> None:
+    tested = Path(__file__).read_text(encoding="utf-8")
+    examples = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("scripts/*.py")]
+
+    assert [file.stem for file in examples if f'"{file.stem}"' not in tested] == []
+
+
+def test_jobs_are_submitted_once_although_the_run_was_killed(
+    start: Start, run: Start, seen: Seen
+) -> None:
+    killed = start("external_job")
+    wait_until(lambda: len(list(Path("cluster").glob("*"))) == 2)
     killed.kill()
 
-    first, *pages = run("paginated_ingest")
+    run("external_job")
 
-    begin = int(first.removeprefix("attempt 2 begins at "))
-    assert begin >= 8
+    submitted = {file.name for file in Path("cluster").iterdir()}
+    results = {seen.result("external_job", task) for task in ("aggregate", "export")}
+    assert submitted == results
+    assert seen.outcomes("external_job", "export") == ["interrupted", "success"]
+
+
+def test_a_job_whose_id_was_never_stored_is_found(start: Start, run: Start, seen: Seen) -> None:
+    store = seen.connection.task_store("external_job", RUN, "aggregate")
+    killed = start("external_job")
+    wait_until(lambda: len(list(Path("cluster").glob("*"))) == 2)
+    killed.kill()
+    store.delete("remote_job_id")
+
+    run("external_job")
+
+    assert len(list(Path("cluster").iterdir())) == 2
+    assert store.get("remote_job_id") == seen.result("external_job", "aggregate")
+
+
+def test_an_ingest_goes_on_at_its_cursor(start: Start, run: Start) -> None:
+    killed = start("paginated_ingest")
+    wait_until(lambda: "page 7" in printed("paginated_ingest", "ingest", 1))
+    killed.kill()
+
+    run("paginated_ingest")
+
+    pages = [line for line in printed("paginated_ingest", "ingest", 2) if line.startswith("page")]
+    begin = int(pages[0].removeprefix("page "))
+    assert begin >= 7
     assert pages == [f"page {page}" for page in range(begin, 20)]
     assert rows_in("*.json") == list(range(200))
 
 
-def test_each_region_goes_on_at_its_own_cursor(start: Start, run: Run) -> None:
-    killed = start("paginated_ingest_async")
-    killed.read_until("south page 4")
-    killed.kill()
+def test_each_region_goes_on_at_its_own_cursor(start: Start, seen: Seen) -> None:
+    running = start("paginated_ingest_async")
+    wait_until(lambda: "south page 4" in printed("paginated_ingest_async", "ingest", 1))
+    [attempt] = seen.attempts("paginated_ingest_async", "ingest")
+    assert attempt.worker is not None
+    kill(attempt.worker.pid)
 
-    lines = run("paginated_ingest_async")
-
+    assert running.finish() == 0, running.lines
+    assert seen.outcomes("paginated_ingest_async", "ingest") == ["failed", "success"]
+    assert 9 <= seen.result("paginated_ingest_async", "ingest") <= 21
     for region in ("east", "north", "south"):
-        first, *pages = [line for line in lines if line.startswith(region)]
-        begin = int(first.removeprefix(f"{region} begins at "))
-        assert begin >= 3
-        assert pages == [f"{region} page {page}" for page in range(begin, 10)]
         assert rows_in(f"{region}-*.json") == [f"{region}-{row}" for row in range(100)]
 
 
-def test_a_watermark_moves_only_with_success(start: Start, run: Run) -> None:
-    assert run("watermark", "r1", "2026-01-02") == ["loaded 2 days since the beginning"]
-    failing = start("watermark", "r2", "2026-01-05", "--fail")
-    assert failing.finish() == 1
-    assert failing.lines == ["loaded 3 days since 2026-01-02", "failed before the end"]
+def test_progress_is_seen_from_outside(start: Start, seen: Seen) -> None:
+    store = seen.connection.task_store("progress", RUN, "rebuild")
+    counts: list[int] = []
 
-    with holdfast.connect() as connection:
-        assert connection.asset_store(name="orders").get("watermark") == "2026-01-02"
+    def note() -> bool:
+        counts.append(store.get("progress", {"done_partitions": 0})["done_partitions"])
+        return counts[-1] == 30
 
-    assert run("watermark", "r3", "2026-01-06") == ["loaded 4 days since 2026-01-02"]
-    assert run("watermark", "r4", "2026-01-06") == ["loaded 0 days since 2026-01-06"]
+    running = start("progress")
+    running.read_until("rebuild attempt 1 running")
+    wait_until(note)
 
-
-def test_progress_is_seen_from_outside(start: Start) -> None:
-    script = start("progress")
-    seen = []
-    with holdfast.connect() as connection:
-        store = connection.task_store("sales", "2026-01-31", "rebuild")
-        store.set("watched", True)  # it makes the task known, whoever comes first
-        while (done := store.get("progress", {"done": 0})["done"]) < 30:
-            seen.append(done)
-
-    assert script.finish() == 0
-    assert len(set(seen)) > 5
-    assert seen == sorted(seen)
+    assert running.finish() == 0
+    assert len(set(counts)) > 5
+    assert counts == sorted(counts)
 
 
-def test_a_backend_of_files(run: Run) -> None:
-    assert run("custom_backend") == [
-        "2026-01-31",
-        "the backend FileBackend cannot do `History`",
+def test_map_indices_move_one_watermark(run: Start, seen: Seen) -> None:
+    run("mapped_tasks")
+
+    assert seen.asset("orders") == {"newest_day": "2026-01-07"}
+    assert seen.result("mapped_tasks", "report") == 16
+    regions = [
+        seen.connection.task_store("mapped_tasks", RUN, "load", index).get("region")
+        for index in range(4)
     ]
+    assert regions == ["east", "north", "south", "west"]
+
+
+def test_a_watermark_moves_only_with_success(start: Start, seen: Seen) -> None:
+    def load(run_id: str, conf: str) -> int:
+        return start("watermark", "--run-id", run_id, "--conf", conf).finish()
+
+    assert load("r1", '{"until": "2026-01-02"}') == 0
+    assert load("r2", '{"until": "2026-01-05", "fail": true}') == 1
+    assert seen.asset("orders") == {"watermark": "2026-01-02"}
+
+    assert load("r3", '{"until": "2026-01-06"}') == 0
+    assert seen.asset("orders") == {"watermark": "2026-01-06"}
+    assert seen.result("watermark", "load", "r3") == {"since": "2026-01-02", "days": 4}
+
+
+def test_a_watcher_that_is_killed_loses_no_file_and_tells_none_twice(serve: Start) -> None:
+    def loaded() -> list[str]:
+        lines = [file.read_text().split(" by ")[0] for file in Path("loaded").glob("*")]
+        return sorted(lines)
+
+    Path("inbox").mkdir()
+    Path("inbox", "orders-1.csv").write_text("17\n")
+    standalone = serve("standalone", "watcher")
+    wait_until(lambda: loaded() == ["17"])
+
+    parts = psutil.Process(standalone.pid).children()
+    [triggerer] = [part for part in parts if "triggerer" in part.cmdline()]
+    kill(triggerer.pid)
+    Path("inbox", "orders-2.csv").write_text("18\n")
+    wait_until(lambda: loaded() == ["17", "18"])
+
+    standalone.stop()
+    assert [len(file.read_text().splitlines()) for file in Path("loaded").iterdir()] == [1, 1]
+
+
+def test_a_backend_of_files(run: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    monkeypatch.setenv("HOLDFAST__STATE_STORE__BACKEND", "custom_backend.FileBackend")
+
+    run("custom_backend")
+
     entries = [json.loads(file.read_text()) for file in Path("values").rglob("*.json")]
     assert sorted((entry["scope"], entry["key"], entry["value"]) for entry in entries) == [
         ("asset `orders`", "watermark", '"2026-01-31"'),
-        ("task sales/2026-01-31/load", "job_id", '"app_17"'),
+        (f"task custom_backend/{RUN}/load", "job_id", '"app_17"'),
     ]
+
+
+def test_an_asset_that_was_written_has_the_next_one_written(serve: Start, seen: Seen) -> None:
+    serve("scheduler", "asset_functions").read_until("invoices, revenue")
+
+    assert Program("-m", "holdfast", "runs", "trigger", "invoices").finish() == 0
+
+    wait_until(lambda: seen.asset("revenue") == {"from_rows": 3})
+    assert json.loads(Path("revenue.json").read_text()) == 30
+
+
+def test_a_script_goes_on_where_it_was_killed(script: Start, seen: Seen) -> None:
+    killed = script("nightly", "2026-01-31")
+    killed.read_until("loaded orders-3.csv")
+    killed.kill()
+    assert seen.asset("orders") == {}
+
+    again = script("nightly", "2026-01-31")
+
+    assert again.finish() == 0
+    assert again.lines[-1] == "loaded orders-7.csv"
+    assert len(again.lines) <= 4
+    assert seen.asset("orders") == {"watermark": "2026-01-31"}

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 from project import Project, Result, wait_until
+from terminal import Terminal
 
 from holdfast.run import Outcome, RunKind, RunState
 
@@ -395,6 +396,18 @@ def test_no_more_tasks_run_at_once_than_may(project: Project) -> None:
 
     assert ended.status == 0, ended.err
     assert max(project.result("work")) == 2
+
+
+def test_a_terminal_shows_the_tasks_as_a_table(project: Project) -> None:
+    project.write("dag.py", ASSETS)
+    with Terminal(project, "run", "dag.py", "--run-id", "r") as terminal:
+        status = terminal.finish()
+
+        assert status == 0, terminal.screen
+        rows = [line.split()[:2] for line in terminal.screen.splitlines()]
+        for task_id in ("load", "read", "half"):
+            assert [task_id, "success"] in rows
+        assert "d success, 3 of 3 done" in terminal.screen
 
 
 TWO = """

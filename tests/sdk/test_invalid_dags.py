@@ -31,7 +31,6 @@ CASES: dict[str, tuple[str, list[str]]] = {
         """,
         ["DAG `d`", "two tasks with the id `a`"],
     ),
-    "no DAG": ("x = 1", ["holds no DAG"]),
     "two DAGs with one id": ("DAG('d')\nDAG('d')", ["two DAGs with the id `d`"]),
     "a bad dag_id": ("DAG('a b')", ["dag_id is 'a b'"]),
     "a long dag_id": ("DAG('a' * 251)", ["251 characters"]),

@@ -243,6 +243,6 @@ def task_cells(task: TaskSpec) -> tuple[str, ...]:
 
 
 def last_line(file: FileInfo) -> str:
-    """What a traceback comes to."""
-    lines = file.error.strip().splitlines()
+    """What a traceback or message comes to."""
+    lines = [line for line in file.error.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1] if lines else ""

@@ -40,8 +40,5 @@ def _follow(parent: int, event: Event) -> None:
 
 
 def log_to_stderr() -> None:
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("holdfast").setLevel(logging.INFO)

@@ -44,7 +44,8 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
     """List the task instances of a run."""
     with open_store(load()) as store:
         store.execute(r.GetRun(dag_id, run_id))
-        found = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        listed = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        found = [one for one in listed if one.state is not TaskState.REMOVED]
         now = store.execute(c.Now())
     if as_json:
         documents = [of_instance(one) for one in found]

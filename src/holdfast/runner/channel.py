@@ -52,10 +52,10 @@ class Channel:
         return frame[:1], frame[1:]
 
     def fill(self) -> bool:
-        """Read what there is, waiting for something; False once the other end is closed."""
+        """Read what there is, waiting for something; False once either end is closed."""
         try:
             data = self.sock.recv(_CHUNK)
-        except ConnectionError:
+        except OSError:
             return False
         self.feed(data)
         return bool(data)

@@ -137,6 +137,12 @@ class LocalRun:
 
 
 def _choose(dags: tuple[DagSpec, ...], dag_id: str | None, file: str) -> DagSpec:
+    if not dags:
+        raise InvalidDag(
+            f"{file} holds no DAG",
+            hint="a DAG is made by `with DAG(…)`, by calling a function decorated with @dag, or by "
+            "@asset",
+        )
     ids = [dag.dag_id for dag in dags]
     if dag_id is None:
         if len(dags) > 1:

@@ -101,7 +101,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):
-    """What a DAG file holds, or why it cannot be imported."""
+    """What a DAG file holds, which may be nothing, or why it cannot be imported."""
 
     dags: tuple[DagSpec, ...] = ()
     error: str = ""

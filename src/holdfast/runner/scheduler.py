@@ -100,7 +100,7 @@ class Scheduler:
         self._dags |= {dag.dag_id: dag for dag in dags}
         for active in self._conductor.runs.values():
             active.dag = self._dags.get(active.run.dag_id, active.dag)
-        log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags))
+        log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags) or "no DAG")
 
     def _forget(self, file: str) -> None:
         self._dags = {id: dag for id, dag in self._dags.items() if dag.file != file}

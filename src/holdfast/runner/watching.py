@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from threading import Event
 from urllib.parse import quote
 
@@ -38,7 +39,10 @@ class Watching:
     def run(self) -> None:
         pause = FIRST_PAUSE
         while not self._stopped.is_set():
+            started = time.monotonic()
             failure = self._watch_once()
+            if time.monotonic() > started + LONGEST_PAUSE:
+                pause = FIRST_PAUSE
             if failure:
                 log.warning("%s failed: %s; again in %.0f s", self._name, failure, pause)
             self._stopped.wait(pause)

@@ -1,0 +1,56 @@
+"""`holdfast standalone`: all parts at once, and none of them without the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import landing
+from project import Project, wait_until
+
+
+def _landed(project: Project, name: str, count: int) -> None:
+    """A file lands, and the run that it starts succeeds."""
+    project.path(f"landing/{name}").touch()
+    wait_until(lambda: len(project.runs("d")) == count)
+    wait_until(lambda: project.runs("d")[-1].state == "success")
+
+
+def test_its_parts_work_together_and_are_started_again_when_they_die(project: Project) -> None:
+    project.write("dags/dag.py", landing.DAG)
+    project.path("landing").mkdir()
+    with project.service("standalone", "dags") as process:
+        wait_until((project.home / "holdfast.db").exists)
+        _landed(project, "a", count=1)
+        [scheduler] = project.processes("holdfast scheduler")
+        [triggerer] = project.processes("holdfast triggerer")
+        os.kill(scheduler, signal.SIGKILL)
+        os.kill(triggerer, signal.SIGKILL)
+        _landed(project, "b", count=2)
+        process.terminate()
+        status = process.wait(timeout=30)
+
+        assert status == 0
+        assert project.processes() == []
+    assert [extra["payload"]["file"] for extra in project.events("landed")] == ["a", "b"]
+    said = project.read("standalone.err")
+    assert "scheduler ended (-9)" in said and "triggerer ended (-9)" in said
+    assert "Traceback" not in said
+
+
+def test_nothing_is_left_when_it_is_killed(project: Project) -> None:
+    project.write("dags/dag.py", landing.DAG)
+    project.path("landing").mkdir()
+    with project.service("standalone", "dags") as process:
+        wait_until(lambda: len(project.processes("holdfast.runner.launcher")) >= 3)
+        process.kill()
+        process.wait()
+
+        wait_until(lambda: not project.processes())
+
+
+def test_a_directory_that_is_not_there_is_told(project: Project) -> None:
+    ended = project.holdfast("standalone", "missing")
+
+    assert ended.status == 1
+    assert ended.err.startswith("error: there is no directory missing\nhint: ")
