@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
+from pathlib import Path
 
 from rich.console import Console
 
-from bench.store import airflow, machine
-from bench.store.databases import KINDS, private_databases
-from bench.store.report import Report
+from bench import airflow, machine
+from bench.report import Report
+from bench.store import metastore
+from bench.store.databases import KINDS, facts, private_databases
 from bench.store.sections import FULL, NORMAL, SECTIONS, Run
 
 
@@ -19,20 +21,20 @@ def main() -> None:
     sizes = FULL if parser.parse_args().full else NORMAL
     talk = Console(stderr=True)
     with private_databases() as databases, ExitStack() as stack:
-        report = Report([("size", sizes.name), *machine.facts(databases.server)])
+        report = Report([("size", sizes.name), *machine.facts(), *facts(databases.server)])
         run = Run(sizes, databases, {}, report)
         talk.print("Airflow: installing, making its tables")
         try:
             airflow.install()
             for kind in KINDS:
-                run.airflow[kind] = stack.enter_context(airflow.start(databases, kind))
+                run.airflow[kind] = stack.enter_context(metastore.start(databases, kind))
         except airflow.AirflowFailed as error:
             report.notes.append(f"Airflow {airflow.VERSION} did not take part: {error}")
         for number, section in enumerate(SECTIONS, start=1):
             talk.print(f"{number} of {len(SECTIONS)}: {section.__name__.replace('_', ' ')}")
             section(run)
     report.print(Console())
-    report.write()
+    report.write(Path(__file__).parent)
 
 
 if __name__ == "__main__":

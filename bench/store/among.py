@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from bench.rounds import Contender, rates, timed
 from bench.store.databases import Databases
-from bench.store.rounds import Contender, rates, timed
 from bench.store.rows import KEYS, load, scope
 from holdfast.command import Get
 from holdfast.stores.sql import SqlStore

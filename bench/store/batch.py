@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bench.rounds import Contender, rates, timed
 from bench.store.databases import Databases
 from bench.store.driver import Driver, Sent, listening
-from bench.store.rounds import Contender, rates, timed
 from bench.store.single import begin_attempt
-from bench.store.workload import KEYS, SCOPE, VALUES
+from bench.workload import KEYS, SCOPE, VALUES
 from holdfast.accessor import TaskStore
 
 SIZE = 1000

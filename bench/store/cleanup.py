@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from statistics import median, quantiles
 from typing import NamedTuple
 
-from bench.store.airflow import VERSION, Airflow
+from bench.airflow import VERSION
+from bench.rounds import ROUNDS
 from bench.store.databases import Databases, connect
-from bench.store.rounds import ROUNDS
+from bench.store.metastore import Airflow
 from bench.store.rows import load, settle
 
 BATCH = 10_000

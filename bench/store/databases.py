@@ -73,6 +73,19 @@ def private_databases() -> Iterator[Databases]:
             server.cleanup()
 
 
+def facts(server: str) -> list[tuple[str, str]]:
+    """What figures of a PostgreSQL server depend on."""
+    with connect(server) as connection:
+        settings = {
+            name: connection.execute(f"SHOW {name}").fetchone()[0]
+            for name in ("server_version", "fsync", "synchronous_commit", "shared_buffers")
+        }
+    return [
+        ("PostgreSQL", ", ".join(f"{name} {value}" for name, value in settings.items())),
+        ("psycopg", f"{psycopg.__version__}, over a Unix socket"),
+    ]
+
+
 def connect(url: str) -> Any:
     """One connection of the driver itself: autocommit, and as durable as the store's."""
     parsed = sa.make_url(url)

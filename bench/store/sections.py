@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.store import airflow as airflow_
+from bench import airflow as airflow_
+from bench.report import Report, Table, crossed
 from bench.store import among, batch, cleanup, single, startup
-from bench.store.airflow import Airflow
 from bench.store.databases import KINDS, Databases
-from bench.store.report import Claim, Report, Table, crossed
+from bench.store.metastore import Airflow
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,6 @@ class Run:
     """By kind of database; empty where it could not be installed."""
     report: Report
 
-    def at_least(self, required: float, what: str, measured: float, why_short: str) -> None:
-        self.report.claims.append(Claim(what, measured, required, why_short))
-
-    def at_most(
-        self, required: float, what: str, measured: float, why_short: str, unit: str = ""
-    ) -> None:
-        self.report.claims.append(Claim(what, measured, required, why_short, unit, at_most=True))
-
 
 def set_and_get(run: Run) -> None:
     cells = {}
@@ -74,7 +66,9 @@ def set_and_get(run: Run) -> None:
                 contender: f"{rate:,.0f} ({rate / driver:.2f})" for contender, rate in rates.items()
             }
             ratio = rates[single.TASK_STORE] / driver
-            run.at_least(_REQUIRED[kind, what], f"{name}: {what} / driver alone", ratio, _BETWEEN)
+            run.report.at_least(
+                _REQUIRED[kind, what], f"{name}: {what} / driver alone", ratio, _BETWEEN
+            )
     title = "One set or get at a time, by the second (of the driver alone)"
     run.report.tables.append(crossed(title, "", cells))
 
@@ -85,7 +79,7 @@ def set_many(run: Run) -> None:
         rates = batch.measure(run.databases, kind)
         cells[name] = {contender: f"{rate:,.0f}" for contender, rate in rates.items()}
         ratio = rates[batch.SET_MANY] / rates[batch.SINGLE]
-        run.at_least(10, f"{name}: set_many of {batch.SIZE:,} / single sets", ratio, _BY_ONE)
+        run.report.at_least(10, f"{name}: set_many of {batch.SIZE:,} / single sets", ratio, _BY_ONE)
     run.report.tables.append(crossed("Entries written in a second", "", cells))
 
 
@@ -96,7 +90,7 @@ def get_among_many(run: Run) -> None:
         rates = among.measure(run.databases, kind, many)
         cells[name] = {f"among {rows:,} rows": f"{rate:,.0f}" for rows, rate in rates.items()}
         what = f"{name}: time of a get among {many:,} rows / among {few:,}"
-        run.at_most(1.5, what, rates[few] / rates[many], _DEPTH)
+        run.report.at_most(1.5, what, rates[few] / rates[many], _DEPTH)
     run.report.tables.append(crossed("Random gets in a second", "", cells))
 
 
@@ -114,7 +108,7 @@ def expiry(run: Run) -> None:
     title = f"Cleanup of {expired:,} expired among {2 * expired:,} rows, PostgreSQL"
     run.report.tables.append(crossed(title, "", cells))
     for contender, why_short in ((cleanup.WHOLE, _WHOLE), (cleanup.BATCHED, _LOCKS)):
-        run.at_least(0.8, f"{contender} / bare DELETE", rates[contender] / bare, why_short)
+        run.report.at_least(0.8, f"{contender} / bare DELETE", rates[contender] / bare, why_short)
 
     delays = rows.delays()
     by_load = {
@@ -124,7 +118,7 @@ def expiry(run: Run) -> None:
     title = "A set in another process, PostgreSQL"
     run.report.tables.append(crossed(title, "while", {"p99 in ms": by_load}))
     what = "p99 of a set during batched cleanup / idle"
-    run.at_most(5, what, delays.cleaning / delays.idle, _DISK)
+    run.report.at_most(5, what, delays.cleaning / delays.idle, _DISK)
 
     memory(run, expired, rows)
     memory(run, 10 * expired, cleanup.ExpiredRows(run.databases, 10 * expired))
@@ -132,7 +126,7 @@ def expiry(run: Run) -> None:
 
 def memory(run: Run, expired: int, rows: cleanup.ExpiredRows) -> None:
     what = f"memory growth in a cleanup of {expired:,} rows"
-    run.at_most(16, what, rows.growth() / _MEGABYTE, _MEMORY, unit=" MB")
+    run.report.at_most(16, what, rows.growth() / _MEGABYTE, _MEMORY, unit=" MB")
 
 
 def start_up(run: Run) -> None:
@@ -142,7 +136,7 @@ def start_up(run: Run) -> None:
         command = f"holdfast {' '.join(arguments)}"
         seconds = startup.seconds(startup.PROGRAM, arguments, directory)
         rows.append((command, f"{seconds:.2f}"))
-        run.at_most(required, command, seconds, _IMPORTS, unit=" s")
+        run.report.at_most(required, command, seconds, _IMPORTS, unit=" s")
     if run.sizes.airflow_command and "sqlite" in run.airflow:
         environ = run.airflow["sqlite"].environ
         seconds = startup.seconds(airflow_.PROGRAM, startup.AIRFLOW_DRY_RUN, directory, environ)

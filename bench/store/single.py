@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from bench.store.airflow import VERSION, Airflow
+from bench.airflow import VERSION
+from bench.rounds import Contender, rates, timed
 from bench.store.databases import Databases
 from bench.store.driver import Driver, Sent, listening
-from bench.store.rounds import Contender, rates, timed
-from bench.store.workload import KEYS, SCOPE, TEXTS, VALUES, expiry
+from bench.store.metastore import Airflow
+from bench.workload import KEYS, SCOPE, TEXTS, VALUES, expiry
 from holdfast.accessor import TaskStore
 from holdfast.command import Get, RegisterTask, Set, StartAttempt
 from holdfast.entry import TaskWriter

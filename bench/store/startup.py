@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
-from bench.store.rounds import ROUNDS
+from bench.rounds import ROUNDS
 
 PROGRAM = Path(sys.executable).with_name("holdfast")
 VERSION = ("--version",)

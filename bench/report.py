@@ -1,4 +1,4 @@
-"""What was measured: as tables on the terminal, and as bench/RESULTS.md."""
+"""What was measured: as tables on the terminal, and as a RESULTS.md."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as RichTable
-
-RESULTS = Path(__file__).parents[1] / "RESULTS.md"
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def crossed(title: str, corner: str, cells: Mapping[str, Mapping[str, str]]) -> 
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure that the store should reach: at least, or at most, what is required."""
+    """A figure that should be reached: at least, or at most, what is required."""
 
     what: str
     measured: float
@@ -76,6 +74,14 @@ class Report:
     tables: list[Table] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def at_least(self, required: float, what: str, measured: float, why_short: str) -> None:
+        self.claims.append(Claim(what, measured, required, why_short))
+
+    def at_most(
+        self, required: float, what: str, measured: float, why_short: str, unit: str = ""
+    ) -> None:
+        self.claims.append(Claim(what, measured, required, why_short, unit, at_most=True))
+
     def all_notes(self) -> list[str]:
         """With the reason for each figure that is short."""
         short = [claim for claim in self.claims if not claim.holds]
@@ -87,16 +93,17 @@ class Report:
         for note in self.all_notes():
             console.print(f"- {note}")
 
-    def write(self) -> None:
+    def write(self, directory: Path) -> None:
+        """As RESULTS.md of the benchmarks in that directory."""
         parts = [
-            "# Results of `bench/store`\n",
-            "Written by `make bench`; [README.md](README.md) says what each figure is.\n",
+            f"# Results of `bench/{directory.name}`\n",
+            "Written by `make bench`; [README.md](../README.md) says what each figure is.\n",
             "\n".join(f"- {name}: {value}" for name, value in self.facts) + "\n",
             *(table.as_markdown() for table in (self._verdict(), *self.tables)),
         ]
         if notes := self.all_notes():
             parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in notes) + "\n")
-        RESULTS.write_text("\n".join(parts))
+        (directory / "RESULTS.md").write_text("\n".join(parts))
 
     def _verdict(self) -> Table:
         columns = ("What is asked for", "Measured", "Required", "")
