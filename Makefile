@@ -3,7 +3,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup test lint format docs bench bench-full chaos clean
+.PHONY: help setup demo test lint format docs bench bench-full chaos clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,6 +19,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
 		--editable ".[postgres,mysql,spark,testing]" --group dev --group demo
 	@touch $@
+
+demo: setup ## a Spark pipeline over a year of flights, killed half-way
+	@$(BIN)/python examples/flights/demo.py
 
 test: setup ## all tests, with a few seeds of each chaos test
 	@tests/install_mariadb.sh
@@ -49,4 +52,4 @@ bench-full: setup ## the same at the large sizes
 	$(BIN)/python -m bench.runner --full
 
 clean: ## remove what setup and runs have left
-	rm -rf $(VENV) .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/.venv-airflow
+	rm -rf $(VENV) .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/.venv-airflow

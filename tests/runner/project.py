@@ -30,6 +30,14 @@ class Result(NamedTuple):
     err: str
 
 
+class Started(subprocess.Popen[str]):
+    """A command that has ended when its `with` block has."""
+
+    def __exit__(self, *exception: Any) -> None:
+        self.kill()
+        super().__exit__(*exception)
+
+
 class Project:
     """A directory to work in. Every process that it starts is known by its environment."""
 
@@ -71,15 +79,12 @@ class Project:
     def holdfast(self, *args: str, timeout: float = 60, **environ: str) -> Result:
         """A command, to its end."""
         with self.start(*args, **environ) as started:
-            try:
-                out, err = started.communicate(timeout=timeout)
-            finally:
-                started.kill()
+            out, err = started.communicate(timeout=timeout)
         return Result(started.returncode, out, err)
 
-    def start(self, *args: str, **environ: str) -> subprocess.Popen[str]:
+    def start(self, *args: str, **environ: str) -> Started:
         """A command that goes on."""
-        return subprocess.Popen(
+        return Started(
             [sys.executable, "-m", "holdfast", *args],
             cwd=self.directory,
             env=self.environ | environ,

@@ -11,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from project import Project, new_project
+from project import Project, new_project, wait_until
+
+from holdfast import run_command as r
 
 DAG = """
     import time
@@ -61,9 +63,8 @@ def _run_with_a_kill(project: Project, draw: random.Random) -> None:
     project.write("dag.py", DAG)
     with project.start("run", "dag.py", "--run-id", "r") as process:
         time.sleep(draw.uniform(0.4, 2.0))
-        victims = [pid for pid in project.processes() if pid != process.pid] + [process.pid]
         with suppress(ProcessLookupError):
-            os.kill(draw.choice(victims), signal.SIGKILL)
+            os.kill(draw.choice(project.processes() or [process.pid]), signal.SIGKILL)
         _, said = process.communicate(timeout=60)
     assert process.returncode in (0, 1, -9), said
     assert "Traceback" not in said
@@ -85,12 +86,38 @@ def _check(project: Project) -> None:
     assert set(steps) == {f"{x} {step}" for x in range(4) for step in range(5)}
     assert sum(steps.values()) <= 22
     for label, one in project.tasks().items():
-        outcomes = [attempt.outcome for attempt in _attempts(project, label)]
+        outcomes = [each.outcome for each in project.store.execute(r.ListAttempts(one.scope))]
         assert outcomes.count("success") == 1, label
         assert one.state == "success"
 
 
-def _attempts(project: Project, label: str) -> list:
-    from holdfast import run_command as r
+SLOW_IMPORT = """
+    import os, time
+    from holdfast.sdk import DAG, task
 
-    return list(project.store.execute(r.ListAttempts(project.tasks()[label].scope)))
+    if not os.path.exists("importing"):
+        open("importing", "w").close()
+        time.sleep(60)
+
+    with DAG("d"):
+
+        @task
+        def hello():
+            return "hello"
+
+        hello()
+    """
+
+
+@pytest.mark.parametrize("victim", ["holdfast.runner.supervisor", "holdfast.runner.launcher"])
+def test_a_file_is_imported_again_when_not_its_import_was_killed(
+    project: Project, victim: str
+) -> None:
+    project.write("dag.py", SLOW_IMPORT)
+    with project.start("run", "dag.py", "--run-id", "r") as process:
+        wait_until(project.path("importing").exists)
+        os.kill(min(project.processes(victim)), signal.SIGKILL)
+        _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 0, said
+    assert project.result("hello") == ["hello"]

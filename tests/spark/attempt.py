@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.accessor import ExternalTaskStore, TaskStore
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.connect.session import SparkSession
 
+BEGUN = datetime(2026, 1, 31, tzinfo=UTC)
+
 
 def scope_of(name: str) -> TaskScope:
     return TaskScope("dag", "run", name)
@@ -33,7 +36,8 @@ def store_of(name: str) -> TaskStore:
 
 @contextmanager
 def session_of(address: SparkAddress, name: str, attempt: int = 1) -> Iterator[SparkSession]:
-    with task_session(address, store_of(name), TaskWriter(scope_of(name), attempt)) as spark:
+    writer = TaskWriter(scope_of(name), attempt)
+    with task_session(address, store_of(name), writer, BEGUN) as spark:
         yield spark
 
 
@@ -135,7 +139,7 @@ def try_to_open(address: SparkAddress) -> tuple[str, float]:
 
 def progress_of_jobs(address: SparkAddress) -> dict[str, Any]:
     store = store_of("progress")
-    with task_session(address, store, TaskWriter(scope_of("progress"), 1)) as spark:
+    with task_session(address, store, TaskWriter(scope_of("progress"), 1), BEGUN) as spark:
         spark.range(0, 16, 1, 8).select(slowly("id")).collect()
         spark.range(100).collect()
     return dict(store.items())

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
 from multiprocessing.context import ForkServerContext
 from typing import Any
 from urllib.request import urlopen
@@ -139,10 +140,16 @@ def test_progress_counts_the_work_of_all_jobs(
     assert progress["ui"] == spark_server.address.ui
 
 
-def test_session_ids_differ_by_task_instance_and_attempt() -> None:
+def test_session_ids_differ_by_task_instance_attempt_and_run_of_the_same_name() -> None:
     scopes = [TaskScope("d", "r", "t"), TaskScope("d", "r", "t", 0)]
+    runs = [attempt.BEGUN, attempt.BEGUN + timedelta(seconds=1)]
 
-    ids = {session_id(TaskWriter(scope, number)) for scope in scopes for number in (1, 2)}
+    ids = {
+        session_id(TaskWriter(scope, number), begun)
+        for scope in scopes
+        for number in (1, 2)
+        for begun in runs
+    }
 
-    assert len(ids) == 4
-    assert session_id(TaskWriter(scopes[0], 1)) in ids
+    assert len(ids) == 8
+    assert session_id(TaskWriter(scopes[0], 1), attempt.BEGUN) in ids

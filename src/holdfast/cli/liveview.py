@@ -53,7 +53,7 @@ class PlainView:
         for one in tasks:
             now = one.state, one.attempt
             before = self._seen.get(one.scope)
-            if now == before:
+            if now == before or is_to_begin(one):
                 continue
             self._seen[one.scope] = now
             # That a task waits is worth a line only where it has run before.
@@ -303,6 +303,12 @@ def _json(value: Any) -> str:
 
 def in_words(states: Mapping[TaskState, int]) -> str:
     return ", ".join(f"{states[state]:,} {state}" for state in STYLES if state in states)
+
+
+def is_to_begin(one: TaskInstance) -> bool:
+    """Whether its next attempt is on its way. Until that begins, the times are of the last one."""
+    begun = one.started_at is not None and one.ended_at is None
+    return one.state is TaskState.RUNNING and not begun
 
 
 def label(scope: TaskScope) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -90,8 +91,14 @@ class Attempt:
             return Ended(scope, None, error.message)
         try:
             return self._supervise(child, self.writer)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            log.exception("supervising %s failed", scope)
+            return self._give_up(child, self.writer, f"{type(error).__name__}: {error}")
         finally:
             self.writer = None
+            child.kill()
             child.channel.close()
 
     def stop(self, why: Stop) -> None:
@@ -113,7 +120,8 @@ class Attempt:
 
     def _supervise(self, child: Child, writer: TaskWriter) -> Ended:
         assert writer.attempt is not None
-        child.log_to(log_path(self._with.home, writer.scope, writer.attempt))
+        with suppress(LauncherGone):  # then the child is gone too, which is found out below
+            child.log_to(log_path(self._with.home, writer.scope, writer.attempt))
         report = self._carry_out(child, writer)
         if not child.wait(FAREWELL):
             if report is None and self._stop is None:
@@ -127,6 +135,13 @@ class Attempt:
             return Ended(writer.scope, None)
         self._call_back(writer, ending, report)
         return Ended(writer.scope, ending.state, ending.error)
+
+    def _give_up(self, child: Child, writer: TaskWriter, error: str) -> Ended:
+        """Our own mistake, which must not leave the task running for ever in the store."""
+        child.kill()
+        failed = Failed(error=f"its supervisor failed: {error}")
+        ending = self._finish(writer, failed, None)
+        return Ended(writer.scope, ending.state if ending else None, failed.error)
 
     def _carry_out(self, child: Child, writer: TaskWriter) -> Report | None:
         startup = self._startup(writer)

@@ -66,12 +66,14 @@ class Conductor:
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
+        self._importing: set[str] = set()
         self._parsed: list[FileParsed] = []
         self._spark = False
         self._renewed = time.monotonic()
 
     def parse(self, file: str) -> None:
         """Have a file imported; `parsed` will tell what it holds."""
+        self._importing.add(file)
         self._supervisor.order(ParseFile(file))
 
     def parsed(self) -> list[FileParsed]:
@@ -135,19 +137,30 @@ class Conductor:
 
     def _take(self, notice: Notice | None) -> None:
         if notice is None:
-            for active in list(self.runs.values()):
-                self._interrupt(active, "the supervisor died")
-                active.ordered.clear()
-                active.look_at = 0.0
-            if self._spark:
-                self.warm_spark()
+            self._begin_again()
         elif isinstance(notice, FileParsed):
+            self._importing.discard(notice.file)
             self._parsed.append(notice)
         elif isinstance(notice, Ended):
             scope = notice.scope
             if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
                 concerned.ordered.discard(scope)
                 concerned.look_at = 0.0
+
+    def _begin_again(self) -> None:
+        """There is a new supervisor: what the one before was doing is done anew."""
+        for active in list(self.runs.values()):
+            try:
+                self._interrupt(active, "the supervisor died")
+            except (StaleAttempt, NotFound) as error:
+                log.warning("%s", error.message)
+                del self.runs[active.key]
+            active.ordered.clear()
+            active.look_at = 0.0
+        for file in self._importing:
+            self._supervisor.order(ParseFile(file))
+        if self._spark:
+            self.warm_spark()
 
     def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
         """Nobody supervises these attempts of the run any more: end them, and what they left."""

@@ -42,6 +42,8 @@ from holdfast.settings import load
 TICK = 0.1
 HEARTBEAT = 2.0
 PARSE_LIMIT = 60.0
+MOST_IMPORTS = 3
+"""How often a file is tried whose import was not to blame for its end."""
 
 log = logging.getLogger("holdfast.supervisor")
 
@@ -134,23 +136,31 @@ class Supervisor:
 
     def _parse(self, order: Order) -> None:
         assert isinstance(order, ParseFile)
-        self._tell(FileParsed(order.file, self._parsed(order.file)))
+        for _ in range(MOST_IMPORTS):
+            try:
+                parsed = self._import(order.file)
+                break
+            except LauncherGone as error:
+                parsed = Parsed(error=f"{order.file} could not be imported: {error.message}")
+                self._stopping.wait(TICK)
+        self._tell(FileParsed(order.file, parsed))
 
-    def _parsed(self, file: str) -> Parsed:
-        try:
-            child = self._nursery.launch()
-        except LauncherGone as error:
-            return Parsed(error=error.message)
-        child.log_to(self._surroundings.home / "logs" / "dag-files.log")
+    def _import(self, file: str) -> Parsed:
+        child = self._nursery.launch()
         report = None
-        with child.limited(PARSE_LIMIT), suppress(OSError):
-            child.channel.send(STARTUP, encode(ParseStartup(file)))
-            report = relay(child.channel, self._store, lambda command: False)
-        child.kill()
-        child.wait()
-        child.channel.close()
+        try:
+            child.log_to(self._surroundings.home / "logs" / "dag-files.log")
+            with child.limited(PARSE_LIMIT), suppress(OSError):
+                child.channel.send(STARTUP, encode(ParseStartup(file)))
+                report = relay(child.channel, self._store, lambda command: False)
+        finally:
+            child.kill()
+            child.wait()
+            child.channel.close()
         if isinstance(report, Parsed):
             return report
+        if report is None and child.status is None:
+            raise LauncherGone("the process that starts tasks has ended")
         why = report.error if isinstance(report, Failed) else f"its process ended ({child.status})"
         return Parsed(error=f"{file} could not be imported: {why}")
 

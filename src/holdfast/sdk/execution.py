@@ -122,7 +122,8 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
     register = cast(Callable[[ModuleType], None], cloudpickle.register_pickle_by_value)
     for module in own_modules(startup.file):
         register(module)
-    with task_session(startup.spark, context["task_store"], startup.writer) as session:
+    begun = startup.run.created_at
+    with task_session(startup.spark, context["task_store"], startup.writer, begun) as session:
         context["spark"] = session
         yield
 

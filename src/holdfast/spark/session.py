@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 from uuid import uuid5
@@ -24,9 +25,13 @@ USER: Final = "holdfast"
 """Sessions belong to a user. It is the same for all attempts, so that each finds the others'."""
 
 
-def session_id(writer: TaskWriter) -> str:
-    """Made from the task instance and the attempt, so that a later attempt can find it."""
-    return str(uuid5(writer.scope.ti_id, str(writer.attempt)))
+def session_id(writer: TaskWriter, begun: datetime) -> str:
+    """Made from the task instance and the attempt, so that a later attempt can find it.
+
+    When the run was made tells it from a run of the same name that another store has on that Spark,
+    or that this one had before.
+    """
+    return str(uuid5(writer.scope.ti_id, f"{begun.isoformat()} {writer.attempt}"))
 
 
 def address_of(remote: str) -> SparkAddress:
@@ -76,9 +81,10 @@ def connection_string(address: SparkAddress, session: str) -> str:
 
 @contextmanager
 def task_session(
-    address: SparkAddress, task_store: TaskStore, writer: TaskWriter
+    address: SparkAddress, task_store: TaskStore, writer: TaskWriter, begun: datetime
 ) -> Iterator[SparkSession]:
     """The session of an attempt, in UTC, as the one that `getOrCreate()` and `active()` give.
+    `begun` is when its run was made.
 
     What earlier attempts of the task instance still run is interrupted first. The session ends
     with the block; `stop()` before that does nothing, since all else in the task that asks for a
@@ -91,9 +97,9 @@ def task_session(
 
     # It repeats, as one line of JSON, the error that is raised.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    remote = connection_string(address, session_id(writer))
+    remote = connection_string(address, session_id(writer, begun))
     try:
-        end_earlier_attempts(address, writer)
+        end_earlier_attempts(address, writer, begun)
         session = SparkSession.builder.remote(remote).create()
         _retry_for_long(session, address)
         session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -113,14 +119,14 @@ def task_session(
             SparkSession.stop(session)
 
 
-def end_earlier_attempts(address: SparkAddress, writer: TaskWriter) -> None:
+def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datetime) -> None:
     """Interrupt what attempts before this one left running, and close their sessions for good:
     one that is still alive somewhere gets no new one."""
     from pyspark.errors.exceptions.connect import SparkConnectException
     from pyspark.sql.connect.session import SparkSession
 
     for attempt in range(1, writer.attempt or 1):
-        earlier = session_id(TaskWriter(writer.scope, attempt))
+        earlier = session_id(TaskWriter(writer.scope, attempt), begun)
         session = SparkSession(connection_string(address, earlier))
         _retry_for_long(session, address)
         try:
