@@ -196,3 +196,9 @@ class SparkUnavailable(HoldfastError):
 
     code = "spark_unavailable"
     status = 503
+
+
+class RunnerFailed(HoldfastError):
+    """The processes that run tasks end as soon as they are started."""
+
+    code = "runner_failed"

@@ -116,10 +116,6 @@ class TaskInstance(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     """One line that says why it failed, was skipped or is to be tried again."""
 
-    @property
-    def may_start(self) -> bool:
-        return self.state in (TaskState.SCHEDULED, TaskState.UP_FOR_RETRY)
-
 
 class Outcome(StrEnum):
     """How an attempt ended."""
@@ -174,6 +170,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What the task returned, as JSON; kept as the result `return_value`."""
     events: tuple[EmittedEvent, ...] = ()
     """With success: what happened to the task's outlets."""
+    orderly: bool = False
+    """With an interruption: somebody wanted it, so it is not counted."""
 
 
 class AssetEvent(msgspec.Struct, frozen=True, kw_only=True):

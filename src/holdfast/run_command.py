@@ -147,12 +147,17 @@ class ClaimRun(Command[Run], frozen=True, kw_only=True):
 
 
 class FinishRun(Command[None], frozen=True):
-    """The run's end, told by who holds it; StaleAttempt where another one does."""
+    """The run's end, told by who holds it; StaleAttempt where another one does.
+
+    Conflict where not exactly so many of its task instances have not ended: somebody has cleared
+    one meanwhile.
+    """
 
     dag_id: str
     run_id: str
     process: Process
     state: RunState
+    waiting: int = 0
 
 
 class ReleaseRun(Command[None], frozen=True):
@@ -227,6 +232,8 @@ class MarkTask(Command[None], frozen=True, kw_only=True):
     writer: Writer
     clear: bool = False
     """With success: clear the task store in the same transaction."""
+    reason: str = ""
+    """Why, where it was not the person's own decision."""
 
 
 class ListAttempts(Command[tuple[AttemptInfo, ...]], frozen=True):

@@ -110,7 +110,7 @@ def test_an_unknown_index_is_named(holdfast):
 
 
 def test_failed_tasks_are_cleared_and_the_run_goes_on(holdfast, store):
-    store.execute(FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED))
+    store.execute(FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED, waiting=2))
 
     result = holdfast("tasks", "clear", *RUN, "--failed", "--yes", "--json")
 

@@ -55,9 +55,9 @@ class Run:
         self.results[task_id] = list(enumerate(texts, start=index))
 
     def decide(self, *instances: TaskInstance, now: datetime = NOW) -> Decision:
-        def results(task_id: str) -> list[tuple[int, str]]:
+        def results(task_id: str, key: str) -> list[tuple[int, str]]:
             self.asked.append(task_id)
-            return self.results.get(task_id, [])
+            return self.results.get(task_id, []) if key == "return_value" else []
 
         return decide(self.dag, instances, now, results)
 

@@ -8,17 +8,31 @@ import msgspec
 import pytest
 
 from holdfast.dagspec import TaskSpec
-from holdfast.run import Outcome, TaskState
-from holdfast.runner.ending import Stop, ending_of, retry_delay
+from holdfast.run import Outcome, TaskInstance, TaskState
+from holdfast.runner.ending import MOST_INTERRUPTIONS, StopReason, ending_of, retry_delay
 from holdfast.runner.messages import Failed, Skipped, Succeeded
+from holdfast.scope import TaskScope
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TASK = TaskSpec(task_id="load", operator="@task", retries=2, retry_delay=timedelta(minutes=1))
+INSTANCE = TaskInstance(
+    scope=TaskScope("sales", "monday", "load"),
+    state=TaskState.RUNNING,
+    attempt=1,
+    failures=0,
+    interruptions=0,
+    ready_at=None,
+    started_at=NOW,
+    ended_at=None,
+    error="",
+)
+ONCE = msgspec.structs.replace(INSTANCE, failures=1)
+TWICE = msgspec.structs.replace(INSTANCE, failures=2)
 TIMED = msgspec.structs.replace(TASK, execution_timeout=timedelta(seconds=5))
 
 
 def test_a_success_keeps_the_result() -> None:
-    ending = ending_of(TASK, 0, Succeeded(result="[1]"), 0, None, NOW)
+    ending = ending_of(TASK, INSTANCE, Succeeded(result="[1]"), 0, None, NOW)
 
     assert (ending.outcome, ending.state, ending.result) == (
         Outcome.SUCCESS,
@@ -28,13 +42,13 @@ def test_a_success_keeps_the_result() -> None:
 
 
 def test_a_skip_says_why() -> None:
-    ending = ending_of(TASK, 0, Skipped("no files"), 0, None, NOW)
+    ending = ending_of(TASK, INSTANCE, Skipped("no files"), 0, None, NOW)
 
     assert (ending.state, ending.error) == (TaskState.SKIPPED, "no files")
 
 
 def test_a_failure_is_tried_again_after_its_delay() -> None:
-    ending = ending_of(TASK, 1, Failed(error="KeyError: 'x'"), 1, None, NOW)
+    ending = ending_of(TASK, ONCE, Failed(error="KeyError: 'x'"), 1, None, NOW)
 
     assert ending.state is TaskState.UP_FOR_RETRY
     assert ending.ready_at == NOW + timedelta(minutes=1)
@@ -42,47 +56,73 @@ def test_a_failure_is_tried_again_after_its_delay() -> None:
 
 
 def test_the_last_failure_is_final() -> None:
-    assert ending_of(TASK, 2, Failed(error="x"), 1, None, NOW).state is TaskState.FAILED
+    assert ending_of(TASK, TWICE, Failed(error="x"), 1, None, NOW).state is TaskState.FAILED
 
 
 def test_a_failure_that_says_so_is_not_tried_again() -> None:
     report = Failed(error="x", may_retry=False)
-    assert ending_of(TASK, 0, report, 1, None, NOW).state is TaskState.FAILED
+    assert ending_of(TASK, INSTANCE, report, 1, None, NOW).state is TaskState.FAILED
 
 
 def test_a_killed_process_is_a_failure_with_its_signal() -> None:
-    ending = ending_of(TASK, 0, None, -9, None, NOW)
+    ending = ending_of(TASK, INSTANCE, None, -9, None, NOW)
 
     assert (ending.outcome, ending.signal, ending.exit_status) == (Outcome.FAILED, 9, None)
     assert "killed by SIGKILL" in ending.error
 
 
 def test_an_exit_before_the_end_is_a_failure_with_its_status() -> None:
-    ending = ending_of(TASK, 0, None, 3, None, NOW)
+    ending = ending_of(TASK, INSTANCE, None, 3, None, NOW)
 
     assert (ending.exit_status, ending.state) == (3, TaskState.UP_FOR_RETRY)
     assert "exit status 3 before the task returned" in ending.error
 
 
 def test_a_timeout_says_how_long_it_was() -> None:
-    ending = ending_of(TIMED, 0, Failed(error="stopped"), 1, Stop.TIMEOUT, NOW)
+    ending = ending_of(TIMED, INSTANCE, Failed(error="stopped"), 1, StopReason.TIMEOUT, NOW)
 
     assert "execution_timeout of 0:00:05" in ending.error
 
 
 def test_a_success_just_before_its_timeout_stands() -> None:
-    assert ending_of(TIMED, 0, Succeeded(), 0, Stop.TIMEOUT, NOW).state is TaskState.SUCCESS
+    ending = ending_of(TIMED, INSTANCE, Succeeded(), 0, StopReason.TIMEOUT, NOW)
+
+    assert ending.state is TaskState.SUCCESS
 
 
 @pytest.mark.parametrize(("report", "status"), [(None, -15), (Failed(error="stopped"), 1)])
 def test_an_interruption_uses_up_no_retry(report: Failed | None, status: int) -> None:
-    ending = ending_of(TASK, 2, report, status, Stop.INTERRUPT, NOW)
+    ending = ending_of(TASK, TWICE, report, status, StopReason.INTERRUPT, NOW)
 
     assert (ending.outcome, ending.state) == (Outcome.INTERRUPTED, TaskState.SCHEDULED)
+    assert ending.orderly
+
+
+def test_spark_that_died_is_tried_again_after_growing_pauses() -> None:
+    pauses = []
+    for before in range(MOST_INTERRUPTIONS - 1):
+        instance = msgspec.structs.replace(INSTANCE, interruptions=before)
+        ending = ending_of(TASK, instance, Failed(error="x"), 1, StopReason.SPARK, NOW)
+        assert (ending.state, ending.orderly) == (TaskState.SCHEDULED, False)
+        assert ending.ready_at is not None
+        pauses.append((ending.ready_at - NOW).total_seconds())
+
+    assert pauses == [0, 2, 4, 8]
+
+
+def test_what_is_interrupted_again_and_again_has_failed() -> None:
+    instance = msgspec.structs.replace(INSTANCE, interruptions=MOST_INTERRUPTIONS - 1)
+
+    ending = ending_of(TASK, instance, None, None, None, NOW)
+
+    assert (ending.state, ending.error) == (
+        TaskState.FAILED,
+        "the launcher died, 5 times in a row",
+    )
 
 
 def test_an_end_that_nobody_saw_is_an_interruption() -> None:
-    assert ending_of(TASK, 2, None, None, None, NOW).outcome is Outcome.INTERRUPTED
+    assert ending_of(TASK, TWICE, None, None, None, NOW).outcome is Outcome.INTERRUPTED
 
 
 def test_delays_grow_up_to_their_limit() -> None:
@@ -90,6 +130,11 @@ def test_delays_grow_up_to_their_limit() -> None:
     delays = [retry_delay(task, failures).total_seconds() / 60 for failures in range(6)]
 
     assert delays == [1, 2, 4, 8, 10, 10]
+
+
+def test_a_delay_without_backoff_is_as_long_as_it_says() -> None:
+    task = msgspec.structs.replace(TASK, retry_delay=timedelta(days=3))
+    assert retry_delay(task, 0) == timedelta(days=3)
 
 
 def test_a_delay_never_overflows() -> None:

@@ -23,7 +23,7 @@ from sample_runs import (
 
 from holdfast import command as c
 from holdfast import run_command as rc
-from holdfast.errors import InvalidInput, StaleAttempt, UnknownTaskInstance
+from holdfast.errors import Conflict, InvalidInput, StaleAttempt, UnknownTaskInstance
 from holdfast.run import Outcome, RunState, TaskInstance, TaskState
 from holdfast.scope import TaskScope
 from holdfast.stores.sql import SqlStore
@@ -125,13 +125,24 @@ def test_a_cleared_task_may_start_again(store: SqlStore) -> None:
 def test_clearing_queues_a_run_that_had_ended(store: SqlStore) -> None:
     begin(store)
     finish(store, start(store))
-    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS, waiting=1))
 
     clear(store, ("load", -1))
 
     run = store.execute(rc.GetRun(*RUN))
     assert (run.state, run.started_at, run.ended_at) == (RunState.QUEUED, None, None)
     claim(store, SECOND)
+
+
+def test_a_run_does_not_end_where_a_task_was_cleared_meanwhile(store: SqlStore) -> None:
+    begin(store)
+    finish(store, start(store))
+    clear(store, ("load", -1))
+
+    with pytest.raises(Conflict, match="its tasks have changed"):
+        store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS, waiting=1))
+
+    assert store.execute(rc.GetRun(*RUN)).state is RunState.RUNNING
 
 
 def test_clearing_leaves_a_run_that_is_carried_out_to_its_holder(store: SqlStore) -> None:

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidInput
 from holdfast.retention import NEVER_EXPIRE
 from holdfast.scope import check_text
 from holdfast.settings import duration
-from holdfast.value import check_key, parse
+from holdfast.value import check_key, decode, parse
 
 
 def whole_number(lowest: int, highest: int) -> Callable[[str | int], int]:
@@ -68,6 +68,15 @@ def _retention(
     return length
 
 
+def _conf(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
+    conf = parse(text)
+    if not isinstance(decode(conf), dict):
+        raise InvalidInput(f"--conf is no JSON object: {text}", hint="""write '{"key": "value"}'""")
+    return conf
+
+
 def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
     if text is None:
         return None
@@ -82,6 +91,9 @@ def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> d
     return time
 
 
+conf_option = click.option(
+    "--conf", metavar="JSON", callback=_conf, help="What the run is started with."
+)
 key_argument = click.argument("key", callback=_key)
 value_argument = click.argument("value", callback=_value)
 prefix_option = click.option(

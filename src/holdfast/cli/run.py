@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,22 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.output import say
-from holdfast.errors import InvalidInput
+from holdfast.cli.parameter import conf_option
 from holdfast.settings import load
 
 if TYPE_CHECKING:
     from holdfast.cli.liveview import LiveView, PlainView
-
-
-def _conf(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    if text is None:
-        return None
-    from holdfast.value import decode, parse
-
-    conf = parse(text)
-    if not isinstance(decode(conf), dict):
-        raise InvalidInput(f"--conf is no JSON object: {text}", hint="""write '{"key": "value"}'""")
-    return conf
 
 
 @click.command("run")
@@ -33,7 +23,7 @@ def _conf(ctx: click.Context, parameter: click.Parameter, text: str | None) -> s
 @click.option(
     "--run-id", metavar="ID", help="A name for the run; that of an unfinished run goes on with it."
 )
-@click.option("--conf", metavar="JSON", callback=_conf, help="What the run is started with.")
+@conf_option
 def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None) -> None:
     """Run the DAG in FILE to its end. The exit status is 0 only if it succeeded."""
     from holdfast.run import RunState
@@ -57,13 +47,19 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
             view.say("Stopping: tasks are asked to end. Ctrl-C again ends them at once.")
             view.close()
             try:
-                local.__exit__()
+                local.stop()
             except KeyboardInterrupt:
                 local.abandon()
-            say(f"Stopped. Go on with: holdfast run {file} --run-id {run.run_id}")
+            say(f"Stopped. Go on with: {_command(file, dag_id, run.run_id)}")
             sys.exit(130)
         view.close()
     sys.exit(state is not RunState.SUCCESS)
+
+
+def _command(file: Path, dag_id: str | None, run_id: str) -> str:
+    """What goes on with a run."""
+    which = ["--dag-id", dag_id] if dag_id else []
+    return shlex.join(["holdfast", "run", str(file), *which, "--run-id", run_id])
 
 
 def _view() -> LiveView | PlainView:

@@ -18,7 +18,7 @@ from holdfast.cli.facts import print_facts, when
 from holdfast.cli.liveview import duration_text, span, table_rows
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
-from holdfast.cli.parameter import whole_number
+from holdfast.cli.parameter import conf_option, whole_number
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
 from holdfast.dagspec import Cron, DagSpec
@@ -26,7 +26,6 @@ from holdfast.errors import Conflict, InvalidInput
 from holdfast.run import Run, RunKind, RunState
 from holdfast.settings import load
 from holdfast.store import Store
-from holdfast.value import decode, parse
 
 PAGE = 1000
 
@@ -131,13 +130,13 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
 @command.command("trigger")
 @click.argument("dag_id")
 @click.option("--run-id", metavar="ID", help="A name for the run.")
-@click.option("--conf", default="{}", metavar="JSON", help="What the run is started with.")
+@conf_option
 @click.option(
     "--logical-date", metavar="TIME", help="The time that the run stands for; otherwise now."
 )
 @json_option
 def trigger(
-    dag_id: str, run_id: str | None, conf: str, logical_date: str | None, as_json: bool
+    dag_id: str, run_id: str | None, conf: str | None, logical_date: str | None, as_json: bool
 ) -> None:
     """Ask for a run of a DAG.
 
@@ -145,9 +144,6 @@ def trigger(
     """
     from holdfast.runner.timetable import run_id as new_run_id
 
-    conf = parse(conf)
-    if not isinstance(decode(conf), dict):
-        raise InvalidInput("--conf is no JSON object", hint="""write '{"key": "value"}'""")
     with open_store(load()) as store:
         dag = store.execute(r.GetDag(dag_id))
         now = store.execute(c.Now())
@@ -161,7 +157,7 @@ def trigger(
                 logical_date=time,
                 data_interval_start=time,
                 data_interval_end=time,
-                conf=conf,
+                conf=conf or "{}",
             )
         )
     if as_json:

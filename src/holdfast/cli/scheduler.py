@@ -13,7 +13,7 @@ from holdfast.settings import load
 @click.command("scheduler")
 @click.argument("dags_dir", type=click.Path(path_type=Path))
 @with_parent_option
-def command(dags_dir: Path, with_parent: bool) -> None:
+def command(dags_dir: Path, with_parent: int | None) -> None:
     """Run the DAGs in DAGS_DIR: when they are due, when assets change, when somebody asks.
 
     Files are read again when they change. Expired entries and the state of forgotten assets are
@@ -22,4 +22,5 @@ def command(dags_dir: Path, with_parent: bool) -> None:
     from holdfast.runner.scheduler import Scheduler
 
     log_to_stderr()
-    Scheduler(load(), dags_dir).run(stopping(with_parent))
+    stop = stopping(with_parent)
+    Scheduler(load(), dags_dir).run(stop)

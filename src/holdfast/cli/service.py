@@ -15,11 +15,11 @@ import click
 ROUND = 0.5
 
 with_parent_option = click.option(
-    "--with-parent", is_flag=True, hidden=True, help="End when the process that started it does."
+    "--with-parent", type=int, hidden=True, help="End when that process, which started it, does."
 )
 
 
-def stopping(with_parent: bool = False) -> Event:
+def stopping(with_parent: int | None = None) -> Event:
     """Set by Ctrl-C and by SIGTERM; if asked to, when the parent is gone."""
     event = Event()
 
@@ -28,8 +28,8 @@ def stopping(with_parent: bool = False) -> Event:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    if with_parent:
-        Thread(target=_follow, args=(os.getppid(), event), daemon=True).start()
+    if with_parent is not None:
+        Thread(target=_follow, args=(with_parent, event), daemon=True).start()
     return event
 
 

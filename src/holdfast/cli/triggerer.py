@@ -10,9 +10,10 @@ from holdfast.settings import load
 
 @click.command("triggerer")
 @with_parent_option
-def command(with_parent: bool) -> None:
+def command(with_parent: int | None) -> None:
     """Run the watchers of assets that the scheduler's DAGs name."""
     from holdfast.runner.triggerer import Triggerer
 
     log_to_stderr()
-    Triggerer(load()).run(stopping(with_parent))
+    stop = stopping(with_parent)
+    Triggerer(load()).run(stop)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from holdfast.entry import TaskWriter
 from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable
 from holdfast.run import Ending, Outcome, TaskState
 from holdfast.runner.child import STARTUP, encode
-from holdfast.runner.ending import Stop, ending_of
+from holdfast.runner.ending import StopReason, ending_of
 from holdfast.runner.logs import log_path
 from holdfast.runner.messages import (
     CallbackStartup,
@@ -70,7 +69,7 @@ class Attempt:
         self._order = order
         self._with = surroundings
         self._child: Child | None = None
-        self._stop: Stop | None = None
+        self._stop: StopReason | None = None
         self._timeout_at: float | None = None
         self._kill_at: float | None = None
         self.writer: TaskWriter | None = None
@@ -81,14 +80,17 @@ class Attempt:
         try:
             child = self._with.nursery.launch()
         except LauncherGone as error:
-            return Ended(scope, TaskState.SCHEDULED, error.message)
+            return Ended(scope, error.message, begun=False)
         self._child = child
+        if self._stop is not None:  # it came while there was no child to be told
+            child.kill()
+            return Ended(scope)
         try:
             start = c.StartAttempt(scope, child.process, LEASE, after=self._order.instance.attempt)
             self.writer = TaskWriter(scope, self._with.store.execute(start))
         except HoldfastError as error:
             child.kill()
-            return Ended(scope, None, error.message)
+            return Ended(scope, error.message)
         try:
             return self._supervise(child, self.writer)
         except HoldfastError:
@@ -101,7 +103,7 @@ class Attempt:
             child.kill()
             child.channel.close()
 
-    def stop(self, why: Stop) -> None:
+    def stop(self, why: StopReason) -> None:
         """Ask the task to end, and make it after a while."""
         if self._stop is None:
             self._stop = why
@@ -114,34 +116,31 @@ class Attempt:
         now = time.monotonic()
         if self._timeout_at is not None and now > self._timeout_at:
             self._timeout_at = None
-            self.stop(Stop.TIMEOUT)
+            self.stop(StopReason.TIMEOUT)
         if self._child is not None and self._kill_at is not None and now > self._kill_at:
             self._child.kill()
 
     def _supervise(self, child: Child, writer: TaskWriter) -> Ended:
         assert writer.attempt is not None
-        with suppress(LauncherGone):  # then the child is gone too, which is found out below
-            child.log_to(log_path(self._with.home, writer.scope, writer.attempt))
+        child.log_to(log_path(self._with.home, writer.scope, writer.attempt))
         report = self._carry_out(child, writer)
         if not child.wait(FAREWELL):
             if report is None and self._stop is None:
-                self._stop = Stop.SILENT
+                self._stop = StopReason.SILENT
             child.kill()
             child.wait()
-        if self._stop is Stop.LOST:
-            return Ended(writer.scope, None)
+        if self._stop is StopReason.LOST:
+            return Ended(writer.scope)
         ending = self._finish(writer, report, child.status)
-        if ending is None:
-            return Ended(writer.scope, None)
-        self._call_back(writer, ending, report)
-        return Ended(writer.scope, ending.state, ending.error)
+        if ending is not None:
+            self._call_back(writer, ending, report)
+        return Ended(writer.scope)
 
     def _give_up(self, child: Child, writer: TaskWriter, error: str) -> Ended:
         """Our own mistake, which must not leave the task running for ever in the store."""
         child.kill()
-        failed = Failed(error=f"its supervisor failed: {error}")
-        ending = self._finish(writer, failed, None)
-        return Ended(writer.scope, ending.state if ending else None, failed.error)
+        self._finish(writer, Failed(error=f"its supervisor failed: {error}"), None)
+        return Ended(writer.scope)
 
     def _carry_out(self, child: Child, writer: TaskWriter) -> Report | None:
         startup = self._startup(writer)
@@ -150,10 +149,14 @@ class Attempt:
                 startup = msgspec.structs.replace(startup, spark=self._with.spark.address())
         except HoldfastError as error:
             child.kill()
-            return Failed(error=str(error))
+            child.wait(FAREWELL)
+            # Where nobody saw its end, the launcher has died, and Spark with it.
+            return None if child.status is None else Failed(error=str(error))
         task = self._order.task
         if task.execution_timeout is not None:
             self._timeout_at = time.monotonic() + task.execution_timeout.total_seconds()
+        if self._stop is not None:  # while it waited for Spark
+            child.kill()
         try:
             child.channel.send(STARTUP, encode(startup))
         except OSError:
@@ -161,7 +164,7 @@ class Attempt:
         report = relay(child.channel, self._with.store, of_attempt(writer))
         self._timeout_at = None
         if isinstance(report, Failed) and startup.spark and self._with.spark.is_lost(startup.spark):
-            self._stop = self._stop or Stop.SPARK
+            self._stop = self._stop or StopReason.SPARK
         return report
 
     def _startup(self, writer: TaskWriter) -> TaskStartup:
@@ -170,7 +173,7 @@ class Attempt:
             file=order.file,
             writer=writer,
             run=order.run,
-            max_tries=order.task.retries + 1,
+            max_tries=(writer.attempt or 1) + order.task.retries - order.instance.failures,
             rules=self._with.rules,
         )
 
@@ -178,9 +181,8 @@ class Attempt:
         self, writer: TaskWriter, report: Report | None, status: int | None
     ) -> Ending | None:
         """Record the end; None where the attempt was superseded before that."""
-        failures = self._order.instance.failures
-        now = datetime.now(UTC)
-        ending = ending_of(self._order.task, failures, report, status, self._stop, now)
+        task, instance, now = self._order.task, self._order.instance, datetime.now(UTC)
+        ending = ending_of(task, instance, report, status, self._stop, now)
         try:
             return self._record(writer, ending)
         except StaleAttempt:
@@ -190,7 +192,7 @@ class Attempt:
         except HoldfastError as error:
             # The success did not stand, such as for a staged write whose version has moved on.
             failed = Failed(error=error.message)
-            ending = ending_of(self._order.task, failures, failed, status, None, now)
+            ending = ending_of(task, instance, failed, status, None, now)
             return self._record(writer, ending)
 
     def _record(self, writer: TaskWriter, ending: Ending) -> Ending:

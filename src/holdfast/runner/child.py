@@ -62,7 +62,7 @@ def main(sock: socket.socket, lifeline: int) -> int:
     report = _carry_out(startup, store, channel)
     if os.getpid() != process:
         return 0  # a fork that the task made and let run on to here
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends now in any case
     _flush()
     status = 1 if isinstance(report, Failed) else 0
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,10 +13,12 @@ import msgspec
 
 from holdfast import run_command as r
 from holdfast.dagspec import CallbackKind, DagSpec
-from holdfast.errors import HoldfastError, NotFound, StaleAttempt
+from holdfast.entry import ApiWriter
+from holdfast.errors import Conflict, HoldfastError, NotFound, RunnerFailed, StaleAttempt
 from holdfast.run import Run, RunState, TaskInstance, TaskState
 from holdfast.runner.attempt import LEASE
 from holdfast.runner.decide import Decision, decide
+from holdfast.runner.ending import MOST_INTERRUPTIONS
 from holdfast.runner.orders import (
     CallBack,
     Ended,
@@ -33,7 +36,8 @@ from holdfast.settings import Settings
 HEARTBEAT = 2.0
 LOOK_AGAIN = 1.0
 """Seconds after which a run is looked at in any case: somebody may have cleared a task of it."""
-MOST_INTERRUPTIONS = 5
+
+SCHEDULER = ApiWriter("scheduler")
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -69,6 +73,7 @@ class Conductor:
         self._importing: set[str] = set()
         self._parsed: list[FileParsed] = []
         self._spark = False
+        self._not_begun: Counter[TaskScope] = Counter()
         self._renewed = time.monotonic()
 
     def parse(self, file: str) -> None:
@@ -142,25 +147,42 @@ class Conductor:
             self._importing.discard(notice.file)
             self._parsed.append(notice)
         elif isinstance(notice, Ended):
+            if notice.error:
+                log.warning("%s: %s", notice.scope, notice.error)
+            self._count_start(notice)
             scope = notice.scope
             if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
                 concerned.ordered.discard(scope)
                 concerned.look_at = 0.0
 
+    def _count_start(self, notice: Ended) -> None:
+        """Where no process can be had, again and again, there is no use in going on."""
+        if notice.begun:
+            self._not_begun.pop(notice.scope, None)
+            return
+        self._not_begun[notice.scope] += 1
+        if self._not_begun[notice.scope] >= MOST_INTERRUPTIONS:
+            raise RunnerFailed(
+                f"{notice.scope} could not be started, {MOST_INTERRUPTIONS} times in a row: "
+                f"{notice.error}",
+                hint="the launcher's own messages are above",
+            )
+
     def _begin_again(self) -> None:
         """There is a new supervisor: what the one before was doing is done anew."""
-        for active in list(self.runs.values()):
-            try:
-                self._interrupt(active, "the supervisor died")
-            except (StaleAttempt, NotFound) as error:
-                log.warning("%s", error.message)
-                del self.runs[active.key]
+        for active in self.runs.values():
             active.ordered.clear()
             active.look_at = 0.0
         for file in self._importing:
             self._supervisor.order(ParseFile(file))
         if self._spark:
             self.warm_spark()
+        for active in list(self.runs.values()):
+            try:
+                self._interrupt(active, "the supervisor died")
+            except (StaleAttempt, NotFound) as error:
+                log.warning("%s", error.message)
+                del self.runs[active.key]
 
     def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
         """Nobody supervises these attempts of the run any more: end them, and what they left."""
@@ -191,11 +213,16 @@ class Conductor:
     def _advance(self, active: ActiveRun) -> None:
         """Bring a run as far as it can go now."""
         try:
-            decision = self._settle(active)
+            self._go_on(active)
         except (StaleAttempt, NotFound) as error:
             log.warning("%s", error.message)
             self.runs.pop(active.key, None)
-            return
+        except Conflict as error:
+            log.info("%s", error.message)
+            active.look_at = time.monotonic() + LOOK_AGAIN
+
+    def _go_on(self, active: ActiveRun) -> None:
+        decision = self._settle(active)
         instances = {(one.scope.task_id, one.scope.map_index): one for one in active.tasks}
         for start in decision.start:
             self._order(active, instances[start])
@@ -210,8 +237,8 @@ class Conductor:
         """Make changes until there are none to make; what remains is to start tasks, or the end."""
         dag_id, run_id = active.key
 
-        def results(task_id: str) -> Sequence[tuple[int, str]]:
-            return self.store.execute(r.GetResults(dag_id, run_id, task_id))
+        def results(task_id: str, key: str) -> Sequence[tuple[int, str]]:
+            return self.store.execute(r.GetResults(dag_id, run_id, task_id, key))
 
         made: Decision | None = None
         while True:
@@ -223,7 +250,8 @@ class Conductor:
                 for one in tasks
             ]
             self._end_unsupervised(active)
-            self._end_overdue(active)
+            if self._end_overdue(active):
+                continue
             decision = decide(active.dag, active.tasks, datetime.now(UTC), results)
             if not decision.changes or decision == made:
                 return decision
@@ -238,17 +266,20 @@ class Conductor:
                 self._interrupt(active, "nobody supervised it any more", expired=True)
                 return
 
-    def _end_overdue(self, active: ActiveRun) -> None:
-        from holdfast.connection import whoami
-
+    def _end_overdue(self, active: ActiveRun) -> bool:
+        """Whether the run has taken too long, and something had to be ended for that."""
         limit, started = active.dag.run_timeout, active.run.started_at
         if limit is None or started is None or datetime.now(UTC) < started + limit:
-            return
-        for one in active.tasks:
-            if one.state is not None and not one.state.ended:
-                self.store.execute(
-                    r.MarkTask(scope=one.scope, state=TaskState.FAILED, writer=whoami())
-                )
+            return False
+        unfinished = [one for one in active.tasks if one.state is None or not one.state.ended]
+        for one in unfinished:
+            reason = f"the run took longer than its dagrun_timeout of {limit}"
+            failed = TaskState.FAILED
+            self.store.execute(
+                r.MarkTask(scope=one.scope, state=failed, writer=SCHEDULER, reason=reason)
+            )
+            active.ordered.discard(one.scope)
+        return bool(unfinished)
 
     def _order(self, active: ActiveRun, instance: TaskInstance) -> None:
         task = active.dag.task(instance.scope.task_id)
@@ -258,8 +289,9 @@ class Conductor:
 
     def _finish(self, active: ActiveRun, state: RunState) -> None:
         dag_id, run_id = active.key
+        waiting = sum(one.state is not None and not one.state.ended for one in active.tasks)
+        self.store.execute(r.FinishRun(dag_id, run_id, this_process(), state, waiting))
         del self.runs[active.key]
-        self.store.execute(r.FinishRun(dag_id, run_id, this_process(), state))
         active.run = self.store.execute(r.GetRun(dag_id, run_id))
         kind: CallbackKind = "success" if state is RunState.SUCCESS else "failure"
         if kind in active.dag.callbacks:

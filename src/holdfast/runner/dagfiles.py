@@ -34,7 +34,10 @@ class DagDirectory:
 
     def changes(self) -> Changes:
         """Since the last call. A change of a module that is no DAG file may change all of them."""
-        present = {path: stamp for path in self._paths() if (stamp := _stamp(path)) is not None}
+        try:
+            present = {path: stamp for path in self._paths() if (stamp := _stamp(path)) is not None}
+        except OSError:  # a directory vanished while it was read; there is a next time
+            return Changes([], [])
         if present == self._seen:
             return Changes([], [])
         seen, self._seen = self._seen or {}, present

@@ -14,12 +14,13 @@ from holdfast.dagspec import Axis, DagSpec, LiteralAxis, ResultAxis, TaskSpec
 from holdfast.run import RunState, TaskInstance, TaskState, TriggerRule
 from holdfast.run_command import TaskChange
 
-Results: TypeAlias = Callable[[str], Sequence[tuple[int, str]]]
-"""The results of a finished task, as (map index, JSON)."""
+Results: TypeAlias = Callable[[str, str], Sequence[tuple[int, str]]]
+"""What a finished task left under a key, as (map index, JSON)."""
 Start: TypeAlias = tuple[str, int]
 """A task id and map index."""
 
 UNMAPPED: Final = -1
+RETURN_VALUE: Final = "return_value"
 MOST_INSTANCES: Final = 100_000
 FAILURES: Final = frozenset((TaskState.FAILED, TaskState.UPSTREAM_FAILED))
 OPEN: Final = frozenset((TaskState.SCHEDULED, TaskState.UP_FOR_RETRY))
@@ -194,7 +195,13 @@ class _Standing:
     def length_of(self, axis: Axis) -> int:
         if isinstance(axis, LiteralAxis):
             return axis.length
-        found = self.results(axis.task_id)
+        found = self.results(axis.task_id, RETURN_VALUE)
+        first = axis.path[:1]
+        if first and not any(_leads_on(text, first) for _, text in found):
+            # The first subscript may also be a key that the task pushed.
+            pushed = self.results(axis.task_id, str(first[0]))
+            if pushed:
+                found, axis = pushed, ResultAxis(axis.task_id, axis.path[1:])
         source = self.tasks.get(axis.task_id)
         if source is not None and source.expanded:
             return sum(1 for _, text in found if not axis.path or _leads_on(text, axis.path))

@@ -7,13 +7,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from holdfast.dagspec import TaskSpec
-from holdfast.run import Ending, Outcome, TaskState
+from holdfast.run import Ending, Outcome, TaskInstance, TaskState
 from holdfast.runner.messages import Failed, Report, Skipped, Succeeded
 
 LONGEST_DELAY = timedelta(days=1)
+MOST_INTERRUPTIONS = 5
+"""In a row, after which a task has failed: perhaps it is what kills those around it."""
+LONGEST_PAUSE = timedelta(seconds=30)
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     """Why a supervisor ends an attempt before its time."""
 
     INTERRUPT = "interrupt"
@@ -27,22 +30,15 @@ class Stop(StrEnum):
     """The task has closed its connection and goes on without."""
 
 
-_INTERRUPTIONS: dict[Stop | None, str] = {
-    Stop.INTERRUPT: "the supervisor stopped",
-    Stop.SPARK: "Spark died",
-}
-
-
 def ending_of(
     task: TaskSpec,
-    failures: int,
+    instance: TaskInstance,
     report: Report | None,
     status: int | None,
-    stop: Stop | None,
+    stop: StopReason | None,
     now: datetime,
 ) -> Ending:
-    """`report` is what the task said, `status` its exit status or minus a signal, and `failures`
-    how often it had failed before."""
+    """`report` is what the task said, and `status` its exit status or minus a signal."""
     exit_status = status if status is not None and status >= 0 else None
     number = -status if status is not None and status < 0 else None
     if isinstance(report, Succeeded):
@@ -55,13 +51,17 @@ def ending_of(
         )
     if isinstance(report, Skipped):
         return Ending(outcome=Outcome.SKIPPED, state=TaskState.SKIPPED, error=report.reason)
-    if stop in _INTERRUPTIONS or (report is None and status is None):
+    if stop is StopReason.INTERRUPT:
         return Ending(
             outcome=Outcome.INTERRUPTED,
             state=TaskState.SCHEDULED,
-            error=_INTERRUPTIONS.get(stop, "the launcher died"),
+            error="the supervisor stopped",
             signal=number,
+            orderly=True,
         )
+    if stop is StopReason.SPARK or (report is None and status is None):
+        return _interrupted(instance, "Spark died" if stop else "the launcher died", now)
+    failures = instance.failures
     retry = failures < task.retries and not (isinstance(report, Failed) and not report.may_retry)
     return Ending(
         outcome=Outcome.FAILED,
@@ -73,23 +73,40 @@ def ending_of(
     )
 
 
+def _interrupted(instance: TaskInstance, reason: str, now: datetime) -> Ending:
+    """What the task ran on has died. It is tried again, after longer and longer pauses."""
+    before = instance.interruptions
+    if before + 1 >= MOST_INTERRUPTIONS:
+        error = f"{reason}, {MOST_INTERRUPTIONS} times in a row"
+        return Ending(outcome=Outcome.INTERRUPTED, state=TaskState.FAILED, error=error)
+    pause = min(timedelta(seconds=2**before), LONGEST_PAUSE) if before else timedelta(0)
+    return Ending(
+        outcome=Outcome.INTERRUPTED,
+        state=TaskState.SCHEDULED,
+        ready_at=now + pause,
+        error=reason,
+    )
+
+
 def retry_delay(task: TaskSpec, failures: int) -> timedelta:
     """How long to wait after one more failure than these."""
-    longest = min(task.max_retry_delay or LONGEST_DELAY, LONGEST_DELAY)
     if not task.retry_backoff:
-        return min(task.retry_delay, longest)
+        return min(task.retry_delay, task.max_retry_delay or task.retry_delay)
+    longest = min(task.max_retry_delay or LONGEST_DELAY, LONGEST_DELAY)
     try:
         return min(task.retry_delay * task.retry_backoff**failures, longest)
     except OverflowError:
         return longest
 
 
-def _failure(task: TaskSpec, report: Report | None, status: int | None, stop: Stop | None) -> str:
-    if stop is Stop.TIMEOUT:
+def _failure(
+    task: TaskSpec, report: Report | None, status: int | None, stop: StopReason | None
+) -> str:
+    if stop is StopReason.TIMEOUT:
         return f"it took longer than its execution_timeout of {task.execution_timeout}"
     if isinstance(report, Failed):
         return report.error
-    if stop is Stop.SILENT:
+    if stop is StopReason.SILENT:
         return "the task closed its connection to its supervisor"
     if status is not None and status < 0:
         killed = f"its process was killed by {signal.Signals(-status).name}"

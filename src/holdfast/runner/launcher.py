@@ -108,7 +108,9 @@ class Launcher:
         self._waker = waker
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # It ends when the supervisor does, which lets tasks end first.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         self._selector.register(control, selectors.EVENT_READ, self._take_orders)
         self._selector.register(self._woken, selectors.EVENT_READ, self._reap)
 
@@ -136,15 +138,11 @@ class Launcher:
         if isinstance(order, Launch):
             self._launch(order, socket.socket(fileno=self._descriptors.pop(0)))
         elif isinstance(order, PreloadSpark):
-            from holdfast.spark.preload import preload
-
-            preload()
-            gc.freeze()
+            _preload_spark()
         elif (child := self._children.get(order.child)) is None:
             return
         elif isinstance(order, WriteLog):
-            Path(order.path).parent.mkdir(parents=True, exist_ok=True)
-            child.log = os.open(order.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            child.log = _open_log(order.path)
             child.room = order.limit
             self._selector.register(
                 child.output, selectors.EVENT_READ, lambda: self._copy_output(child)
@@ -173,6 +171,7 @@ class Launcher:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._selector.close()
@@ -233,6 +232,24 @@ class Launcher:
     def _tell(self, notice: Notice) -> None:
         with suppress(OSError):
             self._control.send(NOTICE, _encode(notice))
+
+
+def _open_log(path: str) -> int:
+    """Where it cannot be written the output is dropped: a task must not wait for its log."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        print(f"there will be no log {path}: {error}", file=sys.stderr, flush=True)
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def _preload_spark() -> None:
+    with suppress(Exception):  # the task that needs it imports it again, and says what is wrong
+        from holdfast.spark.preload import preload
+
+        preload()
+    gc.freeze()
 
 
 def _kill_group(pid: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from holdfast import command as c
 from holdfast import run_command as r
 from holdfast.dagspec import DagSpec
-from holdfast.errors import InvalidDag, InvalidInput, NotFound
+from holdfast.errors import InvalidDag, InvalidInput, NotFound, StaleAttempt
 from holdfast.run import Run, RunKind, RunState, TaskInstance, TaskState
 from holdfast.runner.conductor import ActiveRun, Conductor
 from holdfast.runner.timetable import run_id as new_run_id
@@ -44,6 +44,10 @@ class LocalRun:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ask the tasks to end, and let go of the run."""
         self._conductor.close()
 
     def abandon(self) -> None:
@@ -104,6 +108,11 @@ class LocalRun:
             self._conductor.turn(REFRESH)
             view.update(active.run, list(active.tasks), self._progress(active))
         ended = self._conductor.store.execute(r.GetRun(*active.key))
+        if not ended.state.ended:
+            raise StaleAttempt(
+                f"run `{ended.run_id}` is carried out by {ended.owner or 'nobody'} now",
+                hint="that process goes on with it",
+            )
         view.update(ended, self.tasks(), {})
         return ended.state
 

@@ -28,7 +28,7 @@ from holdfast.runner.launcher import (
     PreloadSpark,
     WriteLog,
 )
-from holdfast.runner.process import identify
+from holdfast.runner.process import identify, kill_group
 from holdfast.settings import VARIABLE_PREFIX
 
 LOG_LIMIT = 256 * 2**20
@@ -175,4 +175,7 @@ def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int
             del children[notice.child]
     popen.wait()
     while children:
-        children.popitem()[1].end(None)
+        child = children.popitem()[1]
+        if child.process is not None:
+            kill_group(child.process)  # it ends by itself, but not while it holds Python's lock
+        child.end(None)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.dagspec import CallbackKind, TaskSpec, WatcherSpec
-from holdfast.run import Run, TaskInstance, TaskState
+from holdfast.run import Run, TaskInstance
 from holdfast.runner.messages import Parsed
 from holdfast.scope import TaskScope
 
@@ -67,16 +67,17 @@ class FileParsed(msgspec.Struct, frozen=True, tag="parsed"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The attempt that was ordered is over, or never began."""
+    """The attempt that was ordered is over, and the store tells how."""
 
     scope: TaskScope
-    state: TaskState | None
-    """None where that was not for the supervisor to say: somebody else has the task now."""
     error: str = ""
+    """Why it was not begun, or not recorded."""
+    begun: bool = True
+    """False where no process could be had for it, which the store knows nothing of."""
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
-    """Sent once a second."""
+    """Sent now and then."""
 
 
 Notice: TypeAlias = FileParsed | Ended | Alive

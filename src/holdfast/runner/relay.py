@@ -81,7 +81,10 @@ def _answer(data: bytes, store: Store, permit: Permit) -> tuple[bytes, bytes]:
         command = wire.decode_command(data)
         if not permit(command):
             name = type(command).__name__
-            raise NotSupported(f"{name}: a task may not do this", hint="use its own stores")
+            raise NotSupported(
+                f"{name}: this process may not do this",
+                hint="a task writes to its own stores while it runs; callbacks and imports do not",
+            )
         return ANSWER, wire.encode_answer(store.execute(command))
     except HoldfastError as error:
         return ERROR, wire.encode_error(error)

@@ -46,6 +46,7 @@ class Scheduler:
         self._dags: dict[str, DagSpec] = {}
         self._awaited: set[str] = set()
         """Files that are being imported."""
+        self._unsaved: list[FileParsed] = []
         self._complete = False
         """Whether every file was imported once; before, a DAG could miss what starts it."""
 
@@ -54,25 +55,25 @@ class Scheduler:
         next_round = 0.0
         try:
             while not stopping.is_set():
-                if time.monotonic() >= next_round:
-                    next_round = time.monotonic() + ROUND
-                    self._look_around()
-                self._conductor.turn(max(0.0, next_round - time.monotonic()))
-                for parsed in self._conductor.parsed():
-                    self._save(parsed)
+                try:
+                    if time.monotonic() >= next_round:
+                        next_round = time.monotonic() + ROUND
+                        self._look_around()
+                    self._conductor.turn(max(0.0, next_round - time.monotonic()))
+                    self._save_files()
+                except StoreUnavailable as error:
+                    log.warning("%s; trying again", error.message)
+                    stopping.wait(ROUND)
         finally:
             self._conductor.close()
 
     def _look_around(self) -> None:
-        try:
-            self._load_files()
-            self._complete |= not self._awaited
-            if self._complete:
-                self._create_runs()
-                self._adopt_runs()
-            self._cleanup.tick()
-        except StoreUnavailable as error:
-            log.warning("%s; trying again", error.message)
+        self._load_files()
+        self._complete |= not self._awaited
+        if self._complete:
+            self._create_runs()
+            self._adopt_runs()
+        self._cleanup.tick()
 
     def _load_files(self) -> None:
         changed, gone = self._files.changes()
@@ -84,14 +85,24 @@ class Scheduler:
             self._awaited.add(file)
             self._conductor.parse(file)
 
+    def _save_files(self) -> None:
+        self._unsaved += self._conductor.parsed()
+        while self._unsaved:
+            self._save(self._unsaved[0])
+            del self._unsaved[0]
+
     def _save(self, found: FileParsed) -> None:
         self._awaited.discard(found.file)
+        if not Path(found.file).exists():
+            return  # deleted meanwhile, which is told as that
         dags, error = found.parsed.dags, found.parsed.error
         if not error:
             try:
                 self._store.execute(r.SaveFile(found.file, dags))
-            except Conflict as conflict:
-                error = str(conflict)
+            except StoreUnavailable:
+                raise
+            except HoldfastError as refused:
+                error = str(refused)
         if error:
             log.warning("%s cannot be used:\n%s", found.file, error.rstrip())
             self._store.execute(r.SaveFileError(found.file, error))

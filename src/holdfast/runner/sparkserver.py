@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from threading import Event, Lock, Thread
 
 from holdfast.errors import SparkUnavailable
@@ -61,7 +62,8 @@ class _Serving:
         child.log_to(directory / "keeper.log")
         spark = settings.spark
         startup = SparkStartup(master=spark.master, conf=dict(spark.conf), directory=str(directory))
-        child.channel.send(STARTUP, encode(startup))
+        with suppress(OSError):  # it has died, which `_listen` finds out
+            child.channel.send(STARTUP, encode(startup))
         Thread(target=self._listen, daemon=True).start()
 
     @property

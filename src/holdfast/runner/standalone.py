@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ class _Part:
     def _start(self) -> None:
         # In a group of its own, so that Ctrl-C reaches it through its parent and only once.
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *self._arguments, "--with-parent"],
+            [sys.executable, "-m", "holdfast", *self._arguments, "--with-parent", str(os.getpid())],
             start_new_session=True,
         )
         self._started = time.monotonic()

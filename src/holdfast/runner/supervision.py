@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Lock, Thread, current_thread
+from threading import Event, Lock, Semaphore, Thread, current_thread
 
 from holdfast import run_command as r
 from holdfast.connection import open_store, rules
@@ -14,7 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.runner.attempt import LEASE, Attempt, Surroundings, call_back
 from holdfast.runner.channel import Channel
 from holdfast.runner.child import STARTUP, encode
-from holdfast.runner.ending import Stop
+from holdfast.runner.ending import StopReason
 from holdfast.runner.messages import CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.nursery import LauncherGone, Nursery
 from holdfast.runner.orders import (
@@ -27,15 +29,16 @@ from holdfast.runner.orders import (
     Order,
     ParseFile,
     RunTask,
+    Stop,
     Unwatch,
     WarmSpark,
     WatchAsset,
     order_decoder,
 )
-from holdfast.runner.orders import Stop as StopOrder
 from holdfast.runner.process import this_process
 from holdfast.runner.relay import relay
 from holdfast.runner.sparkserver import SparkServer
+from holdfast.runner.supervisor import ALIVE
 from holdfast.runner.watching import Watching
 from holdfast.settings import load
 
@@ -63,13 +66,16 @@ class Supervisor:
         self._attempts: set[Attempt] = set()
         self._watchings: dict[str, Watching] = {}
         self._stopping = Event()
+        self._imports = Semaphore(os.cpu_count() or 1)
 
     def run(self) -> None:
         """Until told to stop, or until the scheduler is gone."""
-        Thread(target=self._keep_time, daemon=True).start()
+        signal.signal(signal.SIGTERM, lambda number, frame: self._scheduler.end_input())
+        for keeps_on in (self._keep_time, self._keep_leases):
+            Thread(target=keeps_on, daemon=True).start()
         while (frame := self._scheduler.receive()) is not None:
             order = order_decoder.decode(frame[1])
-            if isinstance(order, StopOrder):
+            if isinstance(order, Stop):
                 break
             self._take(order)
         self._stopping.set()
@@ -79,7 +85,7 @@ class Supervisor:
         for watching in watchings:
             watching.stop()
         for attempt in attempts:
-            attempt.stop(Stop.INTERRUPT)
+            attempt.stop(StopReason.INTERRUPT)
         for thread in threads:
             thread.join()
         self._nursery.close()
@@ -125,8 +131,8 @@ class Supervisor:
         with self._lock:
             self._attempts.add(attempt)
         if self._stopping.is_set():
-            attempt.stop(Stop.INTERRUPT)
-        ended = Ended(order.instance.scope, None)
+            attempt.stop(StopReason.INTERRUPT)
+        ended = Ended(order.instance.scope)
         try:
             ended = attempt.run()
         finally:
@@ -138,7 +144,8 @@ class Supervisor:
         assert isinstance(order, ParseFile)
         for _ in range(MOST_IMPORTS):
             try:
-                parsed = self._import(order.file)
+                with self._imports:
+                    parsed = self._import(order.file)
                 break
             except LauncherGone as error:
                 parsed = Parsed(error=f"{order.file} could not be imported: {error.message}")
@@ -147,7 +154,7 @@ class Supervisor:
 
     def _import(self, file: str) -> Parsed:
         child = self._nursery.launch()
-        report = None
+        report, began = None, time.monotonic()
         try:
             child.log_to(self._surroundings.home / "logs" / "dag-files.log")
             with child.limited(PARSE_LIMIT), suppress(OSError):
@@ -161,7 +168,11 @@ class Supervisor:
             return report
         if report is None and child.status is None:
             raise LauncherGone("the process that starts tasks has ended")
-        why = report.error if isinstance(report, Failed) else f"its process ended ({child.status})"
+        why = f"its process ended ({child.status})"
+        if isinstance(report, Failed):
+            why = report.error
+        elif time.monotonic() > began + PARSE_LIMIT:
+            why = f"it took longer than {PARSE_LIMIT:.0f} s"
         return Parsed(error=f"{file} could not be imported: {why}")
 
     def _call_back(self, order: Order) -> None:
@@ -179,17 +190,24 @@ class Supervisor:
         self._begin(lambda _: watching.run(), order)
 
     def _keep_time(self) -> None:
-        last = time.monotonic()
+        """What may not wait for anything, least of all for the database."""
+        told = 0.0
         while True:
             time.sleep(TICK)
-            with self._lock:
-                attempts = list(self._attempts)
-            for attempt in attempts:
+            for attempt in self._current_attempts():
                 attempt.tick()
-            if time.monotonic() > last + HEARTBEAT:
-                last = time.monotonic()
+            if time.monotonic() > told + ALIVE:
+                told = time.monotonic()
                 self._tell(Alive())
-                self._renew(attempts)
+
+    def _keep_leases(self) -> None:
+        while True:
+            time.sleep(HEARTBEAT)
+            self._renew(self._current_attempts())
+
+    def _current_attempts(self) -> list[Attempt]:
+        with self._lock:
+            return list(self._attempts)
 
     def _renew(self, attempts: list[Attempt]) -> None:
         writers = {attempt.writer: attempt for attempt in attempts if attempt.writer is not None}
@@ -207,9 +225,10 @@ class Supervisor:
         for writer in lost.attempts:
             # Its end may have been recorded meanwhile; then it is not lost but over.
             if writers[writer].writer == writer:
-                writers[writer].stop(Stop.LOST)
+                writers[writer].stop(StopReason.LOST)
         for watch in lost.watches:
-            watches[watch].stop()
+            if watches[watch].watch == watch:
+                watches[watch].lose()
 
     def _tell(self, notice: Notice) -> None:
         from holdfast.runner.orders import encode

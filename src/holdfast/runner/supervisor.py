@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import Empty, Queue
 from threading import Thread
 
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import HoldfastError, RunnerFailed
 from holdfast.runner.channel import Channel
 from holdfast.runner.orders import (
     ORDER,
@@ -26,6 +26,8 @@ from holdfast.runner.orders import (
     notice_decoder,
 )
 
+ALIVE = 2.0
+"""Seconds from one sign of life of a supervisor to the next."""
 SILENCE = 30.0
 """Seconds without a word after which a supervisor counts as hanging."""
 MOST_STARTS = 3
@@ -38,6 +40,7 @@ class SupervisorLink:
 
     def __init__(self) -> None:
         self._starts = 0
+        self._asked = 0.0
         self._start()
 
     def order(self, order: Order) -> None:
@@ -49,6 +52,8 @@ class SupervisorLink:
 
         None: it has died with all that it ran, and there is a new one.
         """
+        if time.monotonic() > self._asked + 2 * ALIVE:
+            self._heard = time.monotonic()  # who has not listened cannot say that it was silent
         try:
             notice = self._notices.get(timeout=timeout)
             while True:
@@ -63,6 +68,7 @@ class SupervisorLink:
                 notice = self._notices.get_nowait()
         except Empty:
             pass
+        self._asked = time.monotonic()
         if time.monotonic() > self._heard + SILENCE:
             log.warning("the supervisor does not answer; starting another one")
             self._popen.kill()
@@ -97,7 +103,7 @@ class SupervisorLink:
     def _start_again(self) -> None:
         self._starts += 1
         if self._starts > MOST_STARTS:
-            raise StoreUnavailable(
+            raise RunnerFailed(
                 f"the supervisor process ended {self._starts} times as soon as it had started",
                 hint="its own messages are above",
             )
@@ -124,7 +130,10 @@ def main() -> None:
 
     from holdfast.runner.supervision import Supervisor
 
-    Supervisor(Channel(socket.socket(fileno=int(sys.argv[1]))), nursery).run()
+    try:
+        Supervisor(Channel(socket.socket(fileno=int(sys.argv[1]))), nursery).run()
+    except HoldfastError as error:
+        sys.exit(f"error: {error}")
     gc.freeze()  # else the interpreter would look through all objects before it ends
 
 

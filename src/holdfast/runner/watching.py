@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
-from threading import Event
+from threading import Event, Timer
 from urllib.parse import quote
 
 from holdfast import run_command as r
@@ -21,6 +22,8 @@ from holdfast.scope import AssetScope
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
+GRACE = 5.0
+"""Seconds that a trigger has to clean up."""
 
 log = logging.getLogger("holdfast.triggerer")
 
@@ -49,9 +52,17 @@ class Watching:
             pause = min(2 * pause, LONGEST_PAUSE) if failure else FIRST_PAUSE
 
     def stop(self) -> None:
+        """For good."""
         self._stopped.set()
+        self.lose()
+
+    def lose(self) -> None:
+        """Somebody else watches now: end, let the trigger clean up, and ask again later."""
         if self._child is not None:
-            self._child.kill()
+            self._child.kill(signal.SIGTERM)
+            timer = Timer(GRACE, self._child.kill)
+            timer.daemon = True
+            timer.start()
 
     @property
     def _name(self) -> str:

@@ -82,7 +82,7 @@ class TaskContext(dict[str, Any]):
         if key in _DATES:
             return MissingKey(
                 f"{name} has no `{key}`: run `{self.get('run_id')}` has no logical date",
-                hint="a run that was started by hand or by an asset has none; use run_id",
+                hint="a run that assets have started has none; use run_id",
             )
         if key == "spark":
             return MissingKey(f"{name} has no `spark`", hint="decorate it with @task.pyspark")

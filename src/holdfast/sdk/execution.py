@@ -29,7 +29,7 @@ from holdfast.sdk.exceptions import AirflowFailException, AirflowSkipException
 from holdfast.sdk.loading import find_dag, own_modules
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.param import check_values
-from holdfast.sdk.tracebacks import one_line, pickled, trimmed
+from holdfast.sdk.tracebacks import one_line, pickled, printable, trimmed
 from holdfast.store import Store
 from holdfast.value import encode
 
@@ -45,7 +45,7 @@ def execute(startup: TaskStartup, store: Store) -> Succeeded | Skipped | Failed:
         return _attempt(startup, store)
     except AirflowSkipException as skip:
         log.info("skipped: %s", skip)
-        return Skipped(str(skip))
+        return Skipped(printable(str(skip)))
     except (Exception, SystemExit) as error:
         frames = trimmed(error)
         log.exception("the task failed", exc_info=(type(error), error, frames))

@@ -26,11 +26,14 @@ def module_name(path: str) -> str:
 def own_modules(path: str) -> list[ModuleType]:
     """A DAG file that was imported, and the modules of its directory that it has imported."""
     folder = os.path.dirname(os.path.realpath(path)) + os.sep
+    installed = tuple(os.path.realpath(place) + os.sep for place in (sys.prefix, sys.base_prefix))
     found = [sys.modules[module_name(path)]]
     for module in list(sys.modules.values()):
-        file = os.path.realpath(getattr(module, "__file__", None) or "")
-        if file.startswith(folder) and "site-packages" not in file and module not in found:
-            found.append(module)
+        file = isinstance(module, ModuleType) and getattr(module, "__file__", None)
+        if file and module not in found:
+            place = os.path.realpath(file)
+            if place.startswith(folder) and not place.startswith(installed):
+                found.append(module)
     return found
 
 

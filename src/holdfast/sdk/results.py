@@ -35,10 +35,17 @@ class Results:
         ]
 
     def of(self, result: XComArg) -> Any:
-        """The value, or of a mapped task the list of its values; None where there is none."""
+        """The value, or of a mapped task the list of those that there are; None: there is none."""
         task_id = result.operator.task_id
-        values = [self._part(result, value, at) for at, value in self._pushed(task_id)]
-        if result.operator._mapped is not None:
+        mapped = result.operator._mapped is not None
+        values = []
+        for at, value in self._pushed(task_id):
+            try:
+                values.append(self._part(result, value, at))
+            except NotFound:
+                if not mapped:
+                    raise
+        if mapped:
             return values
         if values:
             return values[0]

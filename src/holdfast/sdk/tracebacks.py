@@ -28,7 +28,13 @@ def trimmed(error: BaseException) -> TracebackType | None:
 
 def formatted(error: BaseException) -> str:
     """The traceback as text."""
-    return "".join(traceback.format_exception(type(error), error, trimmed(error))).rstrip()
+    text = "".join(traceback.format_exception(type(error), error, trimmed(error))).rstrip()
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """What any database and terminal takes: file names in messages may be no Unicode."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 def line_in(file: str, error: BaseException) -> int | None:
@@ -43,7 +49,7 @@ def one_line(error: BaseException) -> str:
     text = error.message if isinstance(error, HoldfastError) else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     name = type(error).__name__
-    return f"{name}: {lines[0][:500]}" if lines else name
+    return f"{name}: {printable(lines[0][:500])}" if lines else name
 
 
 def pickled(error: BaseException) -> bytes | None:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -52,7 +53,8 @@ def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
             return process.wait()
         except SparkUnavailable:
             tries -= 1
-            if not tries or not _PORT_TAKEN.search(log.read_text(errors="replace")):
+            killed = (process.poll() or 0) < 0
+            if not tries or not (killed or _PORT_TAKEN.search(log.read_text(errors="replace"))):
                 raise
         finally:
             process.kill()
@@ -162,9 +164,10 @@ def _own_directory(parent: Path) -> Path:
     parent.mkdir(parents=True, exist_ok=True)
     left = sorted(parent.glob("server-*"), key=lambda place: place.stat().st_mtime, reverse=True)
     for age, place in enumerate(left):
-        if _lock(place):
-            for path in (place,) if age >= LOGS_KEPT - 1 else place.glob("*/"):
-                shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # another one clears up at the same time
+            if _lock(place):
+                for path in (place,) if age >= LOGS_KEPT - 1 else place.glob("*/"):
+                    shutil.rmtree(path, ignore_errors=True)
     own = Path(tempfile.mkdtemp(prefix="server-", dir=parent))
     _lock(own)
     for name in ("tmp", "scratch", "derby"):

@@ -135,6 +135,13 @@ def run_lost(dag_id: str, run_id: str, asker: Process, owner: Process | None) ->
     )
 
 
+def run_changed(dag_id: str, run_id: str) -> Conflict:
+    return Conflict(
+        f"run `{run_id}` of `{dag_id}` does not end yet: its tasks have changed",
+        hint="somebody has cleared some; look at them again",
+    )
+
+
 def overtaken(scope: TaskScope, newest: int) -> StaleAttempt:
     return StaleAttempt(
         f"{scope} has attempt {newest} by now, so this one does not begin",

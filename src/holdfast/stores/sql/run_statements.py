@@ -119,6 +119,18 @@ def claim_run() -> sa.Update:
 
 
 @cache
+def waiting_tasks() -> Select:
+    """How many task instances of a run have not ended."""
+    c = t.task_instance.c
+    unfinished = [sa.literal(state.value) for state in TaskState if not state.ended]
+    return (
+        sa.select(sa.func.count())
+        .select_from(t.task_instance)
+        .where(c.run == sa.bindparam("run"), c.state.in_(unfinished))
+    )
+
+
+@cache
 def finish_run() -> sa.Update:
     end = {"owner": sa.null(), "leased_until": sa.null(), "ended_at": now}
     return sa.update(t.run).where(_this_run()).values(**end, state=sa.bindparam("end"))

@@ -130,7 +130,7 @@ def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:
     """The attempt may not write any more, and its task instance is what the ending says."""
     yield from close_attempts(owner, ending)
     failed = int(ending.outcome is Outcome.FAILED)
-    interrupted = int(ending.outcome is Outcome.INTERRUPTED)
+    interrupted = int(ending.outcome is Outcome.INTERRUPTED and not ending.orderly)
     yield from settle(owner, ending, failed, interrupted)
 
 
@@ -180,7 +180,10 @@ def interrupt_attempts(
         task = {"owner": owner.id}
         [(_, _, before)] = yield r.task_state(), task
         state = TaskState.SCHEDULED if before + 1 < command.limit else TaskState.FAILED
-        ending = Ending(outcome=Outcome.INTERRUPTED, state=state, error=command.reason)
+        reason = command.reason
+        if state is TaskState.FAILED:
+            reason += f", {command.limit} times in a row"
+        ending = Ending(outcome=Outcome.INTERRUPTED, state=state, error=reason)
         yield from end_attempt(owner, ending)
         found = [run_rows.attempt(row, scope) for row in (yield r.attempts(), task)]
         interrupted += (info for info in found if info.number == number)

@@ -135,6 +135,9 @@ def finish_run(context: Context, command: rc.FinishRun) -> Steps[None]:
         return  # told before, and only the answer was lost
     if run.owner != run_rows.process_column(command.process):
         raise refusal.run_lost(dag_id, run_id, command.process, run_rows.process(run.owner))
+    [(waiting,)] = yield s.waiting_tasks(), {"run": run.id}
+    if waiting != command.waiting:
+        raise refusal.run_changed(dag_id, run_id)
     yield s.finish_run(), {"run": run.id, "end": command.state.value}
 
 

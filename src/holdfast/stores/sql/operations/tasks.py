@@ -102,7 +102,7 @@ def mark_task(context: Context, command: rc.MarkTask, empty: Empty = empty_entri
     owner = yield from lock_scope(command.scope, command.writer)
     if command.clear and command.state is TaskState.SUCCESS:
         yield from empty(context, owner, command.writer)
-    reason = f"marked {command.state} by {command.writer}"
+    reason = command.reason or f"marked {command.state} by {command.writer}"
     marked = Ending(outcome=Outcome.INTERRUPTED, state=command.state, error=reason)
     yield from close_attempts(owner, marked)
     if command.state is TaskState.SUCCESS:

@@ -1,0 +1,26 @@
+"""What the tests of the flights need Spark for, in a process of its own: pytest's may fork."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from scripts import EXAMPLES
+
+sys.path.insert(0, str(EXAMPLES / "flights"))
+
+from fingerprint import Fingerprint, fingerprint
+from landing import land, unpack
+from server import spark_session
+
+
+def land_days(remote: str, directory: Path, condition: str) -> int:
+    """Flights of some days land below the directory; how many they are."""
+    with spark_session(remote) as spark:
+        return land(spark, unpack(directory), directory / "landing", condition)
+
+
+def fingerprints(remote: str, warehouse: Path) -> dict[str, Fingerprint]:
+    """That of each table."""
+    with spark_session(remote) as spark:
+        return {name: fingerprint(spark, warehouse / name) for name in ("raw", "clean", "delays")}

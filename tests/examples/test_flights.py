@@ -1,0 +1,99 @@
+"""The flights pipeline does what the demo shows, here on a few days of two months."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import EXAMPLES
+
+sys.path.insert(0, str(EXAMPLES / "flights"))
+from server import spark_server
+from workplace import Day, Workplace
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+FEBRUARY = 1
+"""Its map index."""
+
+
+class Scene:
+    """A landing directory, and places where the pipeline runs on what has landed there."""
+
+    def __init__(self, directory: Path, remote: str, stack: ExitStack) -> None:
+        self._directory = directory
+        self._remote = remote
+        self._stack = stack
+        context = multiprocessing.get_context("spawn")
+        self._spark = stack.enter_context(ProcessPoolExecutor(1, mp_context=context))
+
+    def land(self, condition: str) -> int:
+        return int(self._call("land_days", self._directory, condition))
+
+    def place(self, name: str) -> Workplace:
+        place = Workplace(self._directory / name, self._directory / "landing", self._remote)
+        return self._stack.enter_context(place)
+
+    def tables(self, place: Workplace) -> Any:
+        return self._call("fingerprints", place.warehouse)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return self._spark.submit(call, name, self._remote, *arguments).result()
+
+
+def call(name: str, *arguments: Any) -> Any:
+    import flights_on_spark
+
+    return getattr(flights_on_spark, name)(*arguments)
+
+
+def of_february(place: Workplace) -> list[Day]:
+    return [day for day in place.days("first") if day.map_index == FEBRUARY]
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    for name in list(os.environ):
+        if name.startswith("HOLDFAST"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    with spark_server(tmp_path / "spark") as remote, ExitStack() as stack:
+        yield Scene(tmp_path, remote, stack)
+
+
+def test_flights_that_were_killed_come_to_the_same_and_later_only_new_ones_are_read(
+    scene: Scene,
+) -> None:
+    scene.land("date BETWEEN '2013-01-30' AND '2013-02-08'")
+    undisturbed, killed = scene.place("undisturbed"), scene.place("killed")
+    undisturbed.run("first")
+
+    killed.begin("first")
+    killed.wait_until(lambda: len(of_february(killed)) >= 2)
+    worker = killed.attempts("first", FEBRUARY)[-1].worker
+    assert worker is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    recorded = of_february(killed)
+    killed.finish()
+
+    died, resumed = killed.attempts("first", FEBRUARY)
+    assert (died.signal, resumed.outcome) == (signal.SIGKILL, "success")
+    assert [day for day in of_february(killed) if day.attempt == 1] == recorded
+    assert len(of_february(killed)) == 8
+    assert scene.tables(killed) == scene.tables(undisturbed)
+
+    landed = scene.land("date = '2013-02-09'")
+    killed.run("second")
+
+    assert [(day.day, day.rows) for day in killed.days("second")] == [("2013-02-09", landed)]
+    assert killed.result("second", "clean")["since"] == "2013-02-08"
+    assert killed.result("second", "clean")["read"] == landed
+    assert scene.tables(killed)["raw"].days == 11
