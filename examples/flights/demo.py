@@ -1,0 +1,218 @@
+"""The flights pipeline, left alone and killed twice: see that both come to the same.
+
+    make demo
+
+Everything that it makes is under `.demo`, anew each time. It ends with status 0 only if all that it
+says has been found to be so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from fingerprint import fingerprint
+from landing import land, unpack
+from plot import draw
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+from server import spark_server, spark_session
+from workplace import Day, Workplace
+
+from holdfast.errors import HoldfastError
+from holdfast.spark.check import check_java, check_packages
+
+FLIGHTS: Final = 336_776
+"""What the year has."""
+KILLED: Final = 1
+"""The map index of `ingest` whose process is killed: February."""
+NEXT: Final = """\
+export HOLDFAST__CORE__HOME=.demo/killed PATH=.venv/bin:$PATH
+
+holdfast tasks list flights first                       # the tasks of the run that was killed
+holdfast tasks logs flights first ingest --map-index 1  # what February's last attempt said
+holdfast state-store list --asset flights_raw           # the days that are in, by month
+
+# December was wrong? Put the watermark back, and clean December once more:
+holdfast state-store rewind --asset flights_clean watermark --before-run second
+holdfast tasks clear flights second clean --yes
+holdfast run examples/flights/pipeline.py --run-id second
+"""
+
+console = Console(highlight=False, soft_wrap=True)
+say = console.print
+
+
+def main() -> None:
+    began = time.monotonic()
+    for name in [name for name in os.environ if name.startswith("HOLDFAST__")]:
+        del os.environ[name]
+    check_packages()
+    check_java()
+    root = Path(".demo").absolute()
+    shutil.rmtree(root, ignore_errors=True)
+    with spark_server(root / "spark") as remote, spark_session(remote) as spark:
+        show(spark, remote, root)
+    heading("What to try next")
+    say(NEXT, markup=False)
+    say(f"All of it held, in {time.monotonic() - began:.0f} s.", style="bold green")
+
+
+def show(spark: SparkSession, remote: str, root: Path) -> None:
+    heading("1. Eleven months of flights land")
+    landing, file = root / "landing", unpack(root)
+    landed = land(spark, file, landing, "date < '2013-12-01'")
+    say(f"{landed:,} flights of {days_in(landing)} days, as CSV files in {shown(landing)}")
+
+    silent = not sys.stderr.isatty()
+    with (
+        Workplace(root / "undisturbed", landing, remote, quiet=silent) as left_alone,
+        Workplace(root / "killed", landing, remote) as killed,
+    ):
+        heading("2. The pipeline runs, and nobody disturbs it")
+        left_alone.run("first")
+        say(steps(left_alone, "first"))
+
+        heading("3. The pipeline runs in another place, and is killed with SIGKILL, twice")
+        kill_twice(killed, "first")
+
+        heading("4. Both have come to the same")
+        compare(spark, left_alone, killed)
+
+        heading("5. December lands, and the pipeline runs again")
+        landed = land(spark, file, landing, "date >= '2013-12-01'")
+        killed.run("second")
+        say()
+        say(steps(killed, "second"))
+        check_that_only_new_was_read(spark, killed, landed, days_in(landing))
+
+        heading("6. The watermark moved with the data, once in each run")
+        command = ("state-store", "history", "--asset", "flights_clean", "watermark")
+        say(f"$ holdfast {' '.join(command)}", style="dim")
+        say(killed.show(*command).strip().expandtabs(24))
+
+        heading("7. A year of delays")
+        picture = root / "delays.png"
+        draw(spark, killed.warehouse / "delays", picture)
+        say(shown(picture))
+
+
+def kill_twice(place: Workplace, run_id: str) -> None:
+    """Kill a task half-way, then the whole run half-way, and let it go on."""
+
+    def of_killed() -> int:
+        return sum(day.map_index == KILLED for day in place.days(run_id))
+
+    place.begin(run_id)
+    place.wait_until(lambda: of_killed() >= 10)
+    worker = place.attempts(run_id, KILLED)[-1].worker
+    assert worker is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    first = place.days(run_id)
+    recorded = of_killed()
+    place.wait_until(lambda: len(place.days(run_id)) >= 170)
+    pid = place.kill()
+    second = place.days(run_id)
+
+    console.show_cursor()  # which the live view had hidden
+    say(
+        f"\nKilled: process {worker.pid}, ingest[{KILLED}], with {recorded} days recorded."
+        f"\nKilled: process {pid}, `holdfast run`, with {len(second)} of 334 days recorded."
+        "\nIt goes on:\n",
+    )
+    say(f"$ holdfast run examples/flights/pipeline.py --run-id {run_id}", style="dim")
+    place.go_on(run_id)
+    place.finish()
+
+    days, before = place.days(run_id), {*first, *second}
+    say()
+    say(resumed(place, run_id, days))
+    hold(len(days) == 334, "all 334 days are in")
+    hold(before <= {*days}, f"none of the {len(before)} days recorded before a kill was done again")
+
+
+def resumed(place: Workplace, run_id: str, days: list[Day]) -> Table:
+    """The months that took several attempts, and how many days each attempt did."""
+    table = Table("month", "attempt", "days", "ended by", box=None, header_style="dim")
+    for index in sorted({day.map_index for day in days}):
+        attempts = place.attempts(run_id, index)
+        of_month = [day for day in days if day.map_index == index]
+        for one in attempts if len(attempts) > 1 else ():
+            table.add_row(
+                of_month[0].day[:7] if one.number == 1 else "",
+                str(one.number),
+                str(sum(day.attempt == one.number for day in of_month)),
+                "SIGKILL" if one.signal == signal.SIGKILL else str(one.outcome),
+            )
+    return table
+
+
+def steps(place: Workplace, run_id: str) -> Table:
+    """What each step of a run has read and written."""
+    days = place.days(run_id)
+    table = Table("step", "read", "wrote", box=None, header_style="dim")
+    table.add_row("ingest", f"{len(days)} days", f"{sum(day.rows for day in days):,} rows")
+    for step in ("clean", "aggregate"):
+        loaded = place.result(run_id, step)
+        table.add_row(step, f"{loaded['read']:,} rows", f"{loaded['written']:,} rows")
+    return table
+
+
+def compare(spark: SparkSession, left_alone: Workplace, killed: Workplace) -> None:
+    table = Table("table", "rows", "days", "undisturbed", "killed", box=None, header_style="dim")
+    same = True
+    for name in ("raw", "clean", "delays"):
+        one = fingerprint(spark, left_alone.warehouse / name)
+        other = fingerprint(spark, killed.warehouse / name)
+        same = same and one == other
+        table.add_row(name, f"{one.rows:,}", f"{one.days}", one.checksum[:16], other.checksum[:16])
+    say(table)
+    hold(same, "the same rows, by the checksum of the sorted content of each table")
+
+
+def check_that_only_new_was_read(
+    spark: SparkSession, place: Workplace, landed: int, days_landed: int
+) -> None:
+    days = place.days("second")
+    clean, aggregate = place.result("second", "clean"), place.result("second", "aggregate")
+    total = spark.read.parquet(str(place.warehouse / "raw")).count()
+    hold(total == FLIGHTS, f"all {FLIGHTS:,} flights of the year are in")
+    hold(
+        sum(day.rows for day in days) == clean["read"] == landed
+        and aggregate["read"] == clean["written"],
+        f"only December was read: {len(days)} of {days_landed} days, {landed:,} of {total:,} rows",
+    )
+
+
+def heading(text: str) -> None:
+    say(f"\n{text}\n", style="bold")
+
+
+def hold(claim: bool, text: str) -> None:
+    """Go on only if it is so."""
+    if not claim:
+        raise SystemExit(f"error: this does not hold: {text}")
+    say(f"[bold green]✓[/] {text}")
+
+
+def days_in(landing: Path) -> int:
+    return sum(1 for _ in landing.glob("date=*"))
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(Path.cwd()))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except HoldfastError as error:
+        sys.exit(f"error: {error.message}\nhint: {error.hint}")
+    except KeyboardInterrupt:
+        sys.exit(130)
