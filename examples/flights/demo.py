@@ -21,7 +21,7 @@ from landing import land, unpack
 from plot import draw
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from server import spark_server, spark_session
 from workplace import Day, Workplace
 
@@ -70,13 +70,15 @@ def show(spark: SparkSession, remote: str, root: Path) -> None:
     landed = land(spark, file, landing, "date < '2013-12-01'")
     say(f"{landed:,} flights of {days_in(landing)} days, as CSV files in {shown(landing)}")
 
-    silent = not sys.stderr.isatty()
+    live = sys.stderr.isatty()
     with (
-        Workplace(root / "undisturbed", landing, remote, quiet=silent) as left_alone,
+        Workplace(root / "undisturbed", landing, remote, quiet=not live) as left_alone,
         Workplace(root / "killed", landing, remote) as killed,
     ):
         heading("2. The pipeline runs, and nobody disturbs it")
         left_alone.run("first")
+        if live:
+            say()
         say(steps(left_alone, "first"))
 
         heading("3. The pipeline runs in another place, and is killed with SIGKILL, twice")
@@ -95,7 +97,11 @@ def show(spark: SparkSession, remote: str, root: Path) -> None:
         heading("6. The watermark moved with the data, once in each run")
         command = ("state-store", "history", "--asset", "flights_clean", "watermark")
         say(f"$ holdfast {' '.join(command)}", style="dim")
-        say(killed.show(*command).strip().expandtabs(24))
+        header, *lines = killed.show(*command).splitlines()
+        versions = table(*header.split("\t"))
+        for line in lines:
+            versions.add_row(*line.split("\t"))
+        say(versions)
 
         heading("7. A year of delays")
         picture = root / "delays.png"
@@ -122,7 +128,7 @@ def kill_twice(place: Workplace, run_id: str) -> None:
 
     console.show_cursor()  # which the live view had hidden
     say(
-        f"\nKilled: process {worker.pid}, ingest[{KILLED}], with {recorded} days recorded."
+        f"\n\nKilled: process {worker.pid}, ingest[{KILLED}], with {recorded} days recorded."
         f"\nKilled: process {pid}, `holdfast run`, with {len(second)} of 334 days recorded."
         "\nIt goes on:\n",
     )
@@ -139,40 +145,41 @@ def kill_twice(place: Workplace, run_id: str) -> None:
 
 def resumed(place: Workplace, run_id: str, days: list[Day]) -> Table:
     """The months that took several attempts, and how many days each attempt did."""
-    table = Table("month", "attempt", "days", "ended by", box=None, header_style="dim")
+    months = table("month", "attempt", number("days"), "ended by")
     for index in sorted({day.map_index for day in days}):
         attempts = place.attempts(run_id, index)
         of_month = [day for day in days if day.map_index == index]
         for one in attempts if len(attempts) > 1 else ():
-            table.add_row(
+            months.add_row(
                 of_month[0].day[:7] if one.number == 1 else "",
                 str(one.number),
                 str(sum(day.attempt == one.number for day in of_month)),
                 "SIGKILL" if one.signal == signal.SIGKILL else str(one.outcome),
             )
-    return table
+    return months
 
 
 def steps(place: Workplace, run_id: str) -> Table:
     """What each step of a run has read and written."""
     days = place.days(run_id)
-    table = Table("step", "read", "wrote", box=None, header_style="dim")
-    table.add_row("ingest", f"{len(days)} days", f"{sum(day.rows for day in days):,} rows")
+    done = table("step", number("read"), number("wrote"))
+    done.add_row("ingest", f"{len(days)} days", f"{sum(day.rows for day in days):,} rows")
     for step in ("clean", "aggregate"):
         loaded = place.result(run_id, step)
-        table.add_row(step, f"{loaded['read']:,} rows", f"{loaded['written']:,} rows")
-    return table
+        done.add_row(step, f"{loaded['read']:,} rows", f"{loaded['written']:,} rows")
+    return done
 
 
 def compare(spark: SparkSession, left_alone: Workplace, killed: Workplace) -> None:
-    table = Table("table", "rows", "days", "undisturbed", "killed", box=None, header_style="dim")
+    checksums = table("table", number("rows"), number("days"), "undisturbed", "killed")
     same = True
     for name in ("raw", "clean", "delays"):
         one = fingerprint(spark, left_alone.warehouse / name)
         other = fingerprint(spark, killed.warehouse / name)
         same = same and one == other
-        table.add_row(name, f"{one.rows:,}", f"{one.days}", one.checksum[:16], other.checksum[:16])
-    say(table)
+        shortened = one.checksum[:16], other.checksum[:16]
+        checksums.add_row(name, f"{one.rows:,}", str(one.days), *shortened)
+    say(checksums)
     hold(same, "the same rows, by the checksum of the sorted content of each table")
 
 
@@ -188,6 +195,14 @@ def check_that_only_new_was_read(
         and aggregate["read"] == clean["written"],
         f"only December was read: {len(days)} of {days_landed} days, {landed:,} of {total:,} rows",
     )
+
+
+def table(*columns: str | Column) -> Table:
+    return Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+
+
+def number(name: str) -> Column:
+    return Column(name, justify="right")
 
 
 def heading(text: str) -> None:
