@@ -167,7 +167,7 @@ def test_progress_is_a_bar():
 
     shown = screen([load], {load.scope: progress})
 
-    assert shown[2].endswith("━━━───────── 1/3 stages, 50/200 tasks, rows 1234")
+    assert shown[2].endswith("━━━───────── 1/3 stages, 50/200 tasks")
 
 
 @pytest.mark.parametrize(

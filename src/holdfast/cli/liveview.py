@@ -269,7 +269,8 @@ def _earliest(group: Iterable[TaskInstance]) -> datetime | None:
 
 
 def progress_text(progress: Any) -> str:
-    """What a task tells of its progress. `x` and `done_x` in it are drawn as a bar."""
+    """What a task tells of its progress. `x` and `done_x` in it are drawn as a bar, and then the
+    rest is left out."""
     if isinstance(progress, str):
         return one_line(progress)
     if not isinstance(progress, dict):
@@ -279,11 +280,10 @@ def progress_text(progress: Any) -> str:
         for name, total in progress.items()
         if _is_number(total) and total > 0 and _is_number(progress.get(f"done_{name}"))
     }
-    taken = {*parts, *(f"done_{name}" for name in parts)}
-    texts = [f"{done:,}/{total:,} {name}" for name, (done, total) in parts.items()]
-    texts += [f"{name} {_json(value)}" for name, value in progress.items() if name not in taken]
     if not parts:
-        return one_line(", ".join(texts))
+        told = (f"{name} {_json(value)}" for name, value in progress.items())
+        return one_line(", ".join(told))
+    texts = [f"{done:,}/{total:,} {name}" for name, (done, total) in parts.items()]
     done, total = parts.get("tasks") or next(iter(parts.values()))
     return f"{bar(done / total)} {one_line(', '.join(texts))}"
 

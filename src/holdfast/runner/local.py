@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -106,20 +106,25 @@ class LocalRun:
         active = self._active
         while active.key in self._conductor.runs:
             self._conductor.turn(REFRESH)
-            view.update(active.run, list(active.tasks), self._progress(active))
+            view.update(active.run, self._in_order(active.tasks), self._progress(active))
         ended = self._conductor.store.execute(r.GetRun(*active.key))
         if not ended.state.ended:
             raise StaleAttempt(
                 f"run `{ended.run_id}` is carried out by {ended.owner or 'nobody'} now",
                 hint="that process goes on with it",
             )
-        view.update(ended, self.tasks(), {})
+        view.update(ended, self._in_order(self.tasks()), {})
         return ended.state
 
     def tasks(self) -> list[TaskInstance]:
         dag_id, run_id = self._active.key
         tasks = self._conductor.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         return list(tasks)
+
+    def _in_order(self, tasks: Iterable[TaskInstance]) -> list[TaskInstance]:
+        """As the DAG has them, and not by name."""
+        places = {task.task_id: place for place, task in enumerate(self._active.dag.tasks)}
+        return sorted(tasks, key=lambda one: places.get(one.scope.task_id, len(places)))
 
     def _known(self, dag: DagSpec, run_id: str | None) -> Run | None:
         if run_id is None:
