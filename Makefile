@@ -25,11 +25,11 @@ demo: setup ## a Spark pipeline over a year of flights, killed half-way
 
 test: setup ## all tests, with a few seeds of each chaos test
 	@tests/install_mariadb.sh
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 chaos: setup ## the kill, concurrency and model tests at full count
 	@tests/install_mariadb.sh
-	$(BIN)/python -m pytest -n 2 -m chaos --rounds 50
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m chaos --rounds 50
 
 lint: setup ## style and types
 	$(BIN)/ruff check .

@@ -52,6 +52,7 @@ class SupervisorLink:
 
         None: it has died with all that it ran, and there is a new one.
         """
+        due = time.monotonic() + timeout
         if time.monotonic() > self._asked + 2 * ALIVE:
             self._heard = time.monotonic()  # who has not listened cannot say that it was silent
         try:
@@ -69,7 +70,9 @@ class SupervisorLink:
         except Empty:
             pass
         self._asked = time.monotonic()
-        if time.monotonic() > self._heard + SILENCE:
+        if self._asked > due + 2 * ALIVE:
+            self._heard = self._asked  # this process was stopped, and so perhaps the other
+        if self._asked > self._heard + SILENCE:
             log.warning("the supervisor does not answer; starting another one")
             self._popen.kill()
             self._heard = time.monotonic()
