@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.cli import run
+from holdfast.cli import invoke
 from holdfast.command import DeclareAsset, Now, RegisterTask, Set
 from holdfast.entry import ApiWriter
 from holdfast.scope import TaskScope
@@ -50,7 +50,7 @@ def holdfast(
 
     def call(*args: str, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        status = run(args)
+        status = invoke(args)
         return Result(status, *capsys.readouterr())
 
     return call

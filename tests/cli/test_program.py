@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from holdfast.cli import run
+from holdfast.cli import invoke
 from holdfast.errors import StoreUnavailable
 from holdfast.version import __version__
 
@@ -88,14 +88,14 @@ def test_an_error_of_ours_is_two_lines(monkeypatch, capsys):
     error = StoreUnavailable("the database does not answer", hint="start it")
     monkeypatch.setattr("holdfast.connection.open_store", failing(error))
 
-    assert run(["state-store", "list"]) == 1
+    assert invoke(["state-store", "list"]) == 1
     assert capsys.readouterr().err == "error: the database does not answer\nhint: start it\n"
 
 
 def test_an_unexpected_error_is_one_line_and_a_hint(monkeypatch, capsys):
     monkeypatch.setattr("holdfast.connection.open_store", failing(RuntimeError("two\nlines")))
 
-    assert run(["state-store", "list"]) == 1
+    assert invoke(["state-store", "list"]) == 1
     assert capsys.readouterr().err == (
         "error: unexpected RuntimeError: two lines\n"
         "hint: this is a bug; HOLDFAST_TRACEBACK=1 shows where it happened\n"
@@ -107,13 +107,13 @@ def test_a_traceback_is_shown_when_asked_for(monkeypatch):
     monkeypatch.setattr("holdfast.connection.open_store", failing(RuntimeError("why")))
 
     with pytest.raises(RuntimeError, match="why"):
-        run(["state-store", "list"])
+        invoke(["state-store", "list"])
 
 
 def test_ctrl_c_is_said_and_no_more(monkeypatch, capsys):
     monkeypatch.setattr("holdfast.connection.open_store", failing(KeyboardInterrupt()))
 
-    assert run(["state-store", "list"]) == 1
+    assert invoke(["state-store", "list"]) == 1
     assert capsys.readouterr().err.strip() == "error: aborted"
 
 
@@ -132,7 +132,7 @@ HEAVY = ("alembic", "rich", "sqlalchemy", "msgspec", "asyncio")
 def test_what_a_command_does_not_need_is_not_imported(program, args, unused):
     program("state-store", "list")
     script = (
-        "import sys; from holdfast.cli import run; run(sys.argv[1].split());"
+        "import sys; from holdfast.cli import invoke; invoke(sys.argv[1].split());"
         "print(*sys.modules, file=sys.stderr)"
     )
 

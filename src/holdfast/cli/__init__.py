@@ -44,13 +44,13 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit: 0, 1 (not found, conflict, failed) or 2 (bad usage)."""
     try:
-        sys.exit(run(args))
+        sys.exit(invoke(args))
     finally:
         # Else the interpreter would look through all objects once more before it ends.
         gc.freeze()
 
 
-def run(args: Sequence[str] | None) -> int:
+def invoke(args: Sequence[str] | None) -> int:
     try:
         return cli.main(args, "holdfast", standalone_mode=False) or 0
     except HoldfastError as error:
