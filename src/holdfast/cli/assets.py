@@ -13,7 +13,7 @@ from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import json_option, print_document, print_table, say, time_text
-from holdfast.cli.parameter import whole_number
+from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.entry import AssetInfo
 from holdfast.run import AssetEvent
@@ -110,14 +110,7 @@ def show(name: str, as_json: bool) -> None:
 
 @command.command("events")
 @click.option("--asset", "name", metavar="NAME", help="Only those of this asset.")
-@click.option(
-    "--limit",
-    default=100,
-    show_default=True,
-    type=whole_number(1, 10**6),
-    metavar="N",
-    help="How many at most.",
-)
+@limit_option
 @json_option
 def list_events(name: str | None, limit: int, as_json: bool) -> None:
     """List the changes of assets, newest first."""

@@ -94,6 +94,14 @@ def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> d
 conf_option = click.option(
     "--conf", metavar="JSON", callback=_conf, help="What the run is started with."
 )
+limit_option = click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    type=whole_number(1, 10**6),
+    metavar="N",
+    help="How many at most.",
+)
 key_argument = click.argument("key", callback=_key)
 value_argument = click.argument("value", callback=_value)
 prefix_option = click.option(

@@ -18,7 +18,7 @@ from holdfast.cli.facts import print_facts, when
 from holdfast.cli.liveview import duration_text, span, table_rows
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
-from holdfast.cli.parameter import conf_option, whole_number
+from holdfast.cli.parameter import conf_option, limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
 from holdfast.dagspec import Cron, DagSpec
@@ -44,14 +44,7 @@ def command() -> None:
     type=click.Choice([state.value for state in RunState]),
     help="Only those in this state; may be given several times.",
 )
-@click.option(
-    "--limit",
-    default=100,
-    show_default=True,
-    type=whole_number(1, 10**6),
-    metavar="N",
-    help="How many at most.",
-)
+@limit_option
 @json_option
 def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: bool) -> None:
     """List runs, newest first."""

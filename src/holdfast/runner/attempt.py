@@ -18,7 +18,8 @@ from holdfast.dagspec import CallbackKind
 from holdfast.entry import TaskWriter
 from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable
 from holdfast.run import Ending, Outcome, TaskState
-from holdfast.runner.child import STARTUP, encode
+from holdfast.runner.channel import encode
+from holdfast.runner.child import STARTUP
 from holdfast.runner.ending import StopReason, ending_of
 from holdfast.runner.logs import log_path
 from holdfast.runner.messages import (
@@ -34,7 +35,9 @@ from holdfast.runner.sparkserver import SparkServer
 from holdfast.store import Store
 
 LEASE = timedelta(seconds=30)
-"""How long an attempt counts as supervised without a heartbeat."""
+"""How long a run, an attempt or a watch belongs to who has it without a heartbeat."""
+HEARTBEAT = 2.0
+"""Seconds from one heartbeat to the next."""
 GRACE = 10.0
 """Seconds that a task has to end by itself after SIGTERM."""
 FAREWELL = 5.0
@@ -82,26 +85,32 @@ class Attempt:
         except LauncherGone as error:
             return Ended(scope, error.message, begun=False)
         self._child = child
-        if self._stop is not None:  # it came while there was no child to be told
+        try:
+            return self._begin(child)
+        finally:
+            self.writer = None
             child.kill()
+            child.channel.close()
+
+    def _begin(self, child: Child) -> Ended:
+        scope = self._order.instance.scope
+        if self._stop is not None:  # it came while there was no child to be told
             return Ended(scope)
         try:
             start = c.StartAttempt(scope, child.process, LEASE, after=self._order.instance.attempt)
             self.writer = TaskWriter(scope, self._with.store.execute(start))
         except HoldfastError as error:
-            child.kill()
             return Ended(scope, error.message)
         try:
             return self._supervise(child, self.writer)
         except HoldfastError:
             raise
         except Exception as error:
+            # Our own mistake, which must not leave the task running for ever in the store.
             log.exception("supervising %s failed", scope)
-            return self._give_up(child, self.writer, f"{type(error).__name__}: {error}")
-        finally:
-            self.writer = None
-            child.kill()
-            child.channel.close()
+            why = f"its supervisor failed: {type(error).__name__}: {error}"
+            self._finish(self.writer, Failed(error=why), None)
+            return Ended(scope)
 
     def stop(self, why: StopReason) -> None:
         """Ask the task to end, and make it after a while."""
@@ -134,12 +143,6 @@ class Attempt:
         ending = self._finish(writer, report, child.status)
         if ending is not None:
             self._call_back(writer, ending, report)
-        return Ended(writer.scope)
-
-    def _give_up(self, child: Child, writer: TaskWriter, error: str) -> Ended:
-        """Our own mistake, which must not leave the task running for ever in the store."""
-        child.kill()
-        self._finish(writer, Failed(error=f"its supervisor failed: {error}"), None)
         return Ended(writer.scope)
 
     def _carry_out(self, child: Child, writer: TaskWriter) -> Report | None:

@@ -7,6 +7,14 @@ import struct
 from contextlib import suppress
 from threading import Lock
 
+import msgspec
+
+ORDER = b"O"
+NOTICE = b"N"
+"""Kinds of frames: downward and upward."""
+
+encode = msgspec.msgpack.Encoder().encode
+
 _LENGTH = struct.Struct(">I")
 _CHUNK = 1 << 16
 _LONGEST = 1 << 30

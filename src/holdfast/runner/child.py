@@ -18,7 +18,7 @@ from types import FrameType
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.runner.channel import Channel
+from holdfast.runner.channel import Channel, encode
 from holdfast.runner.messages import (
     CallbackStartup,
     Done,
@@ -38,7 +38,6 @@ REPORT = b"R"
 
 startup_decoder: msgspec.msgpack.Decoder[Startup] = msgspec.msgpack.Decoder(Startup)
 report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
-encode = msgspec.msgpack.Encoder().encode
 
 log = logging.getLogger("holdfast.task")
 

@@ -16,7 +16,7 @@ from holdfast.dagspec import CallbackKind, DagSpec
 from holdfast.entry import ApiWriter
 from holdfast.errors import Conflict, HoldfastError, NotFound, RunnerFailed, StaleAttempt
 from holdfast.run import Run, RunState, TaskInstance, TaskState
-from holdfast.runner.attempt import LEASE
+from holdfast.runner.attempt import HEARTBEAT, LEASE
 from holdfast.runner.decide import Decision, decide
 from holdfast.runner.ending import MOST_INTERRUPTIONS
 from holdfast.runner.orders import (
@@ -33,7 +33,6 @@ from holdfast.runner.supervisor import SupervisorLink
 from holdfast.scope import TaskScope
 from holdfast.settings import Settings
 
-HEARTBEAT = 2.0
 LOOK_AGAIN = 1.0
 """Seconds after which a run is looked at in any case: somebody may have cleared a task of it."""
 

@@ -21,10 +21,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.runner.channel import Channel
+from holdfast.runner.channel import NOTICE, Channel, encode
 
-ORDER = b"O"
-NOTICE = b"N"
 _READ = 1 << 16
 
 
@@ -71,7 +69,6 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
 Notice: TypeAlias = Launched | Exited
 
 _order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
-_encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass
@@ -231,7 +228,7 @@ class Launcher:
 
     def _tell(self, notice: Notice) -> None:
         with suppress(OSError):
-            self._control.send(NOTICE, _encode(notice))
+            self._control.send(NOTICE, encode(notice))
 
 
 def _open_log(path: str) -> int:

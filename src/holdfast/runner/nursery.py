@@ -16,9 +16,8 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.run import Process
-from holdfast.runner.channel import Channel
+from holdfast.runner.channel import ORDER, Channel, encode
 from holdfast.runner.launcher import (
-    ORDER,
     Exited,
     Kill,
     Launch,
@@ -34,7 +33,6 @@ from holdfast.settings import VARIABLE_PREFIX
 LOG_LIMIT = 256 * 2**20
 """Bytes of output that are kept of one attempt."""
 
-_encode = msgspec.msgpack.Encoder().encode
 _notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
 
 
@@ -132,11 +130,11 @@ class Nursery:
             if self._popen.poll() is not None:
                 self._start()
                 if self._spark:
-                    self._control.send(ORDER, _encode(PreloadSpark()))
+                    self._send(PreloadSpark())
             self._last += 1
             child = self._children[self._last] = Child(self, self._last, Channel(ours))
-            self._send(Launch(self._last), [its.fileno()])
-        its.close()
+            with its:
+                self._send(Launch(self._last), [its.fileno()])
         child.wait_launched()
         return child
 
@@ -159,9 +157,9 @@ class Nursery:
     def _send(self, order: Order, descriptors: list[int] | None = None) -> None:
         try:
             if descriptors:
-                self._control.send_with(ORDER, _encode(order), descriptors)
+                self._control.send_with(ORDER, encode(order), descriptors)
             else:
-                self._control.send(ORDER, _encode(order))
+                self._control.send(ORDER, encode(order))
         except OSError:
             raise LauncherGone("the process that starts tasks has ended") from None
 

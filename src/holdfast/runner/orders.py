@@ -82,9 +82,5 @@ class Alive(msgspec.Struct, frozen=True, tag="alive"):
 
 Notice: TypeAlias = FileParsed | Ended | Alive
 
-ORDER = b"O"
-NOTICE = b"N"
-
-encode = msgspec.msgpack.Encoder().encode
 order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)

@@ -7,7 +7,8 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 
 from holdfast.errors import SparkUnavailable
-from holdfast.runner.child import REPORT, STARTUP, encode, report_decoder
+from holdfast.runner.channel import encode
+from holdfast.runner.child import REPORT, STARTUP, report_decoder
 from holdfast.runner.messages import Failed, Ready, Report, SparkAddress, SparkStartup
 from holdfast.runner.nursery import Child, Nursery
 from holdfast.settings import Settings

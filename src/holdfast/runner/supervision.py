@@ -13,14 +13,13 @@ from threading import Event, Lock, Semaphore, Thread, current_thread
 from holdfast import run_command as r
 from holdfast.connection import open_store, rules
 from holdfast.errors import HoldfastError
-from holdfast.runner.attempt import LEASE, Attempt, Surroundings, call_back
-from holdfast.runner.channel import Channel
-from holdfast.runner.child import STARTUP, encode
+from holdfast.runner.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, call_back
+from holdfast.runner.channel import NOTICE, Channel, encode
+from holdfast.runner.child import STARTUP
 from holdfast.runner.ending import StopReason
 from holdfast.runner.messages import CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.nursery import LauncherGone, Nursery
 from holdfast.runner.orders import (
-    NOTICE,
     Alive,
     CallBack,
     Ended,
@@ -43,7 +42,6 @@ from holdfast.runner.watching import Watching
 from holdfast.settings import load
 
 TICK = 0.1
-HEARTBEAT = 2.0
 PARSE_LIMIT = 60.0
 MOST_IMPORTS = 3
 """How often a file is tried whose import was not to blame for its end."""
@@ -231,8 +229,6 @@ class Supervisor:
                 watches[watch].lose()
 
     def _tell(self, notice: Notice) -> None:
-        from holdfast.runner.orders import encode
-
         with suppress(OSError):
             self._scheduler.send(NOTICE, encode(notice))
 

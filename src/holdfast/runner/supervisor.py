@@ -15,14 +15,12 @@ from queue import Empty, Queue
 from threading import Thread
 
 from holdfast.errors import HoldfastError, RunnerFailed
-from holdfast.runner.channel import Channel
+from holdfast.runner.channel import ORDER, Channel, encode
 from holdfast.runner.orders import (
-    ORDER,
     Alive,
     Notice,
     Order,
     Stop,
-    encode,
     notice_decoder,
 )
 

@@ -12,7 +12,8 @@ from holdfast import run_command as r
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.run import Watch
 from holdfast.runner.attempt import LEASE, Surroundings
-from holdfast.runner.child import STARTUP, encode
+from holdfast.runner.channel import encode
+from holdfast.runner.child import STARTUP
 from holdfast.runner.messages import Failed, WatchStartup
 from holdfast.runner.nursery import Child
 from holdfast.runner.orders import WatchAsset
