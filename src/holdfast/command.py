@@ -346,3 +346,9 @@ class DeleteOrphans(Command[int], frozen=True):
     assets had any. They stay known, so that versions go on growing if one comes back."""
 
     cutoff: datetime
+
+
+class ForgetRequests(Command[int], frozen=True):
+    """Forget clients that have sent nothing since the cut-off; answers how many."""
+
+    cutoff: datetime

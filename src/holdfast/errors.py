@@ -138,6 +138,54 @@ class AssetInactive(Conflict):
     code = "asset_inactive"
 
 
+class StaleRequest(Conflict):
+    """The client has sent a later request; this one came too late to be carried out."""
+
+    code = "stale_request"
+
+
+class NoToken(HoldfastError, PermissionError):
+    """A request to the server without a token."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(HoldfastError, PermissionError):
+    """A token that is not valid, or that does not allow what was asked."""
+
+    code = "forbidden"
+    status = 403
+
+
+class TooManyRequests(HoldfastError):
+    """A token is used more often than the server lets one."""
+
+    code = "too_many_requests"
+    status = 429
+
+
+class RequestRefused(HoldfastError):
+    """A request that the server does not read: of the wrong type, or not HTTP as it should be."""
+
+    code = "bad_request"
+    status = 400
+
+
+class RequestTooLarge(RequestRefused):
+    """A request whose body is over the server's limit."""
+
+    code = "request_too_large"
+    status = 413
+
+
+class RequestTooSlow(RequestRefused):
+    """A request whose body did not come in time."""
+
+    code = "request_too_slow"
+    status = 408
+
+
 class NotSupported(HoldfastError, NotImplementedError):
     """The configured backend cannot do this."""
 

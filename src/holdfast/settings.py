@@ -102,6 +102,70 @@ class StateStore(msgspec.Struct, frozen=True):
     ] = timedelta(hours=1)
 
 
+class Workers(msgspec.Struct, frozen=True):
+    server_url: Annotated[
+        str,
+        Meta(
+            description="The server through which supervisors reach the store, as "
+            "`http://host:port`. Empty: they use the database."
+        ),
+    ] = ""
+
+
+class Api(msgspec.Struct, frozen=True):
+    host: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="The address that the server listens on. `0.0.0.0`: every one.",
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="The port that it listens on. 0: any free one.")
+    ] = 8793
+    processes: Annotated[
+        int, Meta(ge=1, le=256, description="How many processes answer requests.")
+    ] = 1
+    signing_key: Annotated[
+        str,
+        Meta(
+            description="The secret that tokens are signed with, of 32 characters or more. Several "
+            "with commas between: the first signs, and all are accepted. Empty: a key is made on "
+            "first use, and kept in `signing-keys.json` under `core.home`."
+        ),
+    ] = ""
+    token_lifetime: Annotated[
+        timedelta,
+        Meta(
+            description="How long the token of a task, watcher, job or worker is good for. The "
+            "server hands out a new one before it ends, while it is used and its attempt lives."
+        ),
+    ] = timedelta(minutes=10)
+    tls_certificate: Annotated[
+        str, Meta(description="A file with the server's certificate chain. Empty: plain HTTP.")
+    ] = ""
+    tls_key: Annotated[str, Meta(description="The file with the key of that certificate.")] = ""
+    max_body_bytes: Annotated[
+        int, Meta(ge=1024, le=2**31, description="The largest body of a request.")
+    ] = 16 * 2**20
+    max_header_bytes: Annotated[
+        int, Meta(ge=1024, le=2**20, description="The largest head of a request.")
+    ] = 32 * 2**10
+    request_timeout: Annotated[
+        timedelta, Meta(description="How long a client may take to send a request.")
+    ] = timedelta(seconds=30)
+    rate_limit: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10**6,
+            description="Requests that one token may make in a second, in each process of the "
+            "server. 0: any number.",
+        ),
+    ] = 2000
+    access_log: Annotated[bool, Meta(description="Log a line for each request.")] = True
+
+
 class Spark(msgspec.Struct, frozen=True):
     master: Annotated[
         str,
@@ -133,6 +197,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     core: Core = Core()
     database: Database = Database()
     state_store: StateStore = StateStore()
+    workers: Workers = Workers()
+    api: Api = Api()
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}
@@ -150,6 +216,8 @@ SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "core": Core,
     "database": Database,
     "state_store": StateStore,
+    "workers": Workers,
+    "api": Api,
     "spark": Spark,
 }
 
@@ -175,6 +243,10 @@ class Declared(NamedTuple):
     @property
     def description(self) -> str:
         return self.rules.description or ""
+
+    @property
+    def secret(self) -> bool:
+        return self.name == "api.signing_key"
 
     @property
     def allowed(self) -> str:
@@ -226,6 +298,8 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
         core=Core(**values["core"]),
         database=Database(**values["database"]),
         state_store=StateStore(**values["state_store"]),
+        workers=Workers(**values["workers"]),
+        api=Api(**values["api"]),
         spark=Spark(**values["spark"]),
         directory=file.parent if file else start,
         origins={name: source.origin for name, source in given.items()},
@@ -240,6 +314,8 @@ def rows(settings: Settings) -> Iterator[Row]:
             value = without_password(settings.database_url)
         elif setting.name == "spark.remote":
             value = without_password(value)
+        elif setting.secret:
+            value = "***" if value else ""
         elif setting.name == "spark.conf":
             value = conf_text(value) if value else ""
         elif isinstance(value, timedelta):
@@ -365,9 +441,9 @@ def _checked(setting: Declared, given: _Given) -> Any:
             return duration(str(given.value))
         return msgspec.convert(given.value, setting.annotated, strict=given.typed)
     except ValueError:
+        shown = "***" if setting.secret else without_password(repr(given.value))
         raise InvalidSettings(
-            f"{setting.name} may not be {without_password(repr(given.value))}, "
-            f"found in {given.origin}",
+            f"{setting.name} may not be {shown}, found in {given.origin}",
             hint=f"it is {setting.allowed}",
         ) from None
 

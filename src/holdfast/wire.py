@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any, TypeVar, Union, cast, get_args
 
@@ -15,56 +15,74 @@ from holdfast.errors import HoldfastError, InvalidInput
 
 A = TypeVar("A")
 
-_encode = msgspec.msgpack.Encoder().encode
-
 
 class Refusal(msgspec.Struct, frozen=True):
     """An error of ours, on its way to whoever asked."""
 
-    code: str
+    reason: str
     message: str
-    hint: str
+    hint: str = ""
 
 
-def encode_command(command: Command[Any]) -> bytes:
-    return _encode(command)
+class Wire:
+    """One way of writing them down."""
+
+    def __init__(self, encoder: Any, decoder: Any) -> None:
+        self.encode = encoder().encode
+        self._decoder = decoder
+        self._answer_decoders: dict[type[Command[Any]], Any] = {}
+
+    def decode_command(self, data: bytes) -> Command[Any]:
+        """InvalidInput where it is none, or one that cannot be."""
+        try:
+            return cast(Command[Any], self._command_decoder.decode(data))
+        except msgspec.DecodeError as error:
+            if isinstance(error.__cause__, HoldfastError):
+                raise error.__cause__ from None
+            raise InvalidInput(f"this is no command: {error}") from None
+        except (RecursionError, UnicodeDecodeError):
+            raise InvalidInput("this is no command: it is nested too deeply, or no text") from None
+
+    def decode_answer(self, command: Command[A], data: bytes) -> A:
+        kind = type(command)
+        decoder = self._answer_decoders.get(kind)
+        if decoder is None:
+            decoder = self._answer_decoders[kind] = self._decoder(answer_type(kind))
+        return cast(A, decoder.decode(data))
+
+    def encode_error(self, error: HoldfastError) -> bytes:
+        return cast(bytes, self.encode(Refusal(error.code, error.message, error.hint)))
+
+    def decode_error(self, data: bytes) -> HoldfastError:
+        """The error as it was raised on the other side."""
+        return raised(self._decoder(Refusal).decode(data))
+
+    @cached_property
+    def _command_decoder(self) -> Any:
+        return self._decoder(Union[tuple(command_types())])  # noqa: UP007  (made from a list)
 
 
-def decode_command(data: bytes) -> Command[Any]:
-    try:
-        return cast(Command[Any], _command_decoder().decode(data))
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"this is no command: {error}") from None
+MSGPACK = Wire(msgspec.msgpack.Encoder, msgspec.msgpack.Decoder)
+"""Between processes of one machine."""
+JSON = Wire(msgspec.json.Encoder, msgspec.json.Decoder)
+"""Over HTTP."""
 
 
-def encode_answer(answer: Any) -> bytes:
-    return _encode(answer)
-
-
-def decode_answer(command: Command[A], data: bytes) -> A:
-    return cast(A, _answer_decoder(type(command)).decode(data))
-
-
-def encode_error(error: HoldfastError) -> bytes:
-    return _encode(Refusal(error.code, error.message, error.hint))
-
-
-def decode_error(data: bytes) -> HoldfastError:
-    """The error as it was raised on the other side."""
-    refusal = msgspec.msgpack.decode(data, type=Refusal)
-    return _errors().get(refusal.code, HoldfastError)(refusal.message, hint=refusal.hint)
+def raised(refusal: Refusal) -> HoldfastError:
+    """The error that a refusal tells of."""
+    return _errors().get(refusal.reason, HoldfastError)(refusal.message, hint=refusal.hint)
 
 
 @cache
-def _command_decoder() -> msgspec.msgpack.Decoder[Any]:
-    kinds = [*_commands(command), *_commands(run_command)]
-    return msgspec.msgpack.Decoder(Union[tuple(kinds)])  # noqa: UP007  (made from a list)
+def command_types() -> tuple[type[Command[Any]], ...]:
+    """Every command that can be asked of a store."""
+    return (*_commands(command), *_commands(run_command))
 
 
-@cache
-def _answer_decoder(kind: type[Command[Any]]) -> msgspec.msgpack.Decoder[Any]:
+def answer_type(kind: type[Command[Any]]) -> Any:
+    """What the command is answered with."""
     base = kind.__orig_bases__[0]  # type: ignore[attr-defined]
-    return msgspec.msgpack.Decoder(get_args(base)[0])
+    return get_args(base)[0]
 
 
 def _commands(module: ModuleType) -> list[type[Command[Any]]]:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from holdfast import command as c
+from holdfast.authority import ChildIdentity, Identity, Role, UserIdentity
 from holdfast.entry import TaskWriter
-from holdfast.errors import NotSupported, StoreUnavailable
+from holdfast.errors import Forbidden, NotSupported, StoreUnavailable
 from holdfast.runner.channel import Channel
-from holdfast.runner.relay import of_attempt, relay
+from holdfast.runner.relay import relay
 from holdfast.scope import TaskScope
 from holdfast.store import Store
 from holdfast.stores.pipe import PipeStore
@@ -27,11 +28,11 @@ TASK = TaskScope("sales", "monday", "load")
 class RelayedStore(PipeStore):
     """A pipe with the other end in a thread."""
 
-    def __init__(self, store: Store, permit: Any) -> None:
+    def __init__(self, store: Store, identity: Identity) -> None:
         ours, its = socket.socketpair()
         super().__init__(Channel(ours))
         self._store = store
-        self._thread = Thread(target=relay, args=(Channel(its), store, permit))
+        self._thread = Thread(target=relay, args=(Channel(its), store, identity))
         self._thread.start()
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
@@ -53,7 +54,7 @@ class TestPipeStore(StoreConformance):
     def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:
         return lambda clock: RelayedStore(
             SqlStore(sqlite_database.empty(), history_limit=self.history_limit, clock=clock),
-            lambda command: True,
+            UserIdentity("tester", Role.ADMIN),
         )
 
 
@@ -61,24 +62,26 @@ class TestPipeStore(StoreConformance):
 def attempt_store(sqlite_database: SqliteDatabase):
     inner = SqlStore(sqlite_database.empty())
     inner.execute(c.RegisterTask(TASK))
-    store = RelayedStore(inner, of_attempt(TaskWriter(TASK, inner.execute(c.StartAttempt(TASK)))))
+    store = RelayedStore(
+        inner, ChildIdentity(TaskWriter(TASK, inner.execute(c.StartAttempt(TASK))))
+    )
     yield store
     store.close()
 
 
 def test_an_attempt_may_not_write_as_another(attempt_store: PipeStore) -> None:
-    with pytest.raises(NotSupported, match="may not do this"):
+    with pytest.raises(Forbidden, match="may not do this"):
         attempt_store.execute(c.Set(TASK, "k", "1", TaskWriter(TASK, 7)))
 
 
 def test_an_attempt_may_not_write_to_another_task(attempt_store: PipeStore) -> None:
     other = TaskScope("sales", "monday", "aggregate")
-    with pytest.raises(NotSupported, match="may not do this"):
+    with pytest.raises(Forbidden, match="may not do this"):
         attempt_store.execute(c.Set(other, "k", "1", TaskWriter(TASK, 1)))
 
 
 def test_an_attempt_may_not_end_itself(attempt_store: PipeStore) -> None:
-    with pytest.raises(NotSupported, match="FinishAttempt"):
+    with pytest.raises(Forbidden, match="FinishAttempt"):
         attempt_store.execute(c.FinishAttempt(TaskWriter(TASK, 1), True))
 
 

@@ -14,6 +14,7 @@ import msgspec
 from holdfast import command as c
 from holdfast import run_command as r
 from holdfast.accessor import Rules
+from holdfast.authority import CallbackIdentity, ChildIdentity
 from holdfast.dagspec import CallbackKind
 from holdfast.entry import TaskWriter
 from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable
@@ -30,7 +31,7 @@ from holdfast.runner.messages import (
 )
 from holdfast.runner.nursery import Child, LauncherGone, Nursery
 from holdfast.runner.orders import Ended, RunTask
-from holdfast.runner.relay import of_attempt, reads, relay
+from holdfast.runner.relay import relay
 from holdfast.runner.sparkserver import SparkServer
 from holdfast.store import Store
 
@@ -164,7 +165,7 @@ class Attempt:
             child.channel.send(STARTUP, encode(startup))
         except OSError:
             return None
-        report = relay(child.channel, self._with.store, of_attempt(writer))
+        report = relay(child.channel, self._with.store, ChildIdentity(writer))
         self._timeout_at = None
         if isinstance(report, Failed) and startup.spark and self._with.spark.is_lost(startup.spark):
             self._stop = self._stop or StopReason.SPARK
@@ -242,7 +243,7 @@ def call_back(surroundings: Surroundings, startup: CallbackStartup, path: Path) 
         child.log_to(path)
         with child.limited(CALLBACK_LIMIT):
             child.channel.send(STARTUP, encode(startup))
-            if relay(child.channel, surroundings.store, reads) is None:
+            if relay(child.channel, surroundings.store, CallbackIdentity()) is None:
                 log.warning("the process of callbacks ended before they did; see %s", path)
     except (OSError, LauncherGone) as error:
         log.warning("callbacks were not called: %s", error)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from threading import Event, Lock, Semaphore, Thread, current_thread
 
 from holdfast import run_command as r
+from holdfast.authority import ImportIdentity
 from holdfast.connection import open_store, rules
 from holdfast.errors import HoldfastError
 from holdfast.runner.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, call_back
@@ -157,7 +158,7 @@ class Supervisor:
             child.log_to(self._surroundings.home / "logs" / "dag-files.log")
             with child.limited(PARSE_LIMIT), suppress(OSError):
                 child.channel.send(STARTUP, encode(ParseStartup(file)))
-                report = relay(child.channel, self._store, lambda command: False)
+                report = relay(child.channel, self._store, ImportIdentity())
         finally:
             child.kill()
             child.wait()

@@ -9,6 +9,7 @@ from threading import Event, Timer
 from urllib.parse import quote
 
 from holdfast import run_command as r
+from holdfast.authority import WatcherIdentity
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.run import Watch
 from holdfast.runner.attempt import LEASE, Surroundings
@@ -18,7 +19,7 @@ from holdfast.runner.messages import Failed, WatchStartup
 from holdfast.runner.nursery import Child
 from holdfast.runner.orders import WatchAsset
 from holdfast.runner.process import has_ended, this_process
-from holdfast.runner.relay import of_watcher, relay
+from holdfast.runner.relay import relay
 from holdfast.scope import AssetScope
 
 FIRST_PAUSE = 1.0
@@ -113,7 +114,7 @@ class Watching:
                 rules=self._with.rules,
             )
             child.channel.send(STARTUP, encode(startup))
-            report = relay(child.channel, self._with.store, of_watcher(watch))
+            report = relay(child.channel, self._with.store, WatcherIdentity(watch))
         finally:
             child.kill()
             child.wait()

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from threading import Lock, current_thread, main_thread
 from typing import Any, TypeVar
 
-from holdfast import wire
 from holdfast.command import Command
 from holdfast.errors import NotSupported, StoreUnavailable
 from holdfast.runner.channel import Channel
 from holdfast.store import Store
+from holdfast.wire import MSGPACK
 
 A = TypeVar("A")
 
@@ -44,10 +44,10 @@ class PipeStore(Store):
                 hint="use the stores in the process that runs the task",
             )
         with self._lock, self._undisturbed():
-            kind, data = self._exchange(wire.encode_command(command))
+            kind, data = self._exchange(MSGPACK.encode(command))
         if kind == ERROR:
-            raise wire.decode_error(data)
-        return wire.decode_answer(command, data)
+            raise MSGPACK.decode_error(data)
+        return MSGPACK.decode_answer(command, data)
 
     def interrupt(self, error: BaseException) -> None:
         """Raise in the main thread, which asks, as soon as it does not wait for an answer: one

@@ -1,0 +1,292 @@
+"""Who asks, and what they may ask: the same rules behind a pipe and behind a token."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.condition import CurrentIntent, Guarded, LiveAttempt
+from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
+from holdfast.errors import Forbidden
+from holdfast.run import Watch
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+
+Assets: TypeAlias = tuple[tuple[str | None, str | None], ...]
+"""Assets by name and URI, as far as they are known."""
+
+
+class Role(StrEnum):
+    """What a person may do; each role includes the ones before it."""
+
+    VIEWER = "viewer"
+    """Read."""
+    EDITOR = "editor"
+    """Write entries, declare assets, trigger runs, clear tasks, be an attempt."""
+    ADMIN = "admin"
+    """Everything."""
+
+
+class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
+    """One attempt of a task instance, and the assets that its task declares."""
+
+    scope: TaskScope
+    attempt: int
+    assets: Assets = ()
+
+    @property
+    def writer(self) -> TaskWriter:
+        return TaskWriter(self.scope, self.attempt)
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} of {self.scope}"
+
+
+class ChildIdentity(msgspec.Struct, frozen=True, tag="child"):
+    """The process of an attempt under its supervisor, which begins and ends the attempt."""
+
+    writer: TaskWriter
+
+    def __str__(self) -> str:
+        return f"attempt {self.writer.attempt} of {self.writer}"
+
+
+class WatcherIdentity(msgspec.Struct, frozen=True, tag="watcher"):
+    """A watcher of one asset."""
+
+    watch: Watch
+
+    def __str__(self) -> str:
+        return f"watcher {self.watch.watcher} of {self.watch.asset}"
+
+
+class JobIdentity(msgspec.Struct, frozen=True, tag="job"):
+    """A job that a task submitted and that outlives its attempts, while its intent is current."""
+
+    scope: TaskScope
+    key: str
+    intent: str
+    assets: Assets = ()
+
+    @property
+    def writer(self) -> TaskWriter:
+        return TaskWriter(self.scope)
+
+    def __str__(self) -> str:
+        return f"job {self.intent} of {self.scope}"
+
+
+class WorkerIdentity(msgspec.Struct, frozen=True, tag="worker"):
+    """A supervisor, which runs attempts and watchers of any DAG."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"worker {self.name}"
+
+
+class UserIdentity(msgspec.Struct, frozen=True, tag="user"):
+    """A person or tool."""
+
+    user: str
+    role: Role
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.user}"
+
+
+class CallbackIdentity(msgspec.Struct, frozen=True, tag="callback"):
+    """A callback, which runs when its attempt is over."""
+
+    def __str__(self) -> str:
+        return "a callback"
+
+
+class ImportIdentity(msgspec.Struct, frozen=True, tag="import"):
+    """The import of a DAG file."""
+
+    def __str__(self) -> str:
+        return "the import of a DAG file"
+
+
+Identity: TypeAlias = (
+    TaskIdentity
+    | ChildIdentity
+    | WatcherIdentity
+    | JobIdentity
+    | WorkerIdentity
+    | UserIdentity
+    | CallbackIdentity
+    | ImportIdentity
+)
+
+_ENTRY_READS = (c.Get, c.GetEntry, c.List, c.History)
+_RUN_READS = (r.GetResults, r.RunEvents, r.GetRun)
+_TASK_READS = (*_ENTRY_READS, *_RUN_READS, c.ListAssets, c.Now, r.AliasAssets, r.ListAssetEvents)
+_READS = (
+    *_TASK_READS,
+    *(c.ListTasks, c.CountExpired, c.ListExpired, c.ListOrphans),
+    *(r.ListFiles, r.ListDags, r.GetDag, r.ListRuns, r.ListTaskInstances, r.ListAttempts),
+    r.ListWatches,
+)
+_ENTRY_WRITES = (c.Set, c.SetMany, c.Advance, c.Delete, c.Clear, c.Rewind)
+_ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult)
+_EDITS = (
+    *_ATTEMPT_WRITES,
+    *(c.RegisterTask, c.DeclareAsset, c.StartAttempt, c.FinishAttempt),
+    *(r.Heartbeat, r.PauseDag, r.CreateRun, r.ClearTasks, r.MarkTask),
+)
+
+
+def is_read(command: c.Command[Any]) -> bool:
+    """It changes nothing, so it may be asked as often as anyone likes."""
+    return isinstance(command, _READS) or (isinstance(command, c.Rewind) and command.dry_run)
+
+
+def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
+    """The command as it is to be carried out for them; Forbidden where they may not ask it."""
+    check(identity, command)
+    if isinstance(identity, UserIdentity):
+        return _signed(command, ApiWriter(identity.user))
+    if isinstance(identity, TaskIdentity) and is_read(command):
+        return Guarded(LiveAttempt(identity.writer), _seen_by(command, identity.writer))
+    if isinstance(identity, JobIdentity):
+        guard = CurrentIntent(identity.scope, identity.key, identity.intent)
+        return Guarded(guard, command)
+    return command
+
+
+def check(identity: Identity, command: c.Command[Any]) -> None:
+    """Forbidden where they may not ask this at all."""
+    if not _permits(identity, command):
+        raise Forbidden(
+            f"{type(command).__name__}{_about(command)}: {identity} may not do this",
+            hint=_HINTS.get(type(identity), "ask for a token that allows it"),
+        )
+
+
+def _permits(identity: Identity, command: c.Command[Any]) -> bool:
+    match identity:
+        case TaskIdentity():
+            return _permits_task(identity, command)
+        case ChildIdentity(writer=writer):
+            if isinstance(command, _ATTEMPT_WRITES):
+                scope = _scope(command)
+                reached = not isinstance(scope, TaskScope) or scope == writer.scope
+                return command.writer == writer and reached
+            reader = getattr(command, "reader", None)
+            return isinstance(command, _TASK_READS) and reader in (None, writer)
+        case JobIdentity():
+            return _permits_job(identity, command)
+        case WatcherIdentity(watch=watch):
+            own = ((watch.asset.name, watch.asset.uri),)
+            if isinstance(command, r.Emit):
+                return command.watch == watch and all(
+                    _is_one_of(write.scope, own) for write in command.writes
+                )
+            return isinstance(command, c.Now) or (
+                isinstance(command, _ENTRY_READS) and _is_one_of(_scope(command), own)
+            )
+        case WorkerIdentity():
+            return _permits_worker(command)
+        case UserIdentity(role=Role.ADMIN):
+            return True
+        case UserIdentity(role=role):
+            return is_read(command) or (role is Role.EDITOR and isinstance(command, _EDITS))
+        case CallbackIdentity():
+            return isinstance(command, _TASK_READS)
+        case ImportIdentity():
+            return False
+
+
+def _permits_task(identity: TaskIdentity, command: c.Command[Any]) -> bool:
+    if isinstance(command, r.Heartbeat):
+        return set(command.attempts) <= {identity.writer} and not (command.runs or command.watches)
+    if isinstance(command, c.FinishAttempt):
+        return command.writer == identity.writer
+    if isinstance(command, _ATTEMPT_WRITES):
+        return command.writer == identity.writer and _reaches(identity, command)
+    return _permits_reading(identity, command)
+
+
+def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
+    if isinstance(command, _ENTRY_WRITES):
+        return command.writer == identity.writer and _reaches(identity, command)
+    return _permits_reading(identity, command)
+
+
+def _permits_worker(command: c.Command[Any]) -> bool:
+    if isinstance(command, _ATTEMPT_WRITES):
+        return isinstance(command.writer, TaskWriter) and command.writer.attempt is not None
+    running = (c.StartAttempt, c.FinishAttempt, r.Heartbeat, r.StartWatch, r.Emit)
+    return is_read(command) or isinstance(command, running)
+
+
+def _permits_reading(identity: TaskIdentity | JobIdentity, command: c.Command[Any]) -> bool:
+    if getattr(command, "reader", None) not in (None, identity.writer):
+        return False
+    if isinstance(command, _RUN_READS):
+        own = identity.scope
+        return (command.dag_id, command.run_id) == (own.dag_id, own.run_id)
+    return isinstance(command, c.Now) or (
+        isinstance(command, _ENTRY_READS) and _reaches(identity, command)
+    )
+
+
+def _reaches(identity: TaskIdentity | JobIdentity, command: c.Command[Any]) -> bool:
+    """The command is about the task instance itself, or about an asset that it declares."""
+    scope = _scope(command)
+    if scope is None:
+        return isinstance(command, r.PutResult)
+    if isinstance(scope, TaskScope):
+        return scope == identity.scope
+    return _is_one_of(scope, identity.assets)
+
+
+def _scope(command: c.Command[Any]) -> StoreScope | None:
+    scope = command.where if isinstance(command, c.List) else getattr(command, "scope", None)
+    return scope if isinstance(scope, TaskScope | AssetScope) else None
+
+
+def _is_one_of(scope: StoreScope | None, assets: Assets) -> bool:
+    """The asset is found by its id, its name or its URI, in this order; an id tells nothing."""
+    if not isinstance(scope, AssetScope) or scope.asset_id is not None:
+        return False
+    if scope.name is not None:
+        return any(scope.name == name for name, _ in assets)
+    return any(scope.uri == uri for _, uri in assets)
+
+
+def _signed(command: c.Command[Any], writer: Writer) -> c.Command[Any]:
+    """With the person as writer, unless it is an attempt that writes."""
+    given = getattr(command, "writer", None)
+    if isinstance(given, ApiWriter | WatcherWriter):
+        return msgspec.structs.replace(command, writer=writer)
+    return command
+
+
+def _seen_by(command: c.Command[Any], reader: TaskWriter) -> c.Command[Any]:
+    if isinstance(command, c.Get | c.GetEntry | c.List):
+        return msgspec.structs.replace(command, reader=reader)
+    return command
+
+
+def _about(command: c.Command[Any]) -> str:
+    scope = _scope(command)
+    return f" of {scope}" if scope is not None else ""
+
+
+_HINTS: dict[type, str] = {
+    TaskIdentity: "a task has its own store and those of the assets among its inlets and outlets; "
+    "it writes while it runs",
+    ChildIdentity: "a task writes to its own store and to those of its assets, while it runs",
+    JobIdentity: "a job has the stores of the task that submitted it",
+    WatcherIdentity: "a watcher has the store of the asset that it watches",
+    UserIdentity: "an editor may write, an admin may do everything: "
+    "`holdfast auth user-token --role editor`",
+    CallbackIdentity: "callbacks may read the stores, not write",
+    ImportIdentity: "a DAG file may not use the stores while it is imported, only its tasks",
+}

@@ -1,0 +1,64 @@
+"""Commands around commands: carried out while something holds, or once only.
+
+Whoever stands between a store and its clients wraps them; they do not cross the wire themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.command import Command
+from holdfast.entry import TaskWriter
+from holdfast.scope import TaskScope
+
+
+class LiveAttempt(msgspec.Struct, frozen=True, tag="attempt"):
+    """The attempt is the newest of its task instance, and has not ended."""
+
+    writer: TaskWriter
+
+
+class CurrentIntent(msgspec.Struct, frozen=True, tag="intent"):
+    """The task instance's entry under `key` is this intent: its job is the one that counts."""
+
+    scope: TaskScope
+    key: str
+    intent: str
+
+
+Guard: TypeAlias = LiveAttempt | CurrentIntent
+
+
+class Guarded(Command[Any], frozen=True):
+    """A command that is carried out only while the guard holds; StaleAttempt where it does not.
+
+    The answer is its own. A write and the guard are one transaction.
+    """
+
+    guard: Guard
+    inner: Command[Any]
+
+    @property
+    def repeatable(self) -> bool:
+        return self.inner.repeatable
+
+
+class RequestId(msgspec.Struct, frozen=True):
+    """A client's request. One client has one request under way, and numbers them from 1."""
+
+    client: str
+    number: int
+
+
+class Once(Command[Any], frozen=True):
+    """A write that a client may send again until it has the answer: it is carried out once.
+
+    The answer, which is the command's own, is kept with the write, until the client's next
+    request. A request older than that is StaleRequest. What failed has not been carried out, and
+    is tried anew.
+    """
+
+    request: RequestId
+    inner: Command[Any]
