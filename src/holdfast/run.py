@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from holdfast.entry import TaskWriter
 from holdfast.scope import AssetScope, TaskScope
+
+RETURN_VALUE: Final = "return_value"
+"""The key under which what a task returned is kept."""
 
 
 class RunKind(StrEnum):
@@ -167,7 +171,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     exit_status: int | None = None
     signal: int | None = None
     result: str | None = None
-    """What the task returned, as JSON; kept as the result `return_value`."""
+    """What the task returned, as JSON; kept under RETURN_VALUE."""
     events: tuple[EmittedEvent, ...] = ()
     """With success: what happened to the task's outlets."""
     orderly: bool = False

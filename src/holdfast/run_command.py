@@ -8,10 +8,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.command import Advance, Clear, Command, Delete, Set, SetMany
+from holdfast.command import Advance, Clear, Command, Delete, ListAssets, Set, SetMany
 from holdfast.dagspec import DagSpec
 from holdfast.entry import AssetInfo, TaskWriter, Writer
 from holdfast.run import (
+    RETURN_VALUE,
     AssetEvent,
     AttemptInfo,
     DagInfo,
@@ -36,10 +37,14 @@ class SaveFile(Command[None], frozen=True):
     Their assets are declared as `DeclareDagAssets` does; a DAG that the file held before and no
     longer does is forgotten, with its declarations and not its runs. A DAG that is new on the
     schedule of an asset waits for that asset's next event.
+
+    Conflict where another file holds one of them, unless that file is `gone`: then the DAG has
+    moved here, and is paused, scheduled and come as far with events as it was.
     """
 
     file: str
     dags: tuple[DagSpec, ...]
+    gone: tuple[str, ...] = ()
 
 
 class SaveFileError(Command[None], frozen=True):
@@ -60,7 +65,10 @@ class ListFiles(Command[tuple[FileInfo, ...]], frozen=True):
 
 
 class ListDags(Command[tuple[DagInfo, ...]], frozen=True):
-    """Every DAG, ordered by id."""
+    """DAGs, ordered by id."""
+
+    limit: int | None = None
+    offset: int = 0
 
 
 class GetDag(Command[DagInfo], frozen=True):
@@ -181,8 +189,10 @@ class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=
     dag_id: str | None = None
     run_id: str | None = None
     task_id: str | None = None
+    map_index: int | None = None
     states: tuple[TaskState, ...] = ()
     limit: int | None = None
+    offset: int = 0
 
 
 class TaskChange(msgspec.Struct, frozen=True):
@@ -293,7 +303,7 @@ class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):
     dag_id: str
     run_id: str
     task_id: str
-    key: str = "return_value"
+    key: str = RETURN_VALUE
     map_index: int | None = None
     """None: all of them."""
 
@@ -303,6 +313,16 @@ class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
 
     scope: AssetScope | None = None
     limit: int = 100
+    offset: int = 0
+
+
+Listing: TypeAlias = ListAssets | ListDags | ListRuns | ListTaskInstances | ListAssetEvents
+
+
+class Count(Command[int], frozen=True):
+    """How many a listing would find without its limit and offset."""
+
+    listing: Listing
 
 
 class AliasAssets(Command[tuple[AssetInfo, ...]], frozen=True):

@@ -16,7 +16,6 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 import workloads as w
-from killable import KillableServer
 from processes import Worker
 from survival import Survivor
 
@@ -24,6 +23,7 @@ from holdfast import command as c
 from holdfast.errors import StoreUnavailable, VersionConflict
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.testing import open_door
+from killable import KillableServer
 from servers import mariadb_server, postgres_server
 
 # PyMySQL leaves the socket open when the server is not there.

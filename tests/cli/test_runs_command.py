@@ -72,6 +72,16 @@ def test_a_run_is_shown_with_its_tasks(holdfast, store):
     )
 
 
+def test_a_run_whose_dag_is_in_no_file_says_what_it_waits_for(holdfast, store):
+    store.execute(CreateRun(dag_id="etl", run_id="here"))
+    store.execute(CreateRun(dag_id="gone", run_id="r1"))
+
+    assert "waits for\ta DAG file that holds `gone`: none does" in (
+        holdfast("runs", "show", "gone", "r1").out.splitlines()
+    )
+    assert "waits for" not in holdfast("runs", "show", "etl", "here").out
+
+
 def test_a_run_is_shown_to_machines(holdfast, store):
     pipeline.half_way(store)
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from holdfast.stores.sql import SqlStore
 from holdfast.value import decode
 
 MARK = "PROJECT_OF_THE_TEST"
+PATIENT = timedelta(seconds=10)
 
 
 class Result(NamedTuple):
@@ -59,7 +61,7 @@ class Project:
     def store(self) -> SqlStore:
         """What the commands have left; there once one of them has run."""
         if self._store is None:
-            self._store = SqlStore(self.url)
+            self._store = SqlStore(self.url, retry_window=PATIENT)
         return self._store
 
     def path(self, name: str) -> Path:
@@ -83,7 +85,7 @@ class Project:
         return Result(started.returncode, out, err)
 
     def start(self, *args: str, **environ: str) -> Started:
-        """A command that goes on."""
+        """A command that goes on, in a process group of its own."""
         return Started(
             [sys.executable, "-m", "holdfast", *args],
             cwd=self.directory,
@@ -92,6 +94,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0,
         )
 
     @contextmanager

@@ -261,3 +261,30 @@ def test_a_log_has_a_limit(project: Project) -> None:
     assert ended.status == 0, ended.err
     assert LOG_LIMIT < log_size < LOG_LIMIT + 1024
     assert end.endswith(b"\n[the log ends here: it has reached its limit]\n")
+
+
+def test_a_log_that_cannot_be_written_is_told_and_the_task_runs_without(project: Project) -> None:
+    project.write(".holdfast/logs", "a file where a directory should be")
+
+    ended = project.run_dag(
+        """
+        from holdfast.sdk import DAG, task
+
+        with DAG("d"):
+
+            @task
+            def prints():
+                print("x" * 1_000_000)
+                return "done"
+
+            prints()
+        """
+    )
+    shown = project.holdfast("tasks", "logs", "d", "r", "prints")
+
+    assert ended.status == 0, ended.err
+    assert project.result("prints") == ["done"]
+    assert "there will be no log" in ended.err and "prints/1.log" in ended.err
+    assert "Traceback" not in ended.err
+    assert shown.status == 1 and shown.err.startswith("error: ")
+    assert "unexpected" not in shown.err

@@ -73,6 +73,9 @@ class Scheduled:
     def known(self) -> set[str]:
         return {info.dag_id for info in self.project.store.execute(r.ListDags())}
 
+    def files(self) -> set[str]:
+        return {info.file for info in self.project.store.execute(r.ListFiles())}
+
     def broken(self) -> set[str]:
         files = self.project.store.execute(r.ListFiles())
         return {os.path.basename(info.file) for info in files if info.error}
@@ -302,6 +305,79 @@ def test_a_broken_file_is_told_with_its_traceback_and_stops_no_other(scheduled: 
     assert "fragile.py" in told.out and "RuntimeError: on purpose" in told.out
     assert "Traceback" in told.out and "holdfast/runner" not in told.out
     assert kept
+
+
+def test_a_file_whose_assets_clash_with_another_is_told_and_the_other_goes_on(
+    scheduled: Scheduled,
+) -> None:
+    stock = 'stock = Asset("stock", uri="file:///{}")\n'
+    dag = 'with DAG("{}", schedule="@once"):\n\n    @task(outlets=[stock])\n    def work():\n'
+    dag += '        return "worked"\n\n    work()\n'
+    scheduled.add("holder", stock.format("here") + dag.format("holder"))
+    [before] = scheduled.ended("holder")
+
+    scheduled.add("clashing", stock.format("there") + dag.format("clashing"))
+    wait_until(lambda: "clashing.py" in scheduled.broken())
+    told = scheduled.project.holdfast("dags", "errors").out
+    scheduled.trigger("holder", "--run-id", "again")
+    runs = scheduled.ended("holder", count=2)
+
+    assert before.state is RunState.SUCCESS
+    assert "clashing.py" in told
+    assert (
+        "asset `stock` with URI `file:///there` clashes with asset `stock` with URI `file:///here`"
+        in told
+    )
+    assert "Traceback" not in told
+    assert "clashing" not in scheduled.known() and "holder.py" not in scheduled.broken()
+    assert {run.state for run in runs} == {RunState.SUCCESS}
+    assert len(scheduled.project.events("stock")) == 2
+
+
+def test_a_dag_whose_file_is_renamed_stays_as_it_is(scheduled: Scheduled) -> None:
+    scheduled.add("renamed", 'with DAG("renamed", schedule="@once"):' + ONE_TASK)
+    scheduled.ended("renamed")
+    assert scheduled.project.holdfast("dags", "pause", "renamed").status == 0
+    renamed = r.GetDag("renamed")
+    before = scheduled.project.store.execute(renamed)
+
+    directory = scheduled.project.path("dags")
+    os.rename(directory / "renamed.py", directory / "another_name.py")
+    wait_until(lambda: scheduled.project.store.execute(renamed).file != before.file)
+    wait_until(lambda: before.file not in scheduled.files())
+    after = scheduled.project.store.execute(renamed)
+
+    assert after.file == str(directory / "another_name.py")
+    assert (after.paused, after.scheduled_until) == (True, before.scheduled_until)
+
+
+def test_a_dag_in_two_files_is_told_until_one_of_them_goes(scheduled: Scheduled) -> None:
+    text = 'with DAG("twice", is_paused_upon_creation=True):' + ONE_TASK
+    scheduled.add("one", text)
+    wait_until(lambda: "twice" in scheduled.known())
+    assert scheduled.project.holdfast("dags", "unpause", "twice").status == 0
+
+    scheduled.add("two", text)
+    wait_until(lambda: "two.py" in scheduled.broken())
+    told = scheduled.project.holdfast("dags", "errors").out
+    scheduled.project.path("dags/one.py").unlink()
+    wait_until(lambda: "two.py" not in scheduled.broken())
+    twice = scheduled.project.store.execute(r.GetDag("twice"))
+
+    assert "DAG `twice` of" in told and "is already in" in told
+    assert os.path.basename(twice.file) == "two.py"
+    assert not twice.paused
+
+
+def test_a_run_whose_dag_is_in_no_file_is_told_once(scheduled: Scheduled) -> None:
+    told = "run r waits: no DAG file holds its DAG nowhere"
+    scheduled.project.store.execute(r.CreateRun(dag_id="nowhere", run_id="r"))
+    wait_until(lambda: told in scheduled.project.read("scheduler.err"))
+    scheduled.add("meanwhile", 'with DAG("meanwhile", schedule="@once"):' + ONE_TASK)
+    scheduled.ended("meanwhile")
+
+    assert scheduled.project.read("scheduler.err").count(told) == 1
+    assert scheduled.project.run_of("nowhere", "r").state is RunState.QUEUED
 
 
 def test_a_dag_whose_file_is_away_is_forgotten_and_comes_back(scheduled: Scheduled) -> None:

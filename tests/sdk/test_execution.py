@@ -606,6 +606,29 @@ with DAG("d"):
     assert pipeline.run("returns") == Succeeded(events=(EmittedEvent("a", "a", '{"rows":4}'),))
 
 
+def test_metadata_may_not_be_mixed_with_a_result(tasks: Make) -> None:
+    pipeline = tasks("""
+a = Asset("a")
+
+@task(outlets=[a])
+def mixes():
+    return [1, Metadata(a, {"rows": 3})]
+
+@task(outlets=[a])
+def lists():
+    return [Metadata(a, {"rows": 3}), Metadata(a, {"files": 1})]
+
+with DAG("d"):
+    mixes()
+    lists()
+""")
+
+    assert "task `mixes` returned Metadata together with 1" in pipeline.failure("mixes")
+    assert pipeline.run("lists") == Succeeded(
+        events=(EmittedEvent("a", "a", '{"rows":3,"files":1}'),)
+    )
+
+
 def test_an_event_of_an_outlet_that_is_not_declared_is_an_error(tasks: Make) -> None:
     pipeline = tasks("""
 @task(outlets=[Asset("a")])

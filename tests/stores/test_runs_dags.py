@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from sample_runs import CUSTOMERS_SPEC, ORDERS_SPEC, create, dag
+from sample_runs import CUSTOMERS_SPEC, ORDERS_CHANGED, ORDERS_SPEC, create, dag, emit
 
 from holdfast import command as c
 from holdfast import run_command as rc
@@ -114,6 +114,25 @@ def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(store: SqlS
         "sales": "b.py",
         "stock": "c.py",
     }
+
+
+def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(store: SqlStore) -> None:
+    emit(store, ORDERS_CHANGED)
+    save(store, "a.py", dag("sales", ORDERS_SPEC))
+    make_run(store, 20)
+    emit(store, ORDERS_CHANGED)
+    store.execute(rc.PauseDag("sales", True))
+
+    store.execute(rc.SaveFile("b.py", (dag("sales", ORDERS_SPEC),), gone=("z.py", "a.py")))
+    store.execute(rc.ForgetFile("a.py"))
+
+    info = store.execute(rc.GetDag("sales"))
+    assert (info.file, info.paused) == ("b.py", True)
+    assert info.scheduled_until == DAY.replace(day=20)
+    assert active(store) == ["orders"]
+    store.execute(rc.PauseDag("sales", False))
+    assert store.execute(rc.CreateAssetRun("sales", "by assets")) is not None
+    assert [one.number for one in store.execute(rc.RunEvents("sales", "by assets"))] == [2]
 
 
 def test_a_dag_id_twice_in_one_file_is_refused(store: SqlStore) -> None:

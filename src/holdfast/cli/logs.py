@@ -24,7 +24,7 @@ def print_log(path: Path, tail: int | None, ended: Callable[[], bool] | None) ->
             time.sleep(PAUSE)
         try:
             file = path.open("rb")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         with file:
             try:

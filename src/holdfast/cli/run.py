@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
     from holdfast.run import RunState
     from holdfast.runner.local import LocalRun
 
+    # As Ctrl-C: so that a container's stop leaves the run for another process to go on with.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with LocalRun(load(), file) as local:
         try:
             dag = local.load(dag_id)

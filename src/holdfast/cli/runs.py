@@ -89,6 +89,7 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
         tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         events = store.execute(r.RunEvents(dag_id, run_id))
         now = store.execute(c.Now())
+        waiting = waits_for(store, run)
     if as_json:
         print_document(
             {
@@ -105,6 +106,7 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
             "run": run.run_id,
             "kind": run.kind,
             "state": run.state,
+            "waits for": waiting,
             "logical date": when(run.logical_date),
             "data interval": " to ".join(when(end) for end in interval if end),
             "conf": run.conf if run.conf != "{}" else "",
@@ -252,6 +254,14 @@ def of_run(run: Run) -> dict[str, Any]:
         "ended_at": run.ended_at,
         "owner": run.owner,
     }
+
+
+def waits_for(store: Store, run: Run) -> str:
+    """What keeps any scheduler from going on with a run; mostly nothing."""
+    if run.state.ended or run.kind is RunKind.EXTERNAL:
+        return ""
+    known = {info.dag_id for info in store.execute(r.ListDags())}
+    return "" if run.dag_id in known else f"a DAG file that holds `{run.dag_id}`: none does"
 
 
 def length_text(run: Run, now: datetime) -> str:

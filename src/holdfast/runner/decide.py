@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.dagspec import Axis, DagSpec, LiteralAxis, ResultAxis, TaskSpec
-from holdfast.run import RunState, TaskInstance, TaskState, TriggerRule
+from holdfast.run import RETURN_VALUE, RunState, TaskInstance, TaskState, TriggerRule
 from holdfast.run_command import TaskChange
 
 Results: TypeAlias = Callable[[str, str], Sequence[tuple[int, str]]]
@@ -20,7 +20,6 @@ Start: TypeAlias = tuple[str, int]
 """A task id and map index."""
 
 UNMAPPED: Final = -1
-RETURN_VALUE: Final = "return_value"
 MOST_INSTANCES: Final = 100_000
 FAILURES: Final = frozenset((TaskState.FAILED, TaskState.UPSTREAM_FAILED))
 OPEN: Final = frozenset((TaskState.SCHEDULED, TaskState.UP_FOR_RETRY))

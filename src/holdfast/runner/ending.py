@@ -13,6 +13,8 @@ from holdfast.runner.messages import Failed, Report, Skipped, Succeeded
 LONGEST_DELAY = timedelta(days=1)
 MOST_INTERRUPTIONS = 5
 """In a row, after which a task has failed: perhaps it is what kills those around it."""
+FIRST_PAUSE = timedelta(seconds=2)
+"""Before a task begins again that was interrupted twice in a row; then it grows."""
 LONGEST_PAUSE = timedelta(seconds=30)
 
 
@@ -79,7 +81,7 @@ def _interrupted(instance: TaskInstance, reason: str, now: datetime) -> Ending:
     if before + 1 >= MOST_INTERRUPTIONS:
         error = f"{reason}, {MOST_INTERRUPTIONS} times in a row"
         return Ending(outcome=Outcome.INTERRUPTED, state=TaskState.FAILED, error=error)
-    pause = min(timedelta(seconds=2**before), LONGEST_PAUSE) if before else timedelta(0)
+    pause = min(FIRST_PAUSE * 2 ** (before - 1), LONGEST_PAUSE) if before else timedelta(0)
     return Ending(
         outcome=Outcome.INTERRUPTED,
         state=TaskState.SCHEDULED,

@@ -68,15 +68,18 @@ class LocalRun:
 
             check(self._settings)
             self._conductor.warm_spark()
-        self._forget_moved({one.dag_id for one in found.dags})
-        self._conductor.store.execute(r.SaveFile(self._file, found.dags))
+        self._save(found.dags)
         return dag
 
-    def _forget_moved(self, dag_ids: set[str]) -> None:
+    def _save(self, dags: tuple[DagSpec, ...]) -> None:
         """A DAG belongs to one file. One that is gone has been moved to here."""
-        for known in self._conductor.store.execute(r.ListDags()):
-            if known.dag_id in dag_ids and not Path(known.file).exists():
-                self._conductor.store.execute(r.ForgetFile(known.file))
+        ids = {dag.dag_id for dag in dags}
+        known = self._conductor.store.execute(r.ListDags())
+        before = {info.file for info in known if info.dag_id in ids}
+        gone = tuple(file for file in before if not Path(file).exists())
+        self._conductor.store.execute(r.SaveFile(self._file, dags, gone))
+        for file in gone:
+            self._conductor.store.execute(r.ForgetFile(file))
 
     def begin(self, dag: DagSpec, run_id: str | None, conf: str | None) -> Run:
         """A new run, or the unfinished one with that id, held by this process unless it ended."""

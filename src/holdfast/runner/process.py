@@ -38,10 +38,12 @@ def kill_group(process: Process) -> None:
 
 @cache
 def _host() -> str:
-    """This machine since it was last started."""
+    """Where a process number means the same process: this machine since it was last started, and
+    of it this container."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{socket.gethostname()}/{boot[:8]}"
+        numbers = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+        return f"{socket.gethostname()}/{boot[:8]}/{numbers}"
     return socket.gethostname()
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
+from typing import NamedTuple
 
 from holdfast import run_command as r
 from holdfast.cleanup.periodic import PeriodicCleanup
@@ -34,6 +35,13 @@ MOST_ACTIVE = 10_000
 log = logging.getLogger("holdfast.scheduler")
 
 
+class _Refused(NamedTuple):
+    """A sound file that does not go together with another, and why."""
+
+    found: FileParsed
+    error: str
+
+
 class Scheduler:
     """Everything that it knows comes from the files and from the store: another may take over."""
 
@@ -47,6 +55,11 @@ class Scheduler:
         self._awaited: set[str] = set()
         """Files that are being imported."""
         self._unsaved: list[FileParsed] = []
+        self._refused: dict[str, _Refused] = {}
+        self._gone: set[str] = set()
+        """Files that are to be forgotten, unless one that is being imported has their DAGs."""
+        self._homeless: set[tuple[str, str]] = set()
+        """Runs that were told to wait for a file."""
         self._complete = False
         """Whether every file was imported once; before, a DAG could miss what starts it."""
 
@@ -77,13 +90,24 @@ class Scheduler:
 
     def _load_files(self) -> None:
         changed, gone = self._files.changes()
-        for file in gone:
-            log.info("%s is gone", file)
-            self._store.execute(r.ForgetFile(file))
-            self._forget(file)
         for file in changed:
             self._awaited.add(file)
             self._conductor.parse(file)
+        if not self._awaited:
+            self._forget_gone()
+        for file in gone:
+            log.info("%s is gone", file)
+            self._forget(file)
+        self._gone.update(gone)
+
+    def _forget_gone(self) -> None:
+        """A round after they went, or later: a DAG that has moved is then with its new file."""
+        if self._gone:
+            self._try_refused()
+        for file in sorted(self._gone):
+            if not Path(file).exists():
+                self._store.execute(r.ForgetFile(file))
+            self._gone.discard(file)
 
     def _save_files(self) -> None:
         self._unsaved += self._conductor.parsed()
@@ -94,30 +118,43 @@ class Scheduler:
     def _save(self, found: FileParsed) -> None:
         self._awaited.discard(found.file)
         if not Path(found.file).exists():
+            self._refused.pop(found.file, None)
             return  # deleted meanwhile, which is told as that
         dags, error = found.parsed.dags, found.parsed.error
         if not error:
+            gone = tuple(file for file in self._gone if not Path(file).exists())
             try:
-                self._store.execute(r.SaveFile(found.file, dags))
+                self._store.execute(r.SaveFile(found.file, dags, gone))
             except StoreUnavailable:
                 raise
             except HoldfastError as refused:
                 error = str(refused)
+        before = self._refused.pop(found.file, None)
         if error:
-            log.warning("%s cannot be used:\n%s", found.file, error.rstrip())
-            self._store.execute(r.SaveFileError(found.file, error))
+            if before is None or before.error != error:
+                log.warning("%s cannot be used:\n%s", found.file, error.rstrip())
+                self._store.execute(r.SaveFileError(found.file, error))
+            if not found.parsed.error:
+                self._refused[found.file] = _Refused(found, error)
             return
         self._forget(found.file)
         self._dags |= {dag.dag_id: dag for dag in dags}
         for active in self._conductor.runs.values():
             active.dag = self._dags.get(active.run.dag_id, active.dag)
         log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags) or "no DAG")
+        self._try_refused()
+
+    def _try_refused(self) -> None:
+        """Another file has changed, perhaps the one that was in the way."""
+        for one in list(self._refused.values()):
+            if one.found.file not in self._awaited:
+                self._save(one.found)
 
     def _forget(self, file: str) -> None:
         self._dags = {id: dag for id, dag in self._dags.items() if dag.file != file}
 
     def _active_runs(self) -> list[Run]:
-        """Oldest first."""
+        """Oldest first, whether their DAG is here or not."""
         active = self._store.execute(
             r.ListRuns(
                 states=(RunState.QUEUED, RunState.RUNNING),
@@ -125,7 +162,7 @@ class Scheduler:
                 limit=MOST_ACTIVE,
             )
         )
-        return [run for run in reversed(active) if run.dag_id in self._dags]
+        return list(reversed(active))
 
     def _create_runs(self) -> None:
         known = {info.dag_id: info for info in self._store.execute(r.ListDags())}
@@ -185,9 +222,10 @@ class Scheduler:
         runs = self._active_runs()
         held = Counter(run.dag_id for run in runs if run.state is RunState.RUNNING)
         now = datetime.now(UTC)
+        self._tell_homeless(runs)
         for run in runs:
-            dag = self._dags[run.dag_id]
-            if (run.dag_id, run.run_id) in self._conductor.runs:
+            dag = self._dags.get(run.dag_id)
+            if dag is None or (run.dag_id, run.run_id) in self._conductor.runs:
                 continue
             if run.state is RunState.QUEUED and held[run.dag_id] >= dag.max_active_runs:
                 continue
@@ -195,6 +233,16 @@ class Scheduler:
                 continue
             self._adopt(run, dag)
             held[run.dag_id] += 1
+
+    def _tell_homeless(self, runs: list[Run]) -> None:
+        """Once for each run of a DAG that no file has, of this directory or of another one."""
+        waiting = {(run.dag_id, run.run_id) for run in runs if run.dag_id not in self._dags}
+        if untold := waiting - self._homeless:
+            known = {info.dag_id for info in self._store.execute(r.ListDags())}
+            for dag_id, run_id in sorted(untold):
+                if dag_id not in known:
+                    self._homeless.add((dag_id, run_id))
+                    log.warning("run %s waits: no DAG file holds its DAG %s", run_id, dag_id)
 
     def _adopt(self, run: Run, dag: DagSpec) -> None:
         try:

@@ -72,10 +72,16 @@ def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
             _call(callback, context)
         result = _run(operator, context)
     events = context["outlet_events"]
-    for said in result if isinstance(result, list) else [result]:
-        if isinstance(said, Metadata):
-            events.note(said)
-            result = None
+    said = result if isinstance(result, list) else [result]
+    if any(isinstance(one, Metadata) for one in said):
+        for one in said:
+            if not isinstance(one, Metadata):
+                raise InvalidType(
+                    f"task `{task.task_id}` returned Metadata together with {one!r}",
+                    hint="yield Metadata(asset, extra), and return the result",
+                )
+            events.note(one)
+        result = None
     keeps = operator._settings.keeps_result and result is not None
     return Succeeded(
         result=encode_result(task.task_id, result) if keeps else None, events=events.emitted()

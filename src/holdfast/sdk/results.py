@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import NotFound
+from holdfast.run import RETURN_VALUE
 from holdfast.run_command import GetResults
 from holdfast.sdk.xcomarg import XComArg
 from holdfast.store import Store
 from holdfast.value import decode
 
-RETURN_VALUE = "return_value"
 ABSENT: Any = object()
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.run import RETURN_VALUE
 from holdfast.run_command import PutResult
 from holdfast.runner.messages import TaskStartup
-from holdfast.sdk.results import RETURN_VALUE, Results
+from holdfast.sdk.results import Results
 from holdfast.store import Store
 from holdfast.value import encode
 

@@ -45,7 +45,7 @@ def _dags() -> Select:
 
 @cache
 def dags() -> Select:
-    return _dags()
+    return _dags().limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
 
 
 @cache
@@ -93,7 +93,8 @@ def add_dag() -> sa.Insert:
 
 @cache
 def change_dag() -> sa.Update:
-    return sa.update(t.dag).where(_this_dag()).values(spec=sa.bindparam("spec"), saved_at=now)
+    given: dict[str, Any] = {"spec": sa.bindparam("spec"), "file_digest": sa.bindparam("digest")}
+    return sa.update(t.dag).where(_this_dag()).values(**given, saved_at=now)
 
 
 @cache

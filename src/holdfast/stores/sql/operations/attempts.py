@@ -9,7 +9,15 @@ from typing import TypeAlias
 from holdfast import command as c
 from holdfast import run_command as rc
 from holdfast.entry import TaskWriter, Writer
-from holdfast.run import AttemptInfo, EmittedEvent, Ending, Outcome, RunKind, TaskState
+from holdfast.run import (
+    RETURN_VALUE,
+    AttemptInfo,
+    EmittedEvent,
+    Ending,
+    Outcome,
+    RunKind,
+    TaskState,
+)
 from holdfast.scope import TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows, run_rows
@@ -29,7 +37,6 @@ Apply: TypeAlias = Callable[[Context, int, list[rows.Row], TaskWriter], Steps[No
 Empty: TypeAlias = Callable[[Context, Owner, Writer], Steps[None]]
 """How a scope whose row is locked loses all its entries."""
 
-RETURN_VALUE = "return_value"
 _SUPERSEDED = Ending(
     outcome=Outcome.INTERRUPTED, state=TaskState.RUNNING, error="a newer attempt has begun"
 )

@@ -17,7 +17,7 @@ from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.registry import declare_for_dag, settle_assets
 from holdfast.stores.sql.operations.schedules import condition_in, follow, leaves
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 
 
 def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
@@ -29,7 +29,7 @@ def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
     yield from _save(context, command.file, error=None)
     held = yield d.dags_of_file(), _digest(command.file)
     for _, spec in sorted(specs.items()):
-        yield from _save_dag(context, command.file, spec)
+        yield from _save_dag(context, command, spec)
     for (dag_id,) in held:
         if dag_id not in specs:
             yield from _forget(dag_id)
@@ -55,7 +55,8 @@ def list_files(context: Context, command: rc.ListFiles) -> Steps[tuple[FileInfo,
 
 
 def list_dags(context: Context, command: rc.ListDags) -> Steps[tuple[DagInfo, ...]]:
-    return tuple(run_rows.dag(row) for row in (yield d.dags(), {}))
+    found = yield d.dags(), window(command.limit, command.offset)
+    return tuple(run_rows.dag(row) for row in found)
 
 
 def get_dag(context: Context, command: rc.GetDag) -> Steps[DagInfo]:
@@ -83,19 +84,21 @@ def _save(context: Context, file: str, error: str | None) -> Steps[None]:
     yield d.save_file(type(context.dialect)), _digest(file) | {"file": file, "error": error}
 
 
-def _save_dag(context: Context, file: str, spec: DagSpec) -> Steps[None]:
+def _save_dag(context: Context, command: rc.SaveFile, spec: DagSpec) -> Steps[None]:
     dag = {"dag_id": spec.dag_id, "spec": msgspec.json.encode(spec).decode()}
+    dag |= _digest(command.file)
     before = None
     found = yield d.lock_dag(), dag
     if found:
         holder, known, _ = found[0]
-        if holder != rows.digest(file):
+        if holder != dag["digest"]:
             [(other,)] = yield d.file_name(), {"digest": holder}
-            raise refusal.dag_elsewhere(spec.dag_id, file, other)
+            if other not in command.gone:
+                raise refusal.dag_elsewhere(spec.dag_id, command.file, other)
         before = condition_in(known)
         yield d.change_dag(), dag
     else:
-        yield d.add_dag(), dag | _digest(file) | {"paused": spec.paused_at_first}
+        yield d.add_dag(), dag | {"paused": spec.paused_at_first}
     assets = {(asset.name, asset.uri) for asset in spec.assets}
     for alias in _aliases(spec):
         behind = yield e.assets_behind(), {"alias_digest": rows.digest(alias)}

@@ -1,0 +1,107 @@
+"""A watch that another process took: it is let go of, and taken up again when it is free."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import landing
+from project import Project, wait_until
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.entry import WatcherWriter
+from holdfast.run import EmittedEvent, Process, Watch, WatchInfo
+from holdfast.scope import AssetScope
+
+LANDED = AssetScope(name="landed")
+ANOTHER = Process("another machine", 1, "1")
+SHORT_LEASE = """
+    from datetime import timedelta
+    from holdfast.runner import attempt
+    attempt.LEASE = timedelta(seconds=3)
+    """
+
+
+def newest(project: Project) -> WatchInfo:
+    [info] = project.store.execute(r.ListWatches())
+    return info
+
+
+def take(project: Project, dead: Process | None = None) -> Watch:
+    """Another triggerer begins to watch, and will not for long."""
+    return project.store.execute(
+        r.StartWatch(
+            asset=LANDED,
+            watcher="landing",
+            process=ANOTHER,
+            lease=timedelta(seconds=2),
+            dead=dead,
+        )
+    )
+
+
+def report(project: Project, watch: Watch, name: str) -> None:
+    """What the watcher in the DAG file does when it sees a file."""
+    cursor = c.Set(LANDED, "cursor", f'"{name}"', WatcherWriter())
+    event = EmittedEvent("landed", "file:///landed", f'{{"payload":{{"file":"{name}"}}}}')
+    project.store.execute(r.Emit(watch, (cursor,), event))
+
+
+def seen(project: Project) -> list[str]:
+    return [extra["payload"]["file"] for extra in project.events("landed")]
+
+
+def prepare(project: Project) -> None:
+    """The DAG is known, and one file has landed."""
+    project.write("dag.py", landing.DAG)
+    project.path("landing").mkdir()
+    assert project.holdfast("run", "dag.py").status == 1  # nothing has landed to be loaded
+    project.path("landing/a").touch()
+
+
+def test_a_watch_that_was_taken_is_taken_up_again(project: Project) -> None:
+    prepare(project)
+    with project.service("triggerer"):
+        wait_until(lambda: seen(project) == ["a"])
+        report(project, take(project, dead=newest(project).owner), "b")
+        for name in "bc":
+            project.path(f"landing/{name}").touch()
+        wait_until(lambda: newest(project).owner != ANOTHER)
+        wait_until(lambda: len(seen(project)) == 3)
+
+    assert seen(project) == ["a", "b", "c"]
+    assert newest(project).watch.number == 3
+    assert "Traceback" not in project.read("triggerer.err")
+
+
+def test_a_watch_whose_lease_passed_in_a_stop_is_taken_up_again(project: Project) -> None:
+    prepare(project)
+    project.write("short/sitecustomize.py", SHORT_LEASE)
+    with project.service("triggerer", PYTHONPATH=str(project.path("short"))):
+        wait_until(lambda: seen(project) == ["a"])
+        stopped = project.processes()
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_for_the_end_of_the_lease(project)
+            watch = take(project)
+            report(project, watch, "b")
+            for name in "bc":
+                project.path(f"landing/{name}").touch()
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: len(seen(project)) == 3)
+
+    assert seen(project) == ["a", "b", "c"]
+    assert newest(project).watch.number == watch.number + 1
+    assert "Traceback" not in project.read("triggerer.err")
+
+
+def wait_for_the_end_of_the_lease(project: Project) -> None:
+    ends_at = newest(project).leased_until
+    assert ends_at is not None
+    time.sleep(max(ends_at.timestamp() - time.time(), 0) + 0.1)

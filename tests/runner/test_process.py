@@ -1,0 +1,31 @@
+"""Telling processes apart."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+
+from holdfast.runner import process
+
+
+@pytest.fixture(autouse=True)
+def _forgetful() -> None:
+    process._host.cache_clear()
+    process.this_process.cache_clear()
+
+
+def test_a_number_of_another_process_namespace_says_nothing_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = process.this_process()
+    gone = msgspec.structs.replace(here, started="before")
+    assert process.has_ended(gone) and not process.has_ended(here)
+
+    monkeypatch.setattr(os, "readlink", lambda path: "pid:[1]")
+    process._host.cache_clear()
+    there = process.identify(os.getpid())
+
+    assert there.host != here.host
+    assert not process.has_ended(gone)
