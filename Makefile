@@ -3,7 +3,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format docs bench bench-full chaos clean
+.PHONY: help setup demo test test-airflow lint format docs bench bench-full chaos clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,10 @@ test: setup ## all tests, with a few seeds of each chaos test
 	@tests/install_mariadb.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+test-airflow: setup ## Airflow's own client against our server
+	@setup/install_airflow.sh
+	$(BIN)/python -m pytest tests/airflow
+
 chaos: setup ## the kill, concurrency and model tests at full count
 	@tests/install_mariadb.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m chaos --rounds 50
@@ -45,11 +49,13 @@ docs: setup ## write the reference pages anew from the code
 
 bench: setup ## measure side by side, within 15 minutes
 	$(BIN)/python -m bench.store
+	$(BIN)/python -m bench.server
 	$(BIN)/python -m bench.runner
 
 bench-full: setup ## the same at the large sizes
 	$(BIN)/python -m bench.store --full
+	$(BIN)/python -m bench.server --full
 	$(BIN)/python -m bench.runner --full
 
 clean: ## remove what setup and runs have left
-	rm -rf $(VENV) .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/.venv-airflow
+	rm -rf $(VENV) .venv-airflow .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis

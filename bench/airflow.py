@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 VERSION = "3.3.2"
 
-_ENVIRONMENT = Path(__file__).with_name(".venv-airflow")
-PROGRAM = _ENVIRONMENT / "bin" / "airflow"
-PYTHON = _ENVIRONMENT / "bin" / "python"
-_PACKAGES = (f"apache-airflow=={VERSION}", "asyncpg", "psycopg2-binary")
+_ROOT = Path(__file__).parents[1]
+PROGRAM = _ROOT / ".venv-airflow/bin/airflow"
+PYTHON = _ROOT / ".venv-airflow/bin/python"
 
 
 class AirflowFailed(Exception):
@@ -22,14 +19,7 @@ class AirflowFailed(Exception):
 
 def install() -> None:
     """Make the environment, unless it is there."""
-    if PROGRAM.exists():
-        return
-    if uv := shutil.which("uv"):
-        call(uv, "venv", "--clear", _ENVIRONMENT, "--python", sys.executable)
-        call(uv, "pip", "install", "--python", PYTHON, *_PACKAGES)
-    else:
-        call(sys.executable, "-m", "venv", "--clear", _ENVIRONMENT)
-        call(PYTHON, "-m", "pip", "install", "--quiet", *_PACKAGES)
+    call(_ROOT / "setup/install_airflow.sh")
 
 
 def make_home(directory: Path, url: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -47,7 +47,13 @@ def run(store: Store, steps: Steps[A]) -> A:
         return end.value  # type: ignore[no-any-return]
 
 
-async def arun(store: Store, steps: Steps[A]) -> A:
+class AsyncDoor(Protocol):
+    """The asynchronous door of a store, or of whoever stands in front of one."""
+
+    async def aexecute(self, command: c.Command[A]) -> A: ...
+
+
+async def arun(store: AsyncDoor, steps: Steps[A]) -> A:
     """The same without blocking the event loop."""
     try:
         command = next(steps)

@@ -128,9 +128,9 @@ _RUN_READS = (r.GetResults, r.RunEvents, r.GetRun)
 _TASK_READS = (*_ENTRY_READS, *_RUN_READS, c.ListAssets, c.Now, r.AliasAssets, r.ListAssetEvents)
 _READS = (
     *_TASK_READS,
-    *(c.ListTasks, c.CountExpired, c.ListExpired, c.ListOrphans),
+    *(c.GetAsset, c.ListTasks, c.CountExpired, c.ListExpired, c.ListOrphans),
     *(r.ListFiles, r.ListDags, r.GetDag, r.ListRuns, r.ListTaskInstances, r.ListAttempts),
-    r.ListWatches,
+    *(r.ListWatches, r.Count),
 )
 _ENTRY_WRITES = (c.Set, c.SetMany, c.Advance, c.Delete, c.Clear, c.Rewind)
 _ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult)

@@ -259,7 +259,16 @@ class DeclareDagAssets(Command[None], frozen=True):
 
 
 class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
-    """Every asset, ordered by name."""
+    """Assets, ordered by name."""
+
+    limit: int | None = None
+    offset: int = 0
+
+
+class GetAsset(Command[AssetInfo], frozen=True):
+    """One asset; UnknownAsset where there is none."""
+
+    scope: AssetScope
 
 
 class DeleteAsset(Command[None], frozen=True):

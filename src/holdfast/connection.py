@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import os
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -16,6 +17,7 @@ from holdfast.entry import ApiWriter, TaskWriter, Writer
 from holdfast.errors import (
     HoldfastError,
     InvalidInput,
+    NoToken,
     StaleAttempt,
     StoreUnavailable,
     UnknownTaskInstance,
@@ -24,6 +26,8 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.settings import Settings, load
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
+
+TOKEN_VARIABLE: Final = "HOLDFAST_TOKEN"  # noqa: S105  (its name, not its content)
 
 
 def open_store(settings: Settings, *, retry_window: timedelta = timedelta(0)) -> Store:
@@ -36,14 +40,38 @@ def open_store(settings: Settings, *, retry_window: timedelta = timedelta(0)) ->
     return load_backend(settings.state_store.backend).open(ledger)
 
 
-def connect(url: str | None = None) -> Connection:
-    """Open the configured store, or that of a database URL."""
+def connect(url: str | None = None, *, token: str | None = None) -> Connection:
+    """Open the configured store, that of a database URL, or that of a server's URL.
+
+    A server is at `http://…` or `https://…`, and wants a token: given here, or in the variable
+    HOLDFAST_TOKEN.
+    """
     settings = load()
+    if url is not None and url.lower().startswith(("http://", "https://")):
+        return Connection(_served(url, token, settings), rules(settings))
+    if token is not None:
+        raise InvalidInput(
+            "a token is given without the URL of a server", hint='connect("http://…", token=…)'
+        )
     if url is not None:
         database = msgspec.structs.replace(settings.database, url=url)
         settings = msgspec.structs.replace(settings, database=database)
     store = open_store(settings, retry_window=settings.core.retry_window)
     return Connection(store, rules(settings))
+
+
+def _served(url: str, token: str | None, settings: Settings) -> Store:
+    # Loaded when needed: with TLS it takes a while.
+    from holdfast.stores.http import HttpStore
+
+    given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
+    if not given:
+        raise NoToken(
+            "a server wants a token, and there is none",
+            hint=f"connect(url, token=…), or set {TOKEN_VARIABLE}; "
+            "`holdfast auth user-token` makes one",
+        )
+    return HttpStore(url, given, retry_window=settings.core.retry_window)
 
 
 def rules(settings: Settings) -> Rules:

@@ -179,6 +179,20 @@ class RequestTooLarge(RequestRefused):
     status = 413
 
 
+class RequestHeadTooLarge(RequestRefused):
+    """A request whose head is over the server's limit."""
+
+    code = "head_too_large"
+    status = 431
+
+
+class WrongContentType(RequestRefused):
+    """A request whose body is not of a type that is read there."""
+
+    code = "wrong_content_type"
+    status = 415
+
+
 class RequestTooSlow(RequestRefused):
     """A request whose body did not come in time."""
 

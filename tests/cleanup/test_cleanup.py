@@ -8,10 +8,13 @@ import pytest
 from holdfast import command as c
 from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
+from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.cleanup.plan import CleanupPlan
+from holdfast.condition import Once, RequestId
 from holdfast.entry import ApiWriter
 from holdfast.errors import AssetInactive
 from holdfast.scope import AssetScope, TaskScope
+from holdfast.settings import StateStore
 from holdfast.stores.memory import MemoryStore
 
 ANN = ApiWriter("ann")
@@ -173,3 +176,18 @@ def test_an_orphans_state_goes_when_its_grace_has_passed(clock, orphan, days):
 def test_an_orphan_cannot_be_written(orphan):
     with pytest.raises(AssetInactive):
         orphan.execute(c.Set(ORDERS, "watermark", "2", ANN))
+
+
+def test_clients_that_were_silent_for_a_day_are_forgotten_periodically(clock):
+    store = filled(clock, expired=0)
+    for client in ("silent", "busy"):
+        store.execute(Once(RequestId(client, 1), c.Set(LOAD, "k", "1", ANN)))
+    clock.now += timedelta(days=1, seconds=1)
+    store.execute(Once(RequestId("busy", 2), c.Set(LOAD, "k", "1", ANN)))
+
+    cleanup = PeriodicCleanup(store, StateStore())
+    cleanup.tick()
+    cleanup._thread.join()
+
+    assert c.ForgetRequests(clock.now - timedelta(days=1)) in store.commands
+    assert store.execute(c.ForgetRequests(clock.now + timedelta(days=1))) == 1

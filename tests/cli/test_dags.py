@@ -7,7 +7,6 @@ from datetime import timedelta
 import pipeline
 import pytest
 
-from holdfast.cli.dags import schedule_text
 from holdfast.connection import open_store
 from holdfast.dagspec import (
     AliasSpec,
@@ -21,6 +20,7 @@ from holdfast.dagspec import (
     Once,
 )
 from holdfast.run_command import SaveFileError
+from holdfast.schedule import schedule_text
 from holdfast.settings import load
 from holdfast.store import Store
 

@@ -89,7 +89,7 @@ def test_the_index_of_a_mapped_task_is_asked_for(holdfast):
     result = holdfast("tasks", "show", *RUN, "load")
 
     assert result.status == 2
-    assert result.err.endswith("is mapped\nhint: say which: --map-index, 0 to 2\n")
+    assert result.err.endswith("is mapped\nhint: say which map index: 0 to 2\n")
 
 
 @pytest.mark.parametrize("command", ["show", "logs"])

@@ -20,6 +20,7 @@ from alembic.script import ScriptDirectory
 
 from holdfast import command as c
 from holdfast import run_command as rc
+from holdfast.condition import Once, RequestId
 from holdfast.dagspec import AssetSpec, DagSpec, OnAssets
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import SchemaMismatch
@@ -28,7 +29,7 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
 from holdfast.testing import Clock
-from servers import Server
+from servers import NUMBERS, Server
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load", 3)
@@ -97,6 +98,8 @@ def fill_runs(store: SqlStore) -> None:
     store.execute(rc.CreateAssetRun("totals", f"run {uuid4()}"))
     watch = rc.StartWatch(asset=ORDERS, watcher="files", process=PROCESS, lease=timedelta(1))
     store.execute(watch)
+    request = RequestId("client", next(NUMBERS))
+    store.execute(Once(request, c.RegisterTask(scope)))
 
 
 def assert_works(url: str) -> None:
@@ -255,7 +258,7 @@ def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
 
 
 def test_a_migration_that_was_killed_is_run_again(url: str, engine: sa.Engine) -> None:
-    for enough in (1, 8, 12, 16):
+    for enough in (1, 8, 12, 16, 19):
         process = _processes.Process(target=schema.migrate, args=(url,))
         process.start()
         while process.is_alive() and len(tables(engine)) < enough:

@@ -47,7 +47,7 @@ class Project:
         self.directory = directory
         self.mark = uuid4().hex
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST")}
-        self.environ = inherited | {MARK: self.mark} | environ
+        self.environ = inherited | {MARK: self.mark, "HOLDFAST__API__PORT": "0"} | environ
         self.url = (
             environ.get("HOLDFAST__DATABASE__URL") or f"sqlite:///{self.home / 'holdfast.db'}"
         )

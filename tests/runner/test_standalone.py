@@ -22,11 +22,15 @@ def test_its_parts_work_together_and_are_started_again_when_they_die(project: Pr
     with project.service("standalone", "dags") as process:
         wait_until((project.home / "holdfast.db").exists)
         _landed(project, "a", count=1)
+        wait_until(lambda: "listening on http" in project.read("standalone.err"))
         [scheduler] = project.processes("holdfast scheduler")
         [triggerer] = project.processes("holdfast triggerer")
+        [server] = project.processes("holdfast server")
         os.kill(scheduler, signal.SIGKILL)
         os.kill(triggerer, signal.SIGKILL)
+        os.kill(server, signal.SIGKILL)
         _landed(project, "b", count=2)
+        wait_until(lambda: project.read("standalone.err").count("listening on http") == 2)
         process.terminate()
         status = process.wait(timeout=30)
 
@@ -35,6 +39,7 @@ def test_its_parts_work_together_and_are_started_again_when_they_die(project: Pr
     assert [extra["payload"]["file"] for extra in project.events("landed")] == ["a", "b"]
     said = project.read("standalone.err")
     assert "scheduler ended (-9)" in said and "triggerer ended (-9)" in said
+    assert "server ended (-9)" in said
     assert "Traceback" not in said
 
 

@@ -1,4 +1,4 @@
-"""A store for the tests of runs, on each database, by a clock that they move."""
+"""A store for the tests of runs, by a clock that they move: on each database, and on a server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import Clock
+from served import ServedStores, serving_stores
 
 
 @pytest.fixture
@@ -15,7 +17,23 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def store(database_url: str, clock: Clock) -> Iterator[SqlStore]:
-    with SqlStore(database_url, clock=clock) as store:
-        yield store
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStores]:
+    """A server for one test after the other."""
+    with serving_stores(tmp_path_factory.mktemp("home")) as served:
+        yield served
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb", "http"])
+def store(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Store]:
+    if request.param == "http":
+        served = request.getfixturevalue("served")
+        served.store.become(
+            SqlStore(request.getfixturevalue("sqlite_database").empty(), clock=clock)
+        )
+        opened: Store = served.client("ann")
+    else:
+        database = request.getfixturevalue(f"{request.param}_database")
+        opened = SqlStore(database.empty(), clock=clock)
+    with opened:
+        yield opened

@@ -36,7 +36,7 @@ class RelayedStore(PipeStore):
         self._thread.start()
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
-        return self._store.supports(command)
+        return super().supports(command) and self._store.supports(command)
 
     def close(self) -> None:
         self._channel.end_input()

@@ -17,9 +17,12 @@ from holdfast.store import Store
 
 log = logging.getLogger("holdfast.cleanup")
 
+SILENCE = timedelta(days=1)
+"""A client that has been silent for so long does not send its last request again."""
+
 
 class PeriodicCleanup:
-    """Removes expired entries and the state of orphaned assets, when it is time."""
+    """Removes expired entries, the state of orphaned assets and old requests, when it is time."""
 
     def __init__(self, store: Store, settings: StateStore) -> None:
         self._store = store
@@ -44,6 +47,7 @@ class PeriodicCleanup:
             grace = timedelta(days=self._settings.orphan_grace_days)
             if swept := OrphanPlan.now(self._store, grace).sweep():
                 log.info("removed the state of %d assets that no DAG declares any more", swept)
+            self._store.execute(c.ForgetRequests(self._store.execute(c.Now()) - SILENCE))
         except HoldfastError as error:
             log.warning("cleanup failed: %s", error.message)
 

@@ -23,6 +23,7 @@ from holdfast.version import __version__
     cls=LazyGroup,
     modules={
         "assets": "holdfast.cli.assets",
+        "auth": "holdfast.cli.auth",
         "completion": "holdfast.cli.completion",
         "config": "holdfast.cli.config",
         "dags": "holdfast.cli.dags",
@@ -30,6 +31,7 @@ from holdfast.version import __version__
         "run": "holdfast.cli.run",
         "runs": "holdfast.cli.runs",
         "scheduler": "holdfast.cli.scheduler",
+        "server": "holdfast.cli.server",
         "standalone": "holdfast.cli.standalone",
         "state-store": "holdfast.cli.state_store",
         "tasks": "holdfast.cli.tasks",

@@ -19,8 +19,6 @@ from holdfast.entry import AssetInfo
 from holdfast.run import AssetEvent
 from holdfast.scope import AssetScope
 from holdfast.settings import load
-from holdfast.store import Store
-from holdfast.stores.refusal import unknown_asset
 
 EVENTS_SHOWN = 10
 
@@ -67,7 +65,7 @@ def list_assets(as_json: bool) -> None:
 def show(name: str, as_json: bool) -> None:
     """Show an asset with its entries and last events."""
     with open_store(load()) as store:
-        asset = find(store, name)
+        asset = store.execute(c.GetAsset(AssetScope(name=name)))
         events = store.execute(r.ListAssetEvents(asset.scope, EVENTS_SHOWN))
         listable = store.supports(c.List)
         entries = store.execute(c.List(asset.scope)).found if listable else ()
@@ -115,7 +113,7 @@ def show(name: str, as_json: bool) -> None:
 def list_events(name: str | None, limit: int, as_json: bool) -> None:
     """List the changes of assets, newest first."""
     with open_store(load()) as store:
-        scope = None if name is None else find(store, name).scope
+        scope = None if name is None else AssetScope(name=name)
         events = store.execute(r.ListAssetEvents(scope, limit))
     if as_json:
         print_document({"asset_events": [of_event(event) for event in events]})
@@ -135,21 +133,12 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
     A DAG that declares it makes it known again, empty, when its file is next read.
     """
     with open_store(load()) as store:
-        asset = find(store, name)
+        asset = store.execute(c.GetAsset(AssetScope(name=name)))
         ask(f"Delete asset `{name}` with its entries, their history and its events?", yes)
         store.execute(c.DeleteAsset(asset.scope))
     say(f"Deleted asset `{name}`.")
     if as_json:
         print_document({"deleted": 1})
-
-
-def find(store: Store, name: str) -> AssetInfo:
-    """The asset of that name."""
-    assets = store.execute(c.ListAssets())
-    for asset in assets:
-        if asset.name == name:
-            return asset
-    raise unknown_asset(AssetScope(name=name), [asset.name for asset in assets])
 
 
 def print_events(events: Sequence[AssetEvent]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import click
@@ -13,22 +13,10 @@ from holdfast import run_command as r
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import json_option, print_document, print_table, say
-from holdfast.dagspec import (
-    AliasSpec,
-    AllOf,
-    AnyOf,
-    AssetRefSpec,
-    AssetSpec,
-    Condition,
-    Cron,
-    DagSpec,
-    Every,
-    OnAssets,
-    Schedule,
-    TaskSpec,
-)
+from holdfast.dagspec import TaskSpec
 from holdfast.run import DagInfo, FileInfo, Run
-from holdfast.settings import duration_text, load
+from holdfast.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
+from holdfast.settings import load
 
 
 @click.group("dags")
@@ -151,16 +139,6 @@ def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
         print_document({"dag_id": dag_id, "paused": paused})
 
 
-def spec_of(dag: DagInfo) -> DagSpec:
-    return msgspec.json.decode(dag.spec, type=DagSpec)
-
-
-def next_run_at(dag: DagInfo, now: datetime) -> datetime | None:
-    from holdfast.runner.timetable import next_after
-
-    return None if dag.paused else next_after(spec_of(dag), dag.scheduled_until, now)
-
-
 def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
     """A DAG in the shape that `--json` prints."""
     spec = spec_of(dag)
@@ -182,48 +160,6 @@ def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
         "last_run_state": last and last.state,
         "saved_at": dag.saved_at,
     }
-
-
-def schedule_text(schedule: Schedule | None) -> str:
-    """A schedule in words."""
-    if schedule is None:
-        return "by hand"
-    if isinstance(schedule, OnAssets):
-        return f"on {condition_text(schedule.condition)}"
-    if isinstance(schedule, Every):
-        return f"every {interval_text(schedule.interval)}"
-    if isinstance(schedule, Cron):
-        zone = "" if schedule.timezone == "UTC" else f", {schedule.timezone}"
-        return f"{cron_text(schedule.expression)}{zone}"
-    return "once"
-
-
-def interval_text(interval: timedelta) -> str:
-    whole = not interval % timedelta(seconds=1)
-    return duration_text(interval) if whole else f"{interval.total_seconds()}s"
-
-
-def cron_text(expression: str) -> str:
-    from cronsim import CronSim
-
-    words = CronSim(expression, datetime.now(UTC)).explain()
-    return words[:1].lower() + words[1:]
-
-
-def condition_text(condition: Condition) -> str:
-    if isinstance(condition, AllOf | AnyOf):
-        joint = " and " if isinstance(condition, AllOf) else " or "
-        return joint.join(
-            f"({condition_text(one)})" if isinstance(one, AllOf | AnyOf) else condition_text(one)
-            for one in condition.of
-        )
-    return asset_text(condition)
-
-
-def asset_text(asset: AssetSpec | AssetRefSpec | AliasSpec) -> str:
-    if isinstance(asset, AliasSpec):
-        return f"alias {asset.name}"
-    return asset.name or asset.uri or ""
 
 
 def task_cells(task: TaskSpec) -> tuple[str, ...]:

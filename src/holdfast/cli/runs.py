@@ -11,8 +11,8 @@ import click
 
 from holdfast import command as c
 from holdfast import run_command as r
+from holdfast.actions.runs import check_deletable, manual_run
 from holdfast.cli.assets import of_event
-from holdfast.cli.dags import spec_of
 from holdfast.cli.document import of_value
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.liveview import duration_text, span, table_rows
@@ -22,8 +22,9 @@ from holdfast.cli.parameter import conf_option, limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
 from holdfast.dagspec import Cron, DagSpec
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import InvalidInput
 from holdfast.run import Run, RunKind, RunState
+from holdfast.schedule import spec_of
 from holdfast.settings import load
 from holdfast.store import Store
 
@@ -137,24 +138,12 @@ def trigger(
 
     Its id is printed. A scheduler carries the run out, or `holdfast run FILE --run-id ID`.
     """
-    from holdfast.runner.timetable import run_id as new_run_id
-
     with open_store(load()) as store:
         dag = store.execute(r.GetDag(dag_id))
         now = store.execute(c.Now())
         zone = zone_of(spec_of(dag))
         time = moment("--logical-date", logical_date, zone) if logical_date else now
-        run = store.execute(
-            r.CreateRun(
-                dag_id=dag_id,
-                run_id=run_id or new_run_id(RunKind.MANUAL, time),
-                kind=RunKind.MANUAL,
-                logical_date=time,
-                data_interval_start=time,
-                data_interval_end=time,
-                conf=conf or "{}",
-            )
-        )
+        run = store.execute(manual_run(dag_id, time, run_id, conf or "{}"))
     if as_json:
         print_document(of_run(run))
     else:
@@ -224,11 +213,7 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
     with open_store(settings) as store:
         run = store.execute(r.GetRun(dag_id, run_id))
         tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
-        if run.leased_until is not None and run.leased_until > store.execute(c.Now()):
-            raise Conflict(
-                f"run `{run_id}` of `{dag_id}` is being carried out by {run.owner}",
-                hint="stop that first, or wait for the end",
-            )
+        check_deletable(run, store.execute(c.Now()))
         what = counted(len(tasks), "task instance", "task instances")
         ask(f"Delete run `{run_id}` of `{dag_id}` with {what}, their state and logs?", yes)
         store.execute(c.DeleteRun(dag_id, run_id))

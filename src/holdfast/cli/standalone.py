@@ -14,14 +14,16 @@ from holdfast.settings import load
 @click.command("standalone")
 @click.argument("dags_dir", type=click.Path(path_type=Path))
 def command(dags_dir: Path) -> None:
-    """Run all parts on the DAG files in DAGS_DIR: scheduler and triggerer.
+    """Run all parts on the DAG files in DAGS_DIR: server, scheduler and triggerer.
 
     A part that dies is started again.
     """
     from holdfast.runner import standalone
+    from holdfast.server import packages
 
     load()
+    packages.check()
     if not dags_dir.is_dir():
         raise NotFound(f"there is no directory {dags_dir}", hint="give the one with the DAG files")
     log_to_stderr()
-    standalone.run([["scheduler", str(dags_dir)], ["triggerer"]], stopping())
+    standalone.run([["server"], ["scheduler", str(dags_dir)], ["triggerer"]], stopping())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -11,6 +11,8 @@ import click
 
 from holdfast import command as c
 from holdfast import run_command as r
+from holdfast.accessor import run as run_steps
+from holdfast.actions.tasks import choose, find
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.liveview import duration_text, one_line, span
@@ -22,9 +24,6 @@ from holdfast.cli.question import ask, yes_option
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.run import AttemptInfo, TaskInstance, TaskState
 from holdfast.settings import load
-from holdfast.store import Store
-
-FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
 
 map_index_option = click.option(
     "--map-index", type=MAP_INDEX, metavar="N", help="Which index of a mapped task."
@@ -79,7 +78,7 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
 def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json: bool) -> None:
     """Show a task instance and its attempts."""
     with open_store(load()) as store:
-        one = find(store, dag_id, run_id, task_id, map_index)
+        one = run_steps(store, find(dag_id, run_id, task_id, map_index))
         attempts = store.execute(r.ListAttempts(one.scope))
         now = store.execute(c.Now())
     if as_json:
@@ -147,25 +146,18 @@ def clear(
     """
     if map_index is not None and not task_ids:
         raise InvalidInput("--map-index is given and no task", hint="name the task")
+    named = [(task_id, map_index) for task_id in task_ids]
     with open_store(load()) as store:
-        store.execute(r.GetRun(dag_id, run_id))
-        listed = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
-        known = [one for one in listed if one.state is not TaskState.REMOVED]
-        chosen = choose(known, dag_id, run_id, task_ids, map_index, failed)
-        if downstream:
-            add_downstream(store, dag_id, chosen)
-        concerned = [
-            one
-            for one in known
-            if not {None, one.scope.map_index}.isdisjoint(chosen.get(one.scope.task_id, ()))
-        ]
+        steps = choose(dag_id, run_id, named, failed=failed, downstream=downstream)
+        choice = run_steps(store, steps)
+        concerned = choice.concerned
         if concerned:
             ask(clear_question(concerned, dag_id, run_id), yes)
             store.execute(
                 r.ClearTasks(
                     dag_id=dag_id,
                     run_id=run_id,
-                    tasks=tuple((id, index) for id, indices in chosen.items() for index in indices),
+                    tasks=choice.tasks,
                     writer=person(),
                     state=state_choice(keep_state, discard_state),
                 )
@@ -206,7 +198,7 @@ def mark(
     state = TaskState.SUCCESS if success else TaskState.FAILED
     clear = success and settings.state_store.clear_on_success
     with open_store(settings) as store:
-        scope = find(store, dag_id, run_id, task_id, map_index).scope
+        scope = run_steps(store, find(dag_id, run_id, task_id, map_index)).scope
         store.execute(r.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
     say(f"Marked {scope} as {state}.")
     if as_json:
@@ -241,7 +233,7 @@ def logs(
 
     settings = load()
     with open_store(settings) as store:
-        one = find(store, dag_id, run_id, task_id, map_index)
+        one = run_steps(store, find(dag_id, run_id, task_id, map_index))
         wanted = number or one.attempt
         if not one.attempt:
             raise NotFound(f"{one.scope} has not begun", hint="its log begins with its attempt")
@@ -260,73 +252,6 @@ def logs(
                 f"there is no log of attempt {wanted} of {one.scope}: no file {path}",
                 hint="logs are on the machine that ran the attempt, under its core.home",
             )
-
-
-def find(
-    store: Store, dag_id: str, run_id: str, task_id: str, map_index: int | None
-) -> TaskInstance:
-    """The task instance that is meant; an index need be given only where there are several."""
-    store.execute(r.GetRun(dag_id, run_id))
-    listing = r.ListTaskInstances(dag_id=dag_id, run_id=run_id, task_id=task_id)
-    found = [one for one in store.execute(listing) if one.state is not TaskState.REMOVED]
-    if not found:
-        tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
-        raise unknown_task(dag_id, run_id, task_id, tasks)
-    if map_index is not None:
-        found = [one for one in found if one.scope.map_index == map_index]
-        if not found:
-            raise NotFound(
-                f"task `{task_id}` of run `{run_id}` of `{dag_id}` has no map index {map_index}",
-                hint=f"`holdfast tasks list {dag_id} {run_id}` shows those that there are",
-            )
-    if len(found) > 1:
-        indices = f"{found[0].scope.map_index} to {found[-1].scope.map_index}"
-        raise InvalidInput(
-            f"task `{task_id}` of run `{run_id}` of `{dag_id}` is mapped",
-            hint=f"say which: --map-index, {indices}",
-        )
-    return found[0]
-
-
-def unknown_task(dag_id: str, run_id: str, task_id: str, known: Iterable[TaskInstance]) -> NotFound:
-    ids = list(dict.fromkeys(one.scope.task_id for one in known))
-    more = ", …" if len(ids) > 10 else ""
-    return NotFound(
-        f"run `{run_id}` of `{dag_id}` has no task `{task_id}`",
-        hint=f"it has: {', '.join(ids[:10])}{more}" if ids else "it has not begun",
-    )
-
-
-def choose(
-    known: Sequence[TaskInstance],
-    dag_id: str,
-    run_id: str,
-    task_ids: Sequence[str],
-    map_index: int | None,
-    failed: bool,
-) -> dict[str, set[int | None]]:
-    """Task ids and the map indices that are meant; None is all of them."""
-    there = {one.scope.task_id for one in known}
-    for task_id in task_ids:
-        if task_id not in there:
-            raise unknown_task(dag_id, run_id, task_id, known)
-    if not failed:
-        return {task_id: {map_index} for task_id in task_ids or there}
-    chosen: dict[str, set[int | None]] = {}
-    for scope in (one.scope for one in known if one.state in FAILURES):
-        if scope.task_id in (task_ids or there) and map_index in (None, scope.map_index):
-            chosen.setdefault(scope.task_id, set()).add(scope.map_index)
-    return chosen
-
-
-def add_downstream(store: Store, dag_id: str, chosen: dict[str, set[int | None]]) -> None:
-    from holdfast.cli.dags import spec_of
-
-    reached = set(chosen)
-    for task in spec_of(store.execute(r.GetDag(dag_id))).tasks:
-        if not reached.isdisjoint(task.upstream):
-            reached.add(task.task_id)
-            chosen[task.task_id] = {None}
 
 
 def state_choice(keep: bool, discard: bool) -> Literal["keep", "discard", "default"]:

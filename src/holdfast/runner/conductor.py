@@ -63,7 +63,7 @@ class Conductor:
     """The runs that this process holds, and its supervisor. `close` ends both."""
 
     def __init__(self, settings: Settings) -> None:
-        self._supervisor = SupervisorLink()
+        self._supervisor = SupervisorLink(settings)
         # While the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store
 

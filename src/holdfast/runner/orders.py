@@ -12,6 +12,13 @@ from holdfast.runner.messages import Parsed
 from holdfast.scope import TaskScope
 
 
+class UseServer(msgspec.Struct, frozen=True, tag="server"):
+    """The first order of all where `workers.server_url` is set: with what to reach the store."""
+
+    url: str
+    token: str
+
+
 class ParseFile(msgspec.Struct, frozen=True, tag="parse"):
     """Import a DAG file, in a process of its own, and say what it holds."""
 
@@ -58,7 +65,9 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Interrupt all attempts and end."""
 
 
-Order: TypeAlias = ParseFile | RunTask | CallBack | WatchAsset | Unwatch | WarmSpark | Stop
+Order: TypeAlias = (
+    UseServer | ParseFile | RunTask | CallBack | WatchAsset | Unwatch | WarmSpark | Stop
+)
 
 
 class FileParsed(msgspec.Struct, frozen=True, tag="parsed"):

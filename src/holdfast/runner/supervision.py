@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +14,7 @@ from threading import Event, Lock, Semaphore, Thread, current_thread
 from holdfast import run_command as r
 from holdfast.authority import ImportIdentity
 from holdfast.connection import open_store, rules
-from holdfast.errors import HoldfastError
+from holdfast.errors import Forbidden, HoldfastError
 from holdfast.runner.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, call_back
 from holdfast.runner.channel import NOTICE, Channel, encode
 from holdfast.runner.child import STARTUP
@@ -31,6 +32,7 @@ from holdfast.runner.orders import (
     RunTask,
     Stop,
     Unwatch,
+    UseServer,
     WarmSpark,
     WatchAsset,
     order_decoder,
@@ -40,7 +42,8 @@ from holdfast.runner.relay import relay
 from holdfast.runner.sparkserver import SparkServer
 from holdfast.runner.supervisor import ALIVE
 from holdfast.runner.watching import Watching
-from holdfast.settings import load
+from holdfast.settings import Settings, load
+from holdfast.store import Store
 
 TICK = 0.1
 PARSE_LIMIT = 60.0
@@ -55,7 +58,8 @@ class Supervisor:
         settings = load()
         self._scheduler = scheduler
         self._nursery = nursery
-        self._store = open_store(settings, retry_window=settings.core.retry_window)
+        self._through_server = bool(settings.workers.server_url)
+        self._store = _open_store(settings, scheduler)
         self._spark = SparkServer(settings, nursery)
         self._surroundings = Surroundings(
             self._store, nursery, rules(settings), settings.home, self._spark
@@ -211,13 +215,17 @@ class Supervisor:
     def _renew(self, attempts: list[Attempt]) -> None:
         writers = {attempt.writer: attempt for attempt in attempts if attempt.writer is not None}
         watches = {one.watch: one for one in list(self._watchings.values()) if one.watch}
-        if not writers and not watches:
-            return
+        if not writers and not watches and not self._through_server:
+            return  # a server is asked all the same: its answer renews the token
         heartbeat = r.Heartbeat(
             process=this_process(), lease=LEASE, attempts=tuple(writers), watches=tuple(watches)
         )
         try:
             lost = self._store.execute(heartbeat)
+        except Forbidden as error:
+            log.warning("%s; another supervisor gets a new token", error.message)
+            self._scheduler.end_input()
+            return
         except HoldfastError as error:
             log.warning("no heartbeat: %s", error.message)
             return
@@ -232,6 +240,19 @@ class Supervisor:
     def _tell(self, notice: Notice) -> None:
         with suppress(OSError):
             self._scheduler.send(NOTICE, encode(notice))
+
+
+def _open_store(settings: Settings, scheduler: Channel) -> Store:
+    window = settings.core.retry_window
+    if not settings.workers.server_url:
+        return open_store(settings, retry_window=window)
+    frame = scheduler.receive()
+    order = order_decoder.decode(frame[1]) if frame else None
+    if not isinstance(order, UseServer):
+        sys.exit("error: the scheduler ended before it told how to reach the server")
+    from holdfast.stores.http import HttpStore
+
+    return HttpStore(order.url, order.token, retry_window=window)
 
 
 def _name(order: WatchAsset | Unwatch) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from contextlib import suppress
 from queue import Empty, Queue
 from threading import Thread
 
+from holdfast.authority import WorkerIdentity
 from holdfast.errors import HoldfastError, RunnerFailed
 from holdfast.runner.channel import ORDER, Channel, encode
 from holdfast.runner.orders import (
@@ -21,8 +23,11 @@ from holdfast.runner.orders import (
     Notice,
     Order,
     Stop,
+    UseServer,
     notice_decoder,
 )
+from holdfast.runner.process import this_process
+from holdfast.settings import VARIABLE_PREFIX, Settings
 
 ALIVE = 2.0
 """Seconds from one sign of life of a supervisor to the next."""
@@ -30,13 +35,16 @@ SILENCE = 30.0
 """Seconds without a word after which a supervisor counts as hanging."""
 MOST_STARTS = 3
 
+_SECRETS = {f"{VARIABLE_PREFIX}DATABASE__URL", f"{VARIABLE_PREFIX}API__SIGNING_KEY"}
+
 log = logging.getLogger("holdfast.supervisor")
 
 
 class SupervisorLink:
     """A supervisor as the one who needs it sees it; when it dies, another one is started."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._starts = 0
         self._asked = 0.0
         self._start()
@@ -92,9 +100,12 @@ class SupervisorLink:
             [sys.executable, "-m", "holdfast.runner.supervisor", str(its.fileno())],
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
+            env=_environment(self._settings),
         )
         its.close()
         self._channel = Channel(ours)
+        if self._settings.workers.server_url:
+            self.order(_use_server(self._settings))
         self._notices: Queue[Notice | None] = Queue()
         self._heard = time.monotonic()
         listening = (self._popen, self._channel, self._notices)
@@ -110,6 +121,20 @@ class SupervisorLink:
             )
         self._channel.close()
         self._start()
+
+
+def _use_server(settings: Settings) -> UseServer:
+    from holdfast.server.tokens import open_tokens
+
+    token = open_tokens(settings).issue(WorkerIdentity(str(this_process())))
+    return UseServer(settings.workers.server_url, token)
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """What the supervisor inherits: where it has a server, not what leads past it."""
+    if not settings.workers.server_url:
+        return dict(os.environ)
+    return {name: text for name, text in os.environ.items() if name not in _SECRETS}
 
 
 def _listen(

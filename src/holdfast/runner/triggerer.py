@@ -34,7 +34,7 @@ class _Wanted(NamedTuple):
 
 class Triggerer:
     def __init__(self, settings: Settings) -> None:
-        self._supervisor = SupervisorLink()
+        self._supervisor = SupervisorLink(settings)
         self._store = open_store(settings, retry_window=settings.core.retry_window)
         self._running: dict[WatcherSpec, _Wanted] = {}
 

@@ -16,12 +16,22 @@ import msgspec
 from holdfast import command as c
 from holdfast import run_command as rc
 from holdfast.backend import BaseStoreBackend, inside_backend
+from holdfast.condition import Guarded, Once
 from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter, Writer
 from holdfast.errors import BackendFailed, HoldfastError, NotSupported
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
-from holdfast.stores.sql.operations import OPERATIONS, attempts, expiry, registry, tasks, watches
+from holdfast.stores.sql.operations import (
+    OPERATIONS,
+    attempts,
+    expiry,
+    guards,
+    registry,
+    requests,
+    tasks,
+    watches,
+)
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
@@ -49,9 +59,11 @@ _LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
         c.DeclareAsset,
         c.DeclareDagAssets,
         c.ListAssets,
+        c.GetAsset,
         c.StartAttempt,
         c.Now,
         c.ListOrphans,
+        c.ForgetRequests,
         rc.SaveFile,
         rc.SaveFileError,
         rc.ForgetFile,
@@ -76,6 +88,7 @@ _LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
         rc.GetResults,
         rc.ListAssetEvents,
         rc.AliasAssets,
+        rc.Count,
         rc.ListWatches,
         rc.StartWatch,
     }
@@ -117,6 +130,8 @@ class BackendStore(Store):
             c.DeleteAsset: self._delete_asset,
             c.DeleteOrphans: self._delete_orphans,
             c.CleanUpBackend: self._clean_up,
+            Once: partial(requests.once, self._operation, revocable=False),
+            Guarded: partial(guards.guarded, self._operation),
         }
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from holdfast import command as c
+from holdfast.condition import CurrentIntent, Guarded, Once
 from holdfast.entry import (
     AssetInfo,
     Entry,
@@ -27,7 +28,7 @@ from holdfast.rewind import choose
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores import refusal
-from holdfast.value import larger
+from holdfast.value import encode, larger
 
 A = TypeVar("A")
 
@@ -74,6 +75,15 @@ class _Asset(_Shelf):
         )
 
 
+@dataclass
+class _Answered:
+    """A client's latest request."""
+
+    number: int
+    answer: Any
+    at: datetime
+
+
 class MemoryStore(Store):
     """Keeps everything in this process, and loses it with it."""
 
@@ -86,6 +96,7 @@ class MemoryStore(Store):
         self._tasks: dict[TaskScope, _Task] = {}
         self._assets: dict[int, _Asset] = {}
         self._last_asset_id = 0
+        self._requests: dict[str, _Answered] = {}
 
     def execute(self, command: c.Command[A]) -> A:
         operation = _OPERATIONS[type(command)]
@@ -419,13 +430,45 @@ class MemoryStore(Store):
 
     def _list_assets(self, command: c.ListAssets) -> tuple[AssetInfo, ...]:
         assets = sorted(self._assets.values(), key=lambda asset: asset.name)
-        return tuple(asset.info() for asset in assets)
+        end = None if command.limit is None else command.offset + command.limit
+        return tuple(asset.info() for asset in assets[command.offset : end])
+
+    def _get_asset(self, command: c.GetAsset) -> AssetInfo:
+        return self._asset(command.scope).info()
 
     def _delete_asset(self, command: c.DeleteAsset) -> None:
         asset = self._asset(command.scope)
         del self._assets[asset.asset_id]
         for task in self._tasks.values():
             task.staged = {at: s for at, s in task.staged.items() if at[0] != asset.asset_id}
+
+    # commands around commands
+
+    def _once(self, command: Once) -> Any:
+        client, number = command.request.client, command.request.number
+        latest = self._requests.get(client)
+        if latest and latest.number == number:
+            return latest.answer
+        if latest and latest.number > number:
+            raise refusal.stale_request(command.request, latest.number)
+        answer = self.execute(command.inner)
+        self._requests[client] = _Answered(number, answer, self._clock())
+        return answer
+
+    def _forget_requests(self, command: c.ForgetRequests) -> int:
+        silent = [name for name, latest in self._requests.items() if latest.at < command.cutoff]
+        for name in silent:
+            del self._requests[name]
+        return len(silent)
+
+    def _guarded(self, command: Guarded) -> Any:
+        guard = command.guard
+        if isinstance(guard, CurrentIntent):
+            if self._get(c.Get(guard.scope, guard.key)) != encode(guard.intent):
+                raise refusal.not_current(guard)
+        else:
+            self._fence(guard.writer)
+        return self.execute(command.inner)
 
     # expiry
 
@@ -506,6 +549,7 @@ _OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
     c.DeclareAsset: MemoryStore._declare_asset,
     c.DeclareDagAssets: MemoryStore._declare_dag_assets,
     c.ListAssets: MemoryStore._list_assets,
+    c.GetAsset: MemoryStore._get_asset,
     c.DeleteAsset: MemoryStore._delete_asset,
     c.StartAttempt: MemoryStore._start_attempt,
     c.FinishAttempt: MemoryStore._finish_attempt,
@@ -516,4 +560,7 @@ _OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
     c.TakeExpired: MemoryStore._take_expired,
     c.ListOrphans: MemoryStore._list_orphans,
     c.DeleteOrphans: MemoryStore._delete_orphans,
+    c.ForgetRequests: MemoryStore._forget_requests,
+    Once: MemoryStore._once,
+    Guarded: MemoryStore._guarded,
 }

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from holdfast import command as c
+from holdfast.condition import Guarded, Once
 from holdfast.entry import Entry, Found, Page
 from holdfast.errors import BackendFailed, HoldfastError, NotSupported
 from holdfast.scope import StoreScope, TaskScope
@@ -30,13 +31,15 @@ class OffloadStore(Store):
         self._hooks = hooks
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
-        return command not in (c.History, c.Rewind) and self._inner.supports(command)
+        impossible = (c.History, c.Rewind, Once, Guarded)
+        return command not in impossible and self._inner.supports(command)
 
     def execute(self, command: c.Command[A]) -> A:
         if not self.supports(type(command)):
             raise NotSupported(
-                f"{self._hooks.name} keeps no old values for {type(command).__name__}",
-                hint="its objects are overwritten in place; use the default backend for history",
+                f"{self._hooks.name} keeps values where `{type(command).__name__}` cannot be done",
+                hint="its objects are overwritten in place, outside of the store: there is nothing "
+                "to go back to; use the default backend for history",
             )
         match command:
             case c.Set(on_success=False):

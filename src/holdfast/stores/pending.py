@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import msgspec
 
 from holdfast import command as c
+from holdfast.condition import Guarded, Once
 from holdfast.entry import Entry, Found, Page
 from holdfast.errors import NotSupported
 from holdfast.run_command import AssetWrite
@@ -44,7 +45,7 @@ class PendingStore(Store):
             return writes
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
-        return command is not c.Rewind and self._inner.supports(command)
+        return command not in (c.Rewind, Once, Guarded) and self._inner.supports(command)
 
     def execute(self, command: c.Command[A]) -> A:
         with self._lock:

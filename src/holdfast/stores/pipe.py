@@ -12,7 +12,7 @@ from holdfast.command import Command
 from holdfast.errors import NotSupported, StoreUnavailable
 from holdfast.runner.channel import Channel
 from holdfast.store import Store
-from holdfast.wire import MSGPACK
+from holdfast.wire import MSGPACK, command_types
 
 A = TypeVar("A")
 
@@ -36,6 +36,9 @@ class PipeStore(Store):
             "the stores of a running task cannot be pickled",
             hint="pass on the values that you read from them",
         )
+
+    def supports(self, command: type[Command[Any]]) -> bool:
+        return command in command_types()
 
     def execute(self, command: Command[A]) -> A:
         if os.getpid() != self._process:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from holdfast.condition import CurrentIntent, RequestId
 from holdfast.entry import TaskWriter
 from holdfast.errors import (
     AssetInactive,
@@ -12,6 +13,7 @@ from holdfast.errors import (
     InvalidInput,
     NotFound,
     StaleAttempt,
+    StaleRequest,
     UnknownAsset,
     UnknownTaskInstance,
     VersionConflict,
@@ -51,6 +53,28 @@ def stale(writer: TaskWriter, newest: int, live: bool) -> StaleAttempt:
     return StaleAttempt(
         f"attempt {writer.attempt} of {writer.scope} may not write: {now}",
         hint="nothing was written; this process is a leftover and should stop",
+    )
+
+
+def not_current(guard: CurrentIntent) -> StaleAttempt:
+    return StaleAttempt(
+        f"intent `{guard.intent}` under `{guard.key}` of {guard.scope} is not current any more",
+        hint="nothing was written; another job took this one's place, or the task was cleared, so "
+        "this job should stop",
+    )
+
+
+def stale_request(request: RequestId, latest: int) -> StaleRequest:
+    return StaleRequest(
+        f"request {request.number} of client `{request.client}` comes after its request {latest}",
+        hint="nothing was written; a client sends one request at a time, and numbers them from 1",
+    )
+
+
+def reused_number(request: RequestId) -> StaleRequest:
+    return StaleRequest(
+        f"request {request.number} of client `{request.client}` was another command before",
+        hint="nothing was written; give each request a number of its own, and each client a name",
     )
 
 

@@ -76,7 +76,8 @@ def _events() -> Select:
 def events(by: str | None) -> Select:
     """Newest first: of the asset that column `by` finds, or of all."""
     e = t.asset_event.c
-    select = _events().select_from(t.asset_event.join(t.asset)).limit(sa.bindparam("limit"))
+    select = _events().select_from(t.asset_event.join(t.asset))
+    select = select.limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
     if by is None:
         return select.order_by(e.at.desc(), e.asset_id, e.number.desc())
     return select.where(t.asset.c[by] == sa.bindparam("owner")).order_by(e.number.desc())

@@ -201,7 +201,8 @@ def task_instances(conditions: frozenset[str], states: int) -> Select:
         select = select.where(column == sa.bindparam(name))
     if states:
         select = select.where(one_of(ti.state, states))
-    return select.order_by(*order).limit(sa.bindparam("limit"))
+    select = select.order_by(*order)
+    return select.limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
 
 
 @cache

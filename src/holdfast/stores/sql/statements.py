@@ -47,7 +47,7 @@ def _owned(shelf: Shelf, by: str) -> sa.ColumnElement[bool]:
     return shelf.owner_id == found.scalar_subquery()
 
 
-def _live(shelf: Shelf) -> sa.ColumnElement[bool]:
+def live(shelf: Shelf) -> sa.ColumnElement[bool]:
     if "expires_at" not in shelf.entry.c:
         return sa.true()
     expiry = shelf.entry.c.expires_at
@@ -60,21 +60,19 @@ def _entry_columns(shelf: Shelf) -> list[sa.ColumnElement[Any]]:
     return [c.key, c.value, c.version, c.updated_at, c.writer, expiry]
 
 
-def _of_key(table: sa.Table) -> sa.ColumnElement[bool]:
+def of_key(table: sa.Table) -> sa.ColumnElement[bool]:
     return table.c.key == sa.bindparam("key")
 
 
 @cache
 def get(shelf: Shelf, by: str) -> Select:
-    return sa.select(shelf.entry.c.value).where(
-        _owned(shelf, by), _of_key(shelf.entry), _live(shelf)
-    )
+    return sa.select(shelf.entry.c.value).where(_owned(shelf, by), of_key(shelf.entry), live(shelf))
 
 
 @cache
 def entry(shelf: Shelf, by: str) -> Select:
     columns = _entry_columns(shelf)
-    return sa.select(*columns).where(_owned(shelf, by), _of_key(shelf.entry), _live(shelf))
+    return sa.select(*columns).where(_owned(shelf, by), of_key(shelf.entry), live(shelf))
 
 
 @cache
@@ -112,7 +110,7 @@ def set_revision(shelf: Shelf) -> sa.Update:
 @cache
 def current_version(shelf: Shelf) -> Select:
     return sa.select(shelf.entry.c.version).where(
-        _owned(shelf, shelf.id.name), _of_key(shelf.entry), _live(shelf)
+        _owned(shelf, shelf.id.name), of_key(shelf.entry), live(shelf)
     )
 
 
@@ -124,7 +122,7 @@ def upsert(shelf: Shelf, dialect: type[Dialect]) -> Any:
 
 @cache
 def delete(shelf: Shelf) -> sa.Delete:
-    return sa.delete(shelf.entry).where(_owned(shelf, shelf.id.name), _of_key(shelf.entry))
+    return sa.delete(shelf.entry).where(_owned(shelf, shelf.id.name), of_key(shelf.entry))
 
 
 @cache
@@ -180,7 +178,7 @@ def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: boo
         columns += [t.asset.c.id, t.asset.c.name, t.asset.c.uri]
         source = t.asset_entry.join(t.asset)
         order = [t.asset.c.name, e.key]
-    wanted = [possible[name] for name in sorted(conditions)] + [_live(shelf)]
+    wanted = [possible[name] for name in sorted(conditions)] + [live(shelf)]
     if by is not None:
         wanted.append(_owned(shelf, by))
     if count:
@@ -201,7 +199,7 @@ def history(by: str) -> Select:
     found = sa.select(t.asset.c.id).where(t.asset.c[by] == sa.bindparam("owner"))
     return (
         sa.select(c.version, c.value, c.updated_at, c.writer, c.previous)
-        .where(c.asset_id == found.scalar_subquery(), _of_key(t.asset_history))
+        .where(c.asset_id == found.scalar_subquery(), of_key(t.asset_history))
         .order_by(c.version.desc())
         .limit(sa.bindparam("limit"))
     )
@@ -243,7 +241,7 @@ def trim_history() -> sa.Delete:
     c = t.asset_history.c
     return sa.delete(t.asset_history).where(
         c.asset_id == sa.bindparam("owner"),
-        _of_key(t.asset_history),
+        of_key(t.asset_history),
         c.version <= sa.select(first_to_go.c.version).scalar_subquery(),
     )
 
@@ -259,7 +257,7 @@ def staged(by: str | None, one_key: bool) -> Select:
     )
     if by is not None:
         select = select.where(a[by] == sa.bindparam("owner"))
-    return select.where(_of_key(t.staged_write)) if one_key else select
+    return select.where(of_key(t.staged_write)) if one_key else select
 
 
 @cache
@@ -355,18 +353,29 @@ def reactivate() -> sa.Update:
     )
 
 
-def _assets() -> Select:
-    c = t.asset.c
+def _assets(asset: sa.FromClause = t.asset) -> Select:
+    c, d = asset.c, t.declaration.c
     return (
-        sa.select(c.id, c.name, c.uri, c.by_hand, c.orphaned_at, t.declaration.c.dag_id)
-        .select_from(t.asset.outerjoin(t.declaration))
-        .order_by(c.name, t.declaration.c.dag_id)
+        sa.select(c.id, c.name, c.uri, c.by_hand, c.orphaned_at, d.dag_id)
+        .select_from(asset.outerjoin(t.declaration, d.asset_id == c.id))
+        .order_by(c.name, d.dag_id)
     )
 
 
 @cache
 def assets() -> Select:
     return _assets()
+
+
+@cache
+def page_of_assets() -> Select:
+    page = sa.select(t.asset).order_by(t.asset.c.name)
+    return _assets(page.limit(sa.bindparam("limit")).offset(sa.bindparam("offset")).subquery())
+
+
+@cache
+def count_assets() -> Select:
+    return sa.select(sa.func.count()).select_from(t.asset)
 
 
 @cache

@@ -17,8 +17,16 @@ from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import connect, make_engine, parse_url
 from holdfast.stores.sql.failures import is_lost, shown
-from holdfast.stores.sql.operations import OPERATIONS
-from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Operation, Query, Steps
+from holdfast.stores.sql.operations import OPERATIONS, operation_for
+from holdfast.stores.sql.operations.steps import (
+    BEGIN,
+    ROLLBACK,
+    Call,
+    Context,
+    Operation,
+    Query,
+    Steps,
+)
 from holdfast.stores.sql.patience import Patience, Progress
 from holdfast.stores.sql.pool import AsyncPool, Pool
 from holdfast.stores.sql.rows import micros
@@ -76,10 +84,10 @@ class SqlStore(Store):
         return command in OPERATIONS
 
     def execute(self, command: Command[A]) -> A:
-        return self.run(OPERATIONS[type(command)], command)
+        return self.run(operation_for(command), command)
 
     async def aexecute(self, command: Command[A]) -> A:
-        return await self.arun(OPERATIONS[type(command)], command)
+        return await self.arun(operation_for(command), command)
 
     def run(self, operation: Operation, command: Command[A]) -> A:
         """Carry out a command as this operation does."""
@@ -143,6 +151,10 @@ class SqlStore(Store):
                     cursor.execute(self._dialect.begin)
                     progress.begun = True
                     query = steps.send(None)
+                elif query is ROLLBACK:
+                    cursor.execute("ROLLBACK")
+                    progress.begun = False
+                    query = steps.send(None)
                 elif isinstance(query, Call):
                     try:
                         answer = query.sync()
@@ -193,6 +205,10 @@ class SqlStore(Store):
                 if query is BEGIN:
                     await cursor.execute(self._dialect.begin)
                     progress.begun = True
+                    query = steps.send(None)
+                elif query is ROLLBACK:
+                    await cursor.execute("ROLLBACK")
+                    progress.begun = False
                     query = steps.send(None)
                 elif isinstance(query, Call):
                     try:

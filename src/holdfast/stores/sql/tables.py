@@ -334,3 +334,13 @@ watcher = sa.Table(
     sa.Column("leased_until", sa.BigInteger, nullable=False),
 )
 """`number` counts the watches, of which only the newest may report events."""
+
+client_request = sa.Table(
+    "hf_client_request",
+    metadata,
+    sa.Column("client", ExactText(64), primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("answer", LongText(), nullable=False),
+    sa.Column("answered_at", sa.BigInteger, nullable=False),
+)
+"""The latest request of each client that was carried out, and the JSON text of its answer."""

@@ -9,10 +9,12 @@ from holdfast.testing.conformance.content import Content
 from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
 from holdfast.testing.conformance.fixtures import MakeStore
+from holdfast.testing.conformance.guards import Guards
 from holdfast.testing.conformance.history import Histories, Rewinds
 from holdfast.testing.conformance.inputs import Inputs
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.pickling import Pickling
+from holdfast.testing.conformance.requests import Requests
 from holdfast.testing.conformance.staging import Staging
 from holdfast.testing.conformance.surprises import Surprises
 from holdfast.testing.conformance.versions import Versions
@@ -35,6 +37,8 @@ class StoreConformance(
     Staging,
     Declarations,
     Deletion,
+    Requests,
+    Guards,
     Inputs,
     Pickling,
     Surprises,

@@ -61,9 +61,10 @@ class Dialect(ABC):
     def insert_new(self, table: sa.Table) -> Any:
         """INSERT, unless a unique column says that the row exists."""
 
-    def set_in_one_statement(self) -> Any | None:
+    def set_in_one_statement(self, once: bool = False) -> Any | None:
         """A write to a task store as a single statement, where the database can do that: one
-        round trip instead of five. It writes nothing where the attempt may not write."""
+        round trip instead of five. It writes nothing where the attempt may not write, nor, with
+        `once`, where the client's request is not a new one."""
         return None
 
     def delete_batch(self, table: sa.Table, batch: sa.Select[Any]) -> sa.Delete:

@@ -59,13 +59,16 @@ class PostgreSQL(Dialect):
     def lock(self, select: sa.Select[Any], table: sa.Table, skip: bool = False) -> sa.Select[Any]:
         return select.with_for_update(skip_locked=skip, of=table)
 
-    def set_in_one_statement(self) -> Any:
-        return _set_in_one_statement()
+    def set_in_one_statement(self, once: bool = False) -> Any:
+        return _set_in_one_statement(once)
 
 
 @cache
-def _set_in_one_statement() -> Any:
-    """Count the write, if the attempt may, and write the entry, in one round trip."""
+def _set_in_one_statement(once: bool) -> Any:
+    """Count the write, if the attempt may, and write the entry, in one round trip.
+
+    With `once`, what comes again is counted too, and not written: its version is left out.
+    """
     attempt = sa.bindparam("attempt", type_=sa.Integer())
     ti = t.task_instance
     scope = (
@@ -87,8 +90,30 @@ def _set_in_one_statement() -> Any:
         "expires_at": sa.bindparam("expires_at", type_=sa.BigInteger()),
         "writer": sa.bindparam("writer", type_=sa.Text()),
     }
-    new = postgresql.insert(t.task_entry).from_select(list(values), sa.select(*values.values()))
+    rows = sa.select(*values.values())
+    if once:
+        rows = rows.join_from(scope, _kept_request(scope), sa.true())
+    new = postgresql.insert(t.task_entry).from_select(list(values), rows)
     changes = {name: new.excluded[name] for name in values if name not in ("ti_id", "key")}
     return new.on_conflict_do_update(index_elements=["ti_id", "key"], set_=changes).returning(
         t.task_entry.c.version
+    )
+
+
+def _kept_request(scope: sa.CTE) -> sa.CTE:
+    """The client's request, with the version as its answer; no row where it is not a new one."""
+    values: dict[str, Any] = {
+        "client": sa.bindparam("who", type_=sa.Text()),
+        "number": sa.bindparam("count", type_=sa.BigInteger()),
+        "answer": sa.cast(scope.c.revision, sa.Text()),
+        "answered_at": now,
+    }
+    rows = sa.select(*values.values()).select_from(scope)
+    new = postgresql.insert(t.client_request).from_select(list(values), rows)
+    changes = {name: new.excluded[name] for name in values if name != "client"}
+    is_new = t.client_request.c.number < new.excluded.number
+    return (
+        new.on_conflict_do_update(index_elements=["client"], set_=changes, where=is_new)
+        .returning(t.client_request.c.client)
+        .cte("request")
     )

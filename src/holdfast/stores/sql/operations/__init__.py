@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from holdfast import command as c
 from holdfast import run_command as rc
+from holdfast.condition import Guarded, Once
+from holdfast.errors import NotSupported
 from holdfast.stores.sql.operations import (
     attempts,
+    counting,
     dags,
     entries,
     events,
     expiry,
+    guards,
     history,
     leases,
     listing,
     registry,
+    requests,
     results,
     runs,
     schedules,
@@ -23,6 +29,18 @@ from holdfast.stores.sql.operations import (
     watches,
 )
 from holdfast.stores.sql.operations.steps import Operation
+
+
+def operation_for(command: c.Command[Any]) -> Operation:
+    """What the command does; NotSupported where that is nothing."""
+    operation = OPERATIONS.get(type(command))
+    if operation is None:
+        raise NotSupported(
+            f"the product's own database cannot do `{type(command).__name__}`",
+            hint="this command is for custom backends",
+        )
+    return operation
+
 
 OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.Get: entries.get,
@@ -41,6 +59,7 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.DeclareAsset: registry.declare_asset,
     c.DeclareDagAssets: registry.declare_dag_assets,
     c.ListAssets: registry.list_assets,
+    c.GetAsset: registry.get_asset,
     c.DeleteAsset: registry.delete_asset,
     c.StartAttempt: attempts.start_attempt,
     c.FinishAttempt: attempts.finish_attempt,
@@ -76,8 +95,12 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     rc.PutResult: results.put_result,
     rc.GetResults: results.get_results,
     rc.ListAssetEvents: events.list_asset_events,
+    rc.Count: counting.count,
     rc.AliasAssets: events.alias_assets,
     rc.ListWatches: watches.list_watches,
     rc.StartWatch: watches.start_watch,
     rc.Emit: watches.emit,
+    c.ForgetRequests: requests.forget_requests,
+    Once: partial(requests.once, operation_for),
+    Guarded: partial(guards.guarded, operation_for),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from holdfast import command as c
 from holdfast.entry import Entry, TaskWriter, Writer
@@ -101,21 +102,12 @@ def check_version(owner: Owner, key: str, if_version: int | None) -> Steps[None]
 def set_(context: Context, command: c.Set) -> Steps[int]:
     scope, writer = command.scope, command.writer
     shortcut = context.dialect.set_in_one_statement()
-    if shortcut is not None and isinstance(scope, TaskScope):
-        own = isinstance(writer, TaskWriter) and writer.scope == scope
-        if command.if_version is None and (own or not isinstance(writer, TaskWriter)):
-            params = {
-                "owner": scope.ti_text,
-                "key": command.key,
-                "value": command.value,
-                "attempt": writer.attempt if isinstance(writer, TaskWriter) else None,
-                "expires_at": rows.micros(command.expires_at),
-                "writer": rows.writer_column(writer, scope),
-            }
-            written = yield shortcut, params
-            if written:
-                return written[0][0]  # type: ignore[no-any-return]
-            # Refused; the long way says why.
+    params = plain(command)
+    if shortcut is not None and params is not None:
+        written = yield shortcut, params
+        if written:
+            return written[0][0]  # type: ignore[no-any-return]
+        # Refused; the long way says why.
     owner = yield from open_scope(scope, writer)
     if command.on_success:
         yield from stage(context, owner, command)
@@ -123,6 +115,23 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
     yield from check_version(owner, command.key, command.if_version)
     value = [(command.key, command.value)]
     return (yield from put(context, owner, value, writer, command.expires_at))
+
+
+def plain(command: c.Set) -> dict[str, Any] | None:
+    """The parameters of `set_in_one_statement`, for a write that is as simple as that."""
+    scope, writer = command.scope, command.writer
+    if not isinstance(scope, TaskScope) or command.if_version is not None:
+        return None
+    if isinstance(writer, TaskWriter) and writer.scope != scope:
+        return None
+    return {
+        "owner": scope.ti_text,
+        "key": command.key,
+        "value": command.value,
+        "attempt": writer.attempt if isinstance(writer, TaskWriter) else None,
+        "expires_at": rows.micros(command.expires_at),
+        "writer": rows.writer_column(writer, scope),
+    }
 
 
 def set_many(context: Context, command: c.SetMany) -> Steps[int]:

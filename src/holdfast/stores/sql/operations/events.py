@@ -14,7 +14,7 @@ from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.registry import declare
 from holdfast.stores.sql.operations.runs import get_run
 from holdfast.stores.sql.operations.scopes import find, known
-from holdfast.stores.sql.operations.steps import Context, Steps
+from holdfast.stores.sql.operations.steps import Context, Query, Steps, window
 
 
 def by_asset(
@@ -58,14 +58,18 @@ def record(
 def list_asset_events(
     context: Context, command: rc.ListAssetEvents
 ) -> Steps[tuple[AssetEvent, ...]]:
-    if command.scope is None:
-        found = yield e.events(None), {"limit": command.limit}
-    else:
-        _, by, params = find(command.scope)
-        found = yield e.events(by), params | {"limit": command.limit}
-        if not found:
-            yield from known(command.scope)
+    found = yield events_query(command)
+    if not found and command.scope is not None:
+        yield from known(command.scope)
     return tuple(run_rows.asset_event(row) for row in found)
+
+
+def events_query(command: rc.ListAssetEvents) -> Query:
+    page = window(command.limit, command.offset)
+    if command.scope is None:
+        return e.events(None), page
+    _, by, params = find(command.scope)
+    return e.events(by), params | page
 
 
 def run_events(context: Context, command: rc.RunEvents) -> Steps[tuple[AssetEvent, ...]]:

@@ -10,7 +10,7 @@ from holdfast.stores.sql import rows
 from holdfast.stores.sql import run_statements as r
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.scopes import find, known
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 
 
 def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:
@@ -89,7 +89,12 @@ def settle_assets() -> Steps[None]:
 
 
 def list_assets(context: Context, command: c.ListAssets) -> Steps[tuple[AssetInfo, ...]]:
-    return rows.assets((yield s.assets(), {}))
+    return rows.assets((yield s.page_of_assets(), window(command.limit, command.offset)))
+
+
+def get_asset(context: Context, command: c.GetAsset) -> Steps[AssetInfo]:
+    id = yield from known(command.scope)
+    return rows.assets((yield s.asset_by_id(), {"owner": id}))[0]
 
 
 def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:

@@ -18,7 +18,7 @@ from holdfast.stores import refusal
 from holdfast.stores.sql import dag_statements as d
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql import run_statements as s
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
 
 
 class LockedRun(NamedTuple):
@@ -100,13 +100,16 @@ def get_run(context: Context, command: rc.GetRun) -> Steps[Run]:
     return run_rows.run(found[0])
 
 
-def list_runs(context: Context, command: rc.ListRuns) -> Steps[tuple[Run, ...]]:
+def runs_query(command: rc.ListRuns) -> Query:
     by_dag = command.dag_id is not None
     params: dict[str, Any] = {"dag_id": command.dag_id} if by_dag else {}
     params |= choices("state", command.states) | choices("kind", command.kinds)
-    params |= {"limit": command.limit, "offset": command.offset}
-    found = yield s.runs(by_dag, len(command.states), len(command.kinds)), params
-    return tuple(run_rows.run(row) for row in found)
+    params |= window(command.limit, command.offset)
+    return s.runs(by_dag, len(command.states), len(command.kinds)), params
+
+
+def list_runs(context: Context, command: rc.ListRuns) -> Steps[tuple[Run, ...]]:
+    return tuple(run_rows.run(row) for row in (yield runs_query(command)))
 
 
 def claim_run(context: Context, command: rc.ClaimRun) -> Steps[Run]:

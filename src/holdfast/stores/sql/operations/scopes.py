@@ -99,7 +99,7 @@ def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
     if isinstance(scope, AssetScope) and facts[0] is not None:
         raise refusal.inactive(scope)
     if isinstance(writer, TaskWriter) and writer.scope == scope:
-        _check_attempt(writer, *facts)
+        check_attempt(writer, *facts)
     return Owner(shelf, id, revision, scope)
 
 
@@ -118,9 +118,10 @@ def fence(writer: TaskWriter) -> Steps[None]:
     found = yield s.lock_owner(shelf, by, share=True), params
     if not found:
         raise refusal.unknown_task(writer.scope)
-    _check_attempt(writer, *found[0][2:])
+    check_attempt(writer, *found[0][2:])
 
 
-def _check_attempt(writer: TaskWriter, newest: int, live: int | None) -> None:
+def check_attempt(writer: TaskWriter, newest: int, live: int | None) -> None:
+    """Refuse an attempt that is not the live one."""
     if writer.attempt is not None and writer.attempt != live:
         raise refusal.stale(writer, newest, live is not None)

@@ -2,8 +2,8 @@
 
 An operation is a generator that yields queries and is sent their answers: rows for a SELECT, a
 row count otherwise. From `BEGIN` on it is one transaction, which the door commits when the
-operation ends and rolls back when it raises. So it is written once, whatever the colour of the
-door.
+operation ends and rolls back when it raises, or at `ROLLBACK`. So it is written once, whatever the
+colour of the door.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
+from holdfast.command import Command
 from holdfast.stores.sql.dialects import Dialect
 
 A = TypeVar("A")
@@ -30,7 +31,13 @@ Query: TypeAlias = tuple[Any, Any]
 Steps: TypeAlias = Generator[Query | Call, Any, A]
 
 BEGIN: Query = ("BEGIN", None)
+ROLLBACK: Query = ("ROLLBACK", None)
 NO_LIMIT = 2**62
+
+
+def window(limit: int | None, offset: int) -> dict[str, int]:
+    """The parameters of a page."""
+    return {"limit": NO_LIMIT if limit is None else limit, "offset": offset}
 
 
 class Context(NamedTuple):
@@ -41,6 +48,8 @@ class Context(NamedTuple):
 
 
 Operation: TypeAlias = Callable[[Context, Any], Steps[Any]]
+Lookup: TypeAlias = Callable[[Command[Any]], Operation]
+"""What says how a command inside another is carried out."""
 
 
 def joined(steps: Steps[A]) -> Steps[A]:

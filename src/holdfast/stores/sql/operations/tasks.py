@@ -17,18 +17,23 @@ from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settl
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
 from holdfast.stores.sql.operations.scopes import known, lock_scope
-from holdfast.stores.sql.operations.steps import BEGIN, NO_LIMIT, Context, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
+
+
+def task_instances_query(command: rc.ListTaskInstances) -> Query:
+    columns = ("dag_id", "run_id", "task_id", "map_index")
+    named = {name: getattr(command, name) for name in columns}
+    params: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    select = s.task_instances(frozenset(params), len(command.states))
+    params |= choices("state", command.states)
+    return select, params | window(command.limit, command.offset)
 
 
 def list_task_instances(
     context: Context, command: rc.ListTaskInstances
 ) -> Steps[tuple[TaskInstance, ...]]:
-    named = {"dag_id": command.dag_id, "run_id": command.run_id, "task_id": command.task_id}
-    params: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    select = s.task_instances(frozenset(params), len(command.states))
-    params |= choices("state", command.states)
-    params |= {"limit": NO_LIMIT if command.limit is None else command.limit}
-    return tuple(run_rows.task_instance(row) for row in (yield select, params))
+    found = yield task_instances_query(command)
+    return tuple(run_rows.task_instance(row) for row in found)
 
 
 def list_attempts(context: Context, command: rc.ListAttempts) -> Steps[tuple[AttemptInfo, ...]]:

@@ -1,0 +1,1 @@
+"""Measurements of the server, beside Airflow's in one run: `python -m bench.server [--full]`."""

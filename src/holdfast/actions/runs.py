@@ -1,0 +1,35 @@
+"""Runs that people ask for, and those that they may delete."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast import run_command as r
+from holdfast.errors import Conflict
+from holdfast.run import Run, RunKind
+
+
+def manual_run(
+    dag_id: str, time: datetime, run_id: str | None = None, conf: str = "{}"
+) -> r.CreateRun:
+    """The run that somebody asks for, standing for that time."""
+    from holdfast.runner.timetable import run_id as id_by_time
+
+    return r.CreateRun(
+        dag_id=dag_id,
+        run_id=run_id or id_by_time(RunKind.MANUAL, time),
+        kind=RunKind.MANUAL,
+        logical_date=time,
+        data_interval_start=time,
+        data_interval_end=time,
+        conf=conf,
+    )
+
+
+def check_deletable(run: Run, now: datetime) -> None:
+    """Conflict where a process carries the run out."""
+    if run.leased_until is not None and run.leased_until > now:
+        raise Conflict(
+            f"run `{run.run_id}` of `{run.dag_id}` is being carried out by {run.owner}",
+            hint="stop that first, or wait for the end",
+        )

@@ -1,0 +1,122 @@
+"""Finding one task instance, and choosing those of a run that are to run again."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast import run_command as r
+from holdfast.accessor import Steps
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.run import TaskInstance, TaskState
+from holdfast.schedule import spec_of
+
+FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
+
+Name: TypeAlias = tuple[str, int | None]
+"""A task id, with one map index or all of them."""
+
+
+def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps[TaskInstance]:
+    """The task instance that is meant; an index need be given only where there are several."""
+    yield r.GetRun(dag_id, run_id)
+    listed = yield r.ListTaskInstances(
+        dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index
+    )
+    found: list[TaskInstance] = _present(listed)
+    if not found:
+        tasks = yield r.ListTaskInstances(dag_id=dag_id, run_id=run_id)
+        raise _not_there(dag_id, run_id, task_id, map_index, _present(tasks))
+    if len(found) > 1:
+        indices = f"{found[0].scope.map_index} to {found[-1].scope.map_index}"
+        raise InvalidInput(
+            f"task `{task_id}` of run `{run_id}` of `{dag_id}` is mapped",
+            hint=f"say which map index: {indices}",
+        )
+    return found[0]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What is to be cleared."""
+
+    tasks: tuple[Name, ...]
+    """As `ClearTasks` takes them."""
+    concerned: tuple[TaskInstance, ...]
+    """Those of the task instances that it comes to, as they are now."""
+
+
+def choose(
+    dag_id: str,
+    run_id: str,
+    tasks: Sequence[Name],
+    *,
+    failed: bool,
+    downstream: bool,
+) -> Steps[Choice]:
+    """Of the tasks that are named, or of all where none is: all, or those that failed; and with
+    `downstream`, whatever comes after them."""
+    yield r.GetRun(dag_id, run_id)
+    known = _present((yield r.ListTaskInstances(dag_id=dag_id, run_id=run_id)))
+    there = {name for one in known for name in _names(one)}
+    for task_id, map_index in tasks:
+        if (task_id, map_index) not in there:
+            raise _not_there(dag_id, run_id, task_id, map_index, known)
+    wanted = dict.fromkeys(tasks or ((task_id, None) for task_id in _ids(known)))
+    if failed:
+        broken = [one for one in _meant(known, wanted) if one.state in FAILURES]
+        wanted = dict.fromkeys((one.scope.task_id, one.scope.map_index) for one in broken)
+    if downstream:
+        wanted |= dict.fromkeys((yield from _downstream(dag_id, wanted)))
+    return Choice(tuple(wanted), tuple(_meant(known, wanted)))
+
+
+def _downstream(dag_id: str, wanted: Iterable[Name]) -> Steps[list[Name]]:
+    """The tasks after these; a DAG's tasks come in an order in which each follows its own."""
+    reached = {task_id for task_id, _ in wanted}
+    after: list[Name] = []
+    for task in spec_of((yield r.GetDag(dag_id))).tasks:
+        if not reached.isdisjoint(task.upstream):
+            reached.add(task.task_id)
+            after.append((task.task_id, None))
+    return after
+
+
+def _present(listed: Iterable[TaskInstance]) -> list[TaskInstance]:
+    return [one for one in listed if one.state is not TaskState.REMOVED]
+
+
+def _names(one: TaskInstance) -> tuple[Name, Name]:
+    """Both ways to name a task instance: with all the others of its task, and alone."""
+    return (one.scope.task_id, None), (one.scope.task_id, one.scope.map_index)
+
+
+def _meant(known: Iterable[TaskInstance], wanted: Container[Name]) -> list[TaskInstance]:
+    return [one for one in known if any(name in wanted for name in _names(one))]
+
+
+def _ids(known: Iterable[TaskInstance]) -> list[str]:
+    return list(dict.fromkeys(one.scope.task_id for one in known))
+
+
+def _not_there(
+    dag_id: str,
+    run_id: str,
+    task_id: str,
+    map_index: int | None,
+    known: Sequence[TaskInstance],
+) -> NotFound:
+    ids = _ids(known)
+    indices = [one.scope.map_index for one in known if one.scope.task_id == task_id]
+    if indices:
+        there = f"{indices[0]} to {indices[-1]}" if indices[1:] else f"{indices[0]} only"
+        return NotFound(
+            f"task `{task_id}` of run `{run_id}` of `{dag_id}` has no map index {map_index}",
+            hint=f"it has {there}",
+        )
+    more = ", …" if len(ids) > 10 else ""
+    return NotFound(
+        f"run `{run_id}` of `{dag_id}` has no task `{task_id}`",
+        hint=f"it has: {', '.join(ids[:10])}{more}" if ids else "it has not begun",
+    )

@@ -1,0 +1,1 @@
+"""The server: the store over HTTP, for workers, people and tools."""

@@ -1,0 +1,111 @@
+"""What a command from outside may hold. Programs of ours check values where they make them; what
+comes over HTTP may have been made by anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.entry import ApiWriter
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.scope import StoreScope
+from holdfast.value import fits, parse, too_large
+from holdfast.wire import JSON
+
+LONGEST = timedelta(days=36_500)
+_SMALL = frozenset({"attempt", "exit_status", "map_index", "number", "pid", "signal"})
+_COUNTS = frozenset({"limit", "offset"})
+
+log = logging.getLogger("holdfast.server")
+
+
+def decode_command(body: bytes, max_value_bytes: int) -> c.Command[Any]:
+    """The command in a body; InvalidInput where it is none, or holds what cannot be stored."""
+    command = JSON.decode_command(body)
+    _check(command, "")
+    for scope, key, text, writer in _values(command):
+        where = f"`{key}` of {scope}"
+        try:
+            parse(text)
+        except (InvalidInput, InvalidType) as error:
+            raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
+        if not fits(text, max_value_bytes):
+            if isinstance(writer, ApiWriter):
+                raise too_large(text, max_value_bytes, where)
+            warn_of_size(scope, key, max_value_bytes)
+    for what, text in _documents(command):
+        try:
+            msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise InvalidInput(f"{what} is not JSON: {error}") from None
+    return command
+
+
+def warn_of_size(scope: StoreScope, key: str, limit: int) -> None:
+    """A task's write of a large value goes through: it is not interrupted for that."""
+    log.warning("`%s` of %s has more than %s bytes as JSON", key, scope, f"{limit:,}")
+
+
+def utc(time: datetime, what: str) -> datetime:
+    """The same time in UTC; InvalidInput where it has no time zone, or is not in our calendar."""
+    if time.tzinfo is None:
+        raise InvalidInput(f"{what} has no time zone", hint="for UTC, put a Z behind it")
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{what} is out of range: {time}") from None
+
+
+def _check(value: Any, name: str) -> None:
+    """What the types let through and databases do not take."""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise InvalidInput(f"{name} has the control character U+0000")
+    elif isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            _check(getattr(value, field), field)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            _check(item, name)
+    elif isinstance(value, int):
+        lowest = 0 if name in _COUNTS else -(2**63)
+        highest = 2**31 if name in _SMALL else 2**63
+        if not lowest <= value < highest:
+            raise InvalidInput(f"{name} is {value}, which is out of range")
+    elif isinstance(value, datetime):
+        utc(value, name)
+    elif isinstance(value, timedelta) and abs(value) > LONGEST:
+        raise InvalidInput(f"{name} is {value}, which is out of range")
+
+
+def _values(command: c.Command[Any]) -> Iterator[tuple[StoreScope, str, str, Any]]:
+    """The values that it writes to a store."""
+    if isinstance(command, c.Set | c.Advance):
+        yield command.scope, command.key, command.value, command.writer
+    elif isinstance(command, c.SetMany):
+        for key, text in command.values:
+            yield command.scope, key, text, command.writer
+    elif isinstance(command, r.Emit):
+        for write in command.writes:
+            yield from _values(write)
+
+
+def _documents(command: c.Command[Any]) -> Iterator[tuple[str, str]]:
+    """Other JSON that it holds."""
+    if isinstance(command, r.PutResult):
+        yield f"the result `{command.key}` of {command.writer.scope}", command.value
+    elif isinstance(command, r.CreateRun):
+        yield f"conf of run {command.dag_id}/{command.run_id}", command.conf
+    elif isinstance(command, r.Emit) and command.event is not None:
+        yield f"extra of the event of `{command.event.name}`", command.event.extra
+    elif isinstance(command, c.FinishAttempt) and command.ending is not None:
+        if command.ending.result is not None:
+            yield f"the result of {command.writer.scope}", command.ending.result
+        for event in command.ending.events:
+            yield f"extra of the event of `{event.name}`", event.extra

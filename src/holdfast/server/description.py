@@ -1,0 +1,133 @@
+"""How the routes of workers are described in OpenAPI, since FastAPI sees only that they take a
+request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, TypeAlias, Union
+
+import msgspec
+from fastapi.security import HTTPBearer
+
+from holdfast.scope import MAX_ASSET_LENGTH
+from holdfast.server.public.problems import BODY, problems
+from holdfast.value import MAX_KEY_LENGTH
+from holdfast.wire import command_types
+
+Description: TypeAlias = dict[str, Any]
+
+bearer = HTTPBearer(
+    bearerFormat="JWT",
+    scheme_name="worker_token",
+    description="The token of a task, a watcher, a job or a worker: `holdfast auth task-token` and "
+    "`holdfast auth worker-token` make some. A response may have a new one in the header "
+    "`Refreshed-API-Token`, to be used from then on.",
+    auto_error=False,
+)
+
+_SCHEMAS = "#/components/schemas/"
+_PREFIX = "Wire"
+
+
+def _parameter(name: str, place: str, schema: Description, description: str) -> Description:
+    return {
+        "name": name,
+        "in": place,
+        "required": place != "header",
+        "schema": schema,
+        "description": description,
+    }
+
+
+def _object(properties: Description) -> Description:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["value"],
+        "additionalProperties": False,
+    }
+
+
+_key: Description = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH}
+_asset: Description = {"type": "string", "minLength": 1, "maxLength": MAX_ASSET_LENGTH}
+_value: Description = {"description": "Any JSON value but null."}
+
+TI_ID = _parameter(
+    "ti_id",
+    "path",
+    {"type": "string", "format": "uuid"},
+    "The task instance's id: the token's own.",
+)
+KEY_IN_PATH = _parameter("key", "path", _key, "The key, percent-encoded.")
+KEY_IN_QUERY = _parameter("key", "query", _key, "The key.")
+NAME = _parameter("name", "query", _asset, "The asset's name.")
+URI = _parameter("uri", "query", _asset, "The asset's URI.")
+VALUE = _object({"value": _value})
+TASK_VALUE = _object(
+    {
+        "value": _value,
+        "expires_at": {
+            "type": ["string", "null"],
+            "format": "date-time",
+            "description": "When it expires, with a time zone. null or left out: never.",
+        },
+    }
+)
+
+
+def operation(
+    method: str,
+    name: str,
+    path: str,
+    parameters: Sequence[Description],
+    body: Description | None,
+) -> Description:
+    """What FastAPI is told of a route of the two stores."""
+    by = "_by_name" if "by-name" in path else "_by_uri" if "by-uri" in path else ""
+    statuses = [404, 501, 502] if method == "GET" else [404, 409, 501, 502]
+    responses = problems(*statuses, *(BODY if body else ()))
+    if method == "GET":
+        responses[200] = {"content": _json(VALUE), "description": "The value."}
+    described: Description = {
+        "name": f"{name}{by}",
+        "operation_id": f"{name}{by}",
+        "status_code": 200 if method == "GET" else 204,
+        "responses": responses,
+        "openapi_extra": {"parameters": list(parameters)},
+    }
+    if body is not None:
+        described["openapi_extra"]["requestBody"] = {"required": True, "content": _json(body)}
+    return described
+
+
+def commands() -> Description:
+    """What FastAPI is told of the route for commands."""
+    key = _parameter(
+        "Idempotency-Key",
+        "header",
+        {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}:[1-9][0-9]{0,17}$"},
+        "`CLIENT:NUMBER`. A write that comes again under the same is carried out once, and is "
+        "answered alike. A client has one request under way, and numbers them from 1.",
+    )
+    body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Command"})
+    return {
+        "operation_id": "post_command",
+        "responses": problems(404, 409, 501, 502, *BODY)
+        | {200: {"content": _json({}), "description": "The command's answer."}},
+        "openapi_extra": {"parameters": [key], "requestBody": {"required": True, "content": body}},
+    }
+
+
+@cache
+def command_schemas() -> Description:
+    """The commands, and everything that they are made of."""
+    every: Any = Union[command_types()]  # noqa: UP007  (made from a list)
+    [command], parts = msgspec.json.schema_components(
+        [every], ref_template=f"{_SCHEMAS}{_PREFIX}{{name}}"
+    )
+    return {f"{_PREFIX}{name}": schema for name, schema in (parts | {"Command": command}).items()}
+
+
+def _json(schema: Description) -> Description:
+    return {"application/json": {"schema": schema}}

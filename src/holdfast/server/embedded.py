@@ -1,0 +1,49 @@
+"""The server inside another process: the same application in a thread, on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from threading import Thread
+
+import msgspec
+import uvicorn
+from fastapi import FastAPI
+
+from holdfast.server.app import make_app
+from holdfast.server.serve import configure, listen, url_of
+from holdfast.server.tokens import open_tokens
+from holdfast.settings import Settings
+from holdfast.store import Store
+
+
+class EmbeddedServer:
+    """Answers at `url` until it is closed. The store is the caller's, and stays open.
+
+    `tokens` are those of the settings, as other servers of the same home take them.
+    """
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        api = msgspec.structs.replace(
+            settings.api, host="127.0.0.1", port=0, processes=1, tls_certificate="", tls_key=""
+        )
+        settings = msgspec.structs.replace(settings, api=api)
+        self.tokens = open_tokens(settings)
+        listener = listen(settings)
+        self.url = url_of(settings, listener)
+        app = make_app(store, self.tokens, settings, _lifespan)
+        self._server = uvicorn.Server(configure(app, settings))
+        self._thread = Thread(target=self._server.run, args=([listener],), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering; requests under way are finished first."""
+        self._server.should_exit = True
+        self._thread.join()
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """At the end, the store lets go of the connections that belong to this event loop."""
+    yield
+    await app.state.store.aclose()

@@ -1,0 +1,293 @@
+"""What workers ask: the wire of Airflow's task SDK for the two stores, and beside it every command
+that a store takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, TypeAlias, cast
+from urllib.parse import parse_qsl
+from uuid import UUID
+
+import msgspec
+from fastapi import APIRouter, Request, Security
+from starlette.responses import Response
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.authority import JobIdentity, TaskIdentity, WatcherIdentity, is_read
+from holdfast.condition import RequestId
+from holdfast.entry import TaskWriter, WatcherWriter
+from holdfast.errors import Forbidden, InvalidInput, NotFound, WrongContentType
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.server import description as d
+from holdfast.server.content import decode_command, utc, warn_of_size
+from holdfast.server.lean import BODY, Endpoint
+from holdfast.server.problem import MEDIA_TYPE
+from holdfast.server.public.path import decoded
+from holdfast.server.public.problems import problems
+from holdfast.server.request import identity_of, perform, settings_of
+from holdfast.value import decode, encode, fits
+from holdfast.wire import JSON
+
+Registered: TypeAlias = Callable[[Endpoint], Endpoint]
+Change: TypeAlias = Callable[[TaskWriter | WatcherWriter], r.AssetWrite]
+
+router = APIRouter(
+    prefix="/execution",
+    tags=["Execution"],
+    dependencies=[Security(d.bearer)],
+    responses=problems(401, 403, 422, 429, 503),
+)
+
+
+def _route(
+    method: str, path: str, *parameters: d.Description, body: d.Description | None = None
+) -> Registered:
+    """Below /store and below /state, which is not described."""
+
+    def add(endpoint: Endpoint) -> Endpoint:
+        for place in ("store", "state"):
+            router.add_api_route(
+                f"/{place}{path}",
+                endpoint,
+                methods=[method],
+                include_in_schema=place == "store",
+                **d.operation(method, endpoint.__name__, path, parameters, body),
+            )
+        return endpoint
+
+    return add
+
+
+def _asset_route(
+    method: str, path: str, *parameters: d.Description, body: d.Description | None = None
+) -> Registered:
+    """By the asset's name and by its URI."""
+
+    def add(endpoint: Endpoint) -> Endpoint:
+        _route(method, f"/asset/by-name/{path}", d.NAME, *parameters, body=body)(endpoint)
+        _route(method, f"/asset/by-uri/{path}", d.URI, *parameters, body=body)(endpoint)
+        return endpoint
+
+    return add
+
+
+@_route("GET", "/ti/{ti_id}/{key:path}", d.TI_ID, d.KEY_IN_PATH)
+async def get_task_entry(request: Request) -> Response:
+    """Read a key of the task store."""
+    scope, key = _task_entry(request)
+    return _value(await perform(request, c.Get(scope, key)), scope, key)
+
+
+@_route("PUT", "/ti/{ti_id}/{key:path}", d.TI_ID, d.KEY_IN_PATH, body=d.TASK_VALUE)
+async def put_task_entry(request: Request) -> Response:
+    """Write a key of the task store."""
+    scope, key = _task_entry(request)
+    body = _body(request, _task_value)
+    expires_at = body.expires_at and utc(body.expires_at, "expires_at")
+    text = _text(request, body.value, scope, key)
+    await perform(request, c.Set(scope, key, text, _task(request).writer, expires_at))
+    return Response(status_code=204)
+
+
+@_route("DELETE", "/ti/{ti_id}/{key:path}", d.TI_ID, d.KEY_IN_PATH)
+async def delete_task_entry(request: Request) -> Response:
+    """Remove a key of the task store."""
+    scope, key = _task_entry(request)
+    await perform(request, c.Delete(scope, key, _task(request).writer))
+    return Response(status_code=204)
+
+
+@_route("DELETE", "/ti/{ti_id}", d.TI_ID)
+async def clear_task_store(request: Request) -> Response:
+    """Remove every key of the task store."""
+    await perform(request, c.Clear(_task_scope(request), _task(request).writer))
+    return Response(status_code=204)
+
+
+@_asset_route("GET", "value", d.KEY_IN_QUERY)
+async def get_asset_entry(request: Request) -> Response:
+    """Read a key of an asset's store."""
+    scope, key = _asset_entry(request)
+    return _value(await perform(request, c.Get(scope, key)), scope, key)
+
+
+@_asset_route("PUT", "value", d.KEY_IN_QUERY, body=d.VALUE)
+async def put_asset_entry(request: Request) -> Response:
+    """Write a key of an asset's store."""
+    scope, key = _asset_entry(request)
+    text = _text(request, _body(request, _asset_value).value, scope, key)
+    return await _change(request, lambda writer: c.Set(scope, key, text, writer))
+
+
+@_asset_route("DELETE", "value", d.KEY_IN_QUERY)
+async def delete_asset_entry(request: Request) -> Response:
+    """Remove a key of an asset's store."""
+    scope, key = _asset_entry(request)
+    return await _change(request, lambda writer: c.Delete(scope, key, writer))
+
+
+@_asset_route("DELETE", "clear")
+async def clear_asset_store(request: Request) -> Response:
+    """Remove every key of an asset's store."""
+    scope = _asset(request, _query(request))
+    return await _change(request, lambda writer: c.Clear(scope, writer))
+
+
+@router.post("/commands", **d.commands())
+async def post_command(request: Request) -> Response:
+    """Carry out any command that the token allows; the answer is the command's own."""
+    limit = settings_of(request).state_store.max_value_storage_bytes
+    command = decode_command(_json(request), limit)
+    request_id = _request_id(request)
+    answer = await perform(request, command, None if is_read(command) else request_id)
+    return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
+
+
+class TaskValue(msgspec.Struct, forbid_unknown_fields=True):
+    """What is written to a key of a task store."""
+
+    value: Any
+    expires_at: datetime | None = None
+
+
+class AssetValue(msgspec.Struct, forbid_unknown_fields=True):
+    """What is written to a key of an asset's store."""
+
+    value: Any
+
+
+_task_value = msgspec.json.Decoder(TaskValue)
+_asset_value = msgspec.json.Decoder(AssetValue)
+
+
+def _task(request: Request) -> TaskIdentity | JobIdentity:
+    identity = identity_of(request)
+    if isinstance(identity, TaskIdentity | JobIdentity):
+        return identity
+    raise Forbidden(
+        f"this is for tasks and their jobs, and the token is that of {identity}",
+        hint="`holdfast auth task-token` makes one; people use /api/v2",
+    )
+
+
+def _task_scope(request: Request) -> TaskScope:
+    """The task instance of the path, which must be the token's own."""
+    scope = _task(request).scope
+    given = request.path_params["ti_id"]
+    if given != scope.ti_text:
+        _check_own(decoded(given, "id"), scope)
+    return scope
+
+
+def _check_own(given: str, scope: TaskScope) -> None:
+    try:
+        same = UUID(given) == scope.ti_id
+    except ValueError:
+        raise InvalidInput(f"{given[:80]!r} is not the id of a task instance") from None
+    if not same:
+        raise Forbidden(
+            f"the token is that of {scope}, whose id is {scope.ti_id}, not {given}",
+            hint="a task has its own store alone",
+        )
+
+
+def _task_entry(request: Request) -> tuple[TaskScope, str]:
+    return _task_scope(request), decoded(request.path_params["key"], "key")
+
+
+def _asset_entry(request: Request) -> tuple[AssetScope, str]:
+    query = _query(request)
+    return _asset(request, query), _field(query, "key")
+
+
+def _asset(request: Request, query: dict[str, str]) -> AssetScope:
+    if "/by-name/" in request.scope["path"]:
+        return AssetScope(name=_field(query, "name"))
+    return AssetScope(uri=_field(query, "uri"))
+
+
+def _query(request: Request) -> dict[str, str]:
+    raw = request.scope["query_string"]
+    try:
+        pairs = parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=20)
+    except ValueError:
+        raise InvalidInput("the query is not UTF-8, or has too many fields") from None
+    query = dict(pairs)
+    if len(query) < len(pairs):
+        raise InvalidInput("the query has a field twice", hint="give each once")
+    return query
+
+
+def _field(query: dict[str, str], name: str) -> str:
+    if name not in query:
+        raise InvalidInput(f"the query lacks `{name}`", hint=f"add {name}=…, percent-encoded")
+    return query[name]
+
+
+def _json(request: Request) -> bytes:
+    kind = request.headers.get("content-type", MEDIA_TYPE).partition(";")[0].strip().lower()
+    if kind != MEDIA_TYPE:
+        raise WrongContentType(f"the body is {kind[:100]}", hint=f"send it as {MEDIA_TYPE}")
+    return cast(bytes, request.scope[BODY])
+
+
+def _body(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
+    try:
+        return decoder.decode(_json(request))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(
+            f"the body is not what it should be: {error}", hint='send {"value": …}'
+        ) from None
+
+
+def _text(request: Request, value: Any, scope: StoreScope, key: str) -> str:
+    """The value as it is stored. A large one goes through: no task is interrupted for that."""
+    text = encode(value)
+    limit = settings_of(request).state_store.max_value_storage_bytes
+    if not fits(text, limit):
+        warn_of_size(scope, key, limit)
+    return text
+
+
+def _value(text: str | None, scope: StoreScope, key: str) -> Response:
+    if text is None:
+        raise NotFound(f"{scope} has no `{key}`")
+    if text.startswith('{"__holdfast_'):
+        text = msgspec.json.encode(decode(text)).decode()
+    return Response(f'{{"value":{text}}}', media_type=MEDIA_TYPE)
+
+
+async def _change(request: Request, change: Change) -> Response:
+    await perform(request, _signed(request, change))
+    return Response(status_code=204)
+
+
+def _signed(request: Request, change: Change) -> c.Command[Any]:
+    """The write to an asset, by whom the token says."""
+    identity = identity_of(request)
+    if isinstance(identity, WatcherIdentity):
+        return r.Emit(identity.watch, (change(WatcherWriter()),))
+    return change(_task(request).writer)
+
+
+_REQUEST = re.compile(r"([A-Za-z0-9_-]{1,64}):([0-9]{1,19})", re.ASCII)
+
+
+def _request_id(request: Request) -> RequestId | None:
+    """Of this bearer's client: nobody gets at the answers of another by calling itself alike."""
+    given = request.headers.get("idempotency-key")
+    if given is None:
+        return None
+    match = _REQUEST.fullmatch(given)
+    if match is None or not 0 < int(match[2]) < 2**63:
+        raise InvalidInput(
+            "Idempotency-Key is not CLIENT:NUMBER",
+            hint="CLIENT has 1 to 64 of A-Z, a-z, 0-9, _ and -, and NUMBER counts from 1",
+        )
+    bearer = msgspec.json.encode(identity_of(request))
+    client = blake2b(bearer + match[1].encode(), digest_size=24).hexdigest()
+    return RequestId(client, int(match[2]))

@@ -1,0 +1,214 @@
+"""The keys that tokens are signed with: from the settings, or in a file that only we can read."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import secrets
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import InvalidSettings
+from holdfast.settings import Settings
+
+FILE_NAME = "signing-keys.json"
+SHORTEST = 32
+GLANCE = 1.0
+"""How often, at most, the file is looked at while the keys that are known suffice."""
+
+log = logging.getLogger("holdfast.server")
+
+
+class Key(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A secret, and until when its signatures are accepted (seconds since 1970; None: always)."""
+
+    secret: str
+    until: float | None = None
+
+    @property
+    def id(self) -> str:
+        """What a token names it by; it tells nothing of the secret."""
+        return hashlib.sha256(b"holdfast key " + self.secret.encode()).hexdigest()[:16]
+
+    def __repr__(self) -> str:
+        return f"<Key {self.id}>"
+
+
+class SigningKeys(ABC):
+    """The first key signs; a signature of any of them is accepted."""
+
+    @abstractmethod
+    def signing(self) -> Key:
+        """The key to sign with."""
+
+    @abstractmethod
+    def find(self, id: str) -> Key | None:
+        """The key of that name, if its signatures are still accepted."""
+
+
+class GivenKeys(SigningKeys):
+    """Keys that somebody else looks after."""
+
+    def __init__(self, keys: tuple[Key, ...]) -> None:
+        self._keys = keys
+        self._by_id = {key.id: key for key in keys}
+
+    def signing(self) -> Key:
+        return self._keys[0]
+
+    def find(self, id: str) -> Key | None:
+        return self._by_id.get(id)
+
+
+class KeyFile(SigningKeys):
+    """Keys in a file, which is made on first use and read again when it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not path.exists():
+            _make(path)
+        self._mark = _mark(path)
+        self._take(_read(path))
+
+    def signing(self) -> Key:
+        if time.monotonic() > self._looked_at + GLANCE:
+            self._look()
+        return self._keys[0]
+
+    def find(self, id: str) -> Key | None:
+        key = self._by_id.get(id)
+        if key is None or time.monotonic() > self._looked_at + GLANCE:
+            self._look()
+            key = self._by_id.get(id)
+        if key is None or (key.until is not None and key.until < time.time()):
+            return None
+        return key
+
+    def _look(self) -> None:
+        self._looked_at = time.monotonic()
+        try:
+            mark = _mark(self._path)
+            if mark == self._mark:
+                return
+            keys = _read(self._path)
+        except (OSError, InvalidSettings) as error:
+            log.warning("the signing keys stay as they were: %s", error)
+            return
+        self._mark = mark
+        self._take(keys)
+
+    def _take(self, keys: tuple[Key, ...]) -> None:
+        self._keys = keys
+        self._by_id = {key.id: key for key in keys}
+        self._looked_at = time.monotonic()
+
+
+def open_keys(settings: Settings) -> SigningKeys:
+    """Those that are configured, or else those of the file under home."""
+    if settings.api.signing_key:
+        return GivenKeys(_configured(settings))
+    return KeyFile(settings.home / FILE_NAME)
+
+
+def rotate(settings: Settings, overlap: timedelta) -> None:
+    """Sign with a new key from now on. What the old ones signed is accepted for `overlap` more."""
+    if settings.api.signing_key:
+        raise InvalidSettings(
+            "the signing key is configured, so it is changed there",
+            hint="put a new key and a comma before the old one in "
+            f"{settings.origins.get('api.signing_key', 'api.signing_key')}, start the servers "
+            "again, and remove the old key when its tokens have run out",
+        )
+    path = settings.home / FILE_NAME
+    if not path.exists():
+        _make(path)
+    now = time.time()
+    end = now + overlap.total_seconds()
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        old = [
+            Key(key.secret, min(end, key.until or end))
+            for key in _read(path)
+            if key.until is None or key.until > now
+        ]
+        os.replace(_written(path, (_new_key(), *old)), path)
+    finally:
+        os.close(directory)
+
+
+def _configured(settings: Settings) -> tuple[Key, ...]:
+    given = tuple(text.strip() for text in settings.api.signing_key.split(","))
+    if any(len(text) < SHORTEST for text in given):
+        raise InvalidSettings(
+            f"api.signing_key has a key of less than {SHORTEST} characters, found in "
+            f"{settings.origins.get('api.signing_key', 'the settings')}",
+            hint="make one with `openssl rand -base64 48`",
+        )
+    return tuple(Key(text) for text in given)
+
+
+def _new_key() -> Key:
+    return Key(secrets.token_urlsafe(48))
+
+
+def _make(path: Path) -> None:
+    """Unless another process has been faster."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = _written(path, (_new_key(),))
+    try:
+        with suppress(FileExistsError):
+            os.link(written, path)
+    finally:
+        written.unlink()
+
+
+def _written(path: Path, keys: tuple[Key, ...]) -> Path:
+    """A new file with the keys, next to the one that is meant, which only its owner can read."""
+    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(number, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode({"keys": keys}), indent=2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return Path(name)
+
+
+def _mark(path: Path) -> tuple[int, int, int]:
+    """What tells one content of the file from the next."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_ino, status.st_mode
+
+
+class _Content(msgspec.Struct):
+    keys: tuple[Key, ...]
+
+
+def _read(path: Path) -> tuple[Key, ...]:
+    try:
+        if path.stat().st_mode & 0o077:
+            raise InvalidSettings(
+                f"{path} holds the keys that tokens are signed with, and others can read it",
+                hint=f"`chmod 600 {path}`, then `holdfast auth rotate-key --overlap 0` if somebody "
+                "may have",
+            )
+        keys = msgspec.json.decode(path.read_bytes(), type=_Content).keys
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidSettings(
+            f"the signing keys in {path} cannot be read: {error}",
+            hint="if the file is broken, delete it: a new key is made, and tokens are asked for "
+            "anew",
+        ) from None
+    if not keys or any(len(key.secret) < SHORTEST for key in keys):
+        raise InvalidSettings(
+            f"{path} holds no signing key, or one of less than {SHORTEST} characters",
+            hint="delete the file: a new key is made, and tokens are asked for anew",
+        )
+    return keys

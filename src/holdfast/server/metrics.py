@@ -1,0 +1,102 @@
+"""What is counted, for Prometheus. With several processes, each counts into files of a directory
+that they share, and any of them tells the sum."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    multiprocess,
+)
+
+DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the directory. It must be set before this module is imported."""
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_REGISTRY = CollectorRegistry()
+_REQUESTS = Counter(
+    "holdfast_requests",
+    "Requests that were answered.",
+    ["method", "route", "status"],
+    registry=_REGISTRY,
+)
+_SECONDS = Histogram(
+    "holdfast_request_seconds",
+    "How long requests took.",
+    ["method", "route"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+    registry=_REGISTRY,
+)
+_COMMANDS = Counter(
+    "holdfast_commands",
+    "Commands that were asked of the store.",
+    ["command", "outcome"],
+    registry=_REGISTRY,
+)
+under_way = Gauge(
+    "holdfast_requests_under_way",
+    "Requests that are being answered.",
+    multiprocess_mode="livesum",
+    registry=_REGISTRY,
+)
+refused_tokens = Counter(
+    "holdfast_refused_tokens", "Requests whose token was not accepted.", registry=_REGISTRY
+)
+
+
+def count_request(method: str, route: str, status: int, seconds: float) -> None:
+    method = method if method in _METHODS else "other"
+    _requests(method, route, status).inc()
+    _seconds(method, route).observe(seconds)
+
+
+def count_command(name: str, outcome: str) -> None:
+    _commands(name, outcome).inc()
+
+
+def exposition() -> bytes:
+    """Everything, as Prometheus reads it."""
+    directory = os.environ.get(DIRECTORY)
+    if directory is None:
+        return generate_latest(_REGISTRY)
+    _forget_the_dead(Path(directory))
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
+
+
+# Looked up once: finding the one with these labels takes longer than counting.
+@cache
+def _requests(method: str, route: str, status: int) -> Counter:
+    return _REQUESTS.labels(method, route, status)
+
+
+@cache
+def _seconds(method: str, route: str) -> Histogram:
+    return _SECONDS.labels(method, route)
+
+
+@cache
+def _commands(name: str, outcome: str) -> Counter:
+    return _COMMANDS.labels(name, outcome)
+
+
+def _forget_the_dead(directory: Path) -> None:
+    """What a process that was killed had under way."""
+    for file in directory.glob("gauge_live*_*.db"):
+        number = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            multiprocess.mark_process_dead(number)  # type: ignore[no-untyped-call]
+        except PermissionError:
+            pass

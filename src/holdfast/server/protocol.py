@@ -1,0 +1,144 @@
+"""HTTP as uvicorn speaks it, with limits on the head of a request and on the time that it takes,
+and with errors in our shape where even the request cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from holdfast.errors import HoldfastError, RequestHeadTooLarge, RequestRefused
+from holdfast.server import problem
+from holdfast.server.limits import MOST_CONNECTIONS, REFUSAL, overloaded, too_slow
+from holdfast.settings import Api
+
+LINGER = 2.0
+"""Seconds for which the rest of a refused request is taken in, so that the client, which may still
+be sending, gets to read the answer."""
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. The limits are those of the application's settings."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        api: Api = cast(Any, self.app).state.settings.api
+        self._max_head = api.max_header_bytes
+        self._timeout = api.request_timeout
+        self._seconds = api.request_timeout.total_seconds()
+        self._outlet = _Outlet(self)
+        self._deaf = False
+        self._in_head = True
+        self._head_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._start_timer()
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._refuse(overloaded())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > self._max_head and not self._deaf:
+            self._refuse(_head_too_large(self._max_head))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes = max(1, self._head_bytes)
+        if self._timer is None:
+            self._start_timer()
+
+    def on_headers_complete(self) -> None:
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self._max_head:
+            cast(Any, self.scope)[REFUSAL] = _head_too_large(self._max_head)
+        super().on_headers_complete()
+        self.cycle.transport = cast(Any, self._outlet)
+        self._in_head = False
+        self._head_bytes = 0
+
+    def on_message_complete(self) -> None:
+        self._stop_timer()
+        self._in_head = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(
+            RequestRefused("this is not HTTP as it should be", hint="the server speaks HTTP/1.1")
+        )
+
+    def finish(self) -> None:
+        """Close, but not while the client is still sending: it would not see the answer."""
+        if not self._deaf and not self.cycle.more_body:
+            self.transport.close()
+            return
+        self._deaf = True
+        self._stop_timer()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self._timer = self.loop.call_later(LINGER, self.transport.close)
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self._seconds, self._time_is_over)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        if self._in_head and not self._head_bytes:
+            self.transport.close()
+        else:
+            self._refuse(too_slow(self._timeout))
+
+    def _refuse(self, error: HoldfastError) -> None:
+        """Take in no more, and say why, in answer to the request that is being read."""
+        self._deaf = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+            if not self._in_head:
+                cast(Any, self.cycle.scope)[REFUSAL] = error
+                self.cycle.message_event.set()
+        elif self._in_head:
+            self.transport.write(_response(error))
+            self.finish()
+        else:
+            self.transport.close()
+
+
+class _Outlet:
+    """The transport as the answer to a request uses it."""
+
+    def __init__(self, protocol: LimitedProtocol) -> None:
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+        self.close = protocol.finish
+
+
+def _response(error: HoldfastError) -> bytes:
+    body = problem.body(error.code, error.message, error.hint)
+    head = (
+        f"HTTP/1.1 {error.status} {http.HTTPStatus(error.status).phrase}\r\n"
+        f"content-type: {problem.MEDIA_TYPE}\r\n"
+        f"content-length: {len(body)}\r\n"
+        "connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _head_too_large(limit: int) -> HoldfastError:
+    return RequestHeadTooLarge(
+        f"the head of the request is over {limit:,} bytes",
+        hint="[api] max_header_bytes is the limit",
+    )

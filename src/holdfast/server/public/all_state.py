@@ -1,0 +1,109 @@
+"""Entries of many task instances, or of many assets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic.json_schema import SkipJsonSchema
+
+from holdfast import command as c
+from holdfast.errors import InvalidInput
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.server.public.asset_state import AssetStateStoreEntry
+from holdfast.server.public.caller import Asker
+from holdfast.server.public.entry import fields
+from holdfast.server.public.model import Answer, AssetId, AssetName, Id, Index
+from holdfast.server.public.parameter import AssetEntries, TaskEntries
+from holdfast.server.public.problems import problems
+from holdfast.server.public.route import public_router
+from holdfast.server.public.task_state import TaskStateStoreEntry
+
+router = public_router("State Store", 501, 502)
+
+
+class FoundTaskEntry(TaskStateStoreEntry):
+    """An entry, and whose it is."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+
+
+class FoundTaskEntries(Answer):
+    """Some of the entries, ordered by task instance and key, and how many there are in all."""
+
+    task_state_store: list[FoundTaskEntry]
+    total_entries: int
+
+
+class FoundAssetEntry(AssetStateStoreEntry):
+    """An entry, and whose it is."""
+
+    asset_id: int
+    name: str
+    uri: str
+
+
+class FoundAssetEntries(Answer):
+    """Some of the entries, ordered by asset and key, and how many there are in all."""
+
+    asset_state_store: list[FoundAssetEntry]
+    total_entries: int
+
+
+@router.get("/state-store/tasks")
+async def list_all_task_state_store(
+    caller: Asker,
+    page: TaskEntries,
+    dag_id: Annotated[Id | SkipJsonSchema[None], Query(description="Only of this DAG.")] = None,
+    run_id: Annotated[Id | SkipJsonSchema[None], Query(description="Only of this run.")] = None,
+    task_id: Annotated[Id | SkipJsonSchema[None], Query(description="Only of this task.")] = None,
+    map_index: Annotated[
+        Index | SkipJsonSchema[None], Query(description="Only of this map index.")
+    ] = None,
+) -> FoundTaskEntries:
+    """List the entries of task instances, ordered by DAG, run, task, map index and key."""
+    found = await caller.aexecute(page.of(c.TaskFilter(dag_id, run_id, task_id, map_index)))
+    entries = []
+    for one in found.found:
+        assert isinstance(one.scope, TaskScope)
+        entries.append(
+            FoundTaskEntry(
+                **fields(one.entry),
+                dag_id=one.scope.dag_id,
+                run_id=one.scope.run_id,
+                task_id=one.scope.task_id,
+                map_index=one.scope.map_index,
+            )
+        )
+    return FoundTaskEntries(task_state_store=entries, total_entries=found.total)
+
+
+@router.get("/state-store/assets", responses=problems(404))
+async def list_all_asset_state_store(
+    caller: Asker,
+    page: AssetEntries,
+    asset_id: Annotated[
+        AssetId | SkipJsonSchema[None], Query(description="Only of the asset with this id.")
+    ] = None,
+    name: Annotated[
+        AssetName | SkipJsonSchema[None], Query(description="Only of the asset with this name.")
+    ] = None,
+    uri: Annotated[
+        AssetName | SkipJsonSchema[None], Query(description="Only of the asset with this URI.")
+    ] = None,
+) -> FoundAssetEntries:
+    """List the entries of assets, ordered by asset and key."""
+    given = [one for one in (asset_id, name, uri) if one is not None]
+    if len(given) > 1:
+        raise InvalidInput("an asset is named twice", hint="give asset_id, name or uri")
+    where = AssetScope(asset_id, name, uri) if given else c.AssetFilter()
+    found = await caller.aexecute(page.of(where))
+    entries = []
+    for one in found.found:
+        assert isinstance(one.scope, AssetScope)
+        asset = {"asset_id": one.scope.asset_id, "name": one.scope.name, "uri": one.scope.uri}
+        entries.append(FoundAssetEntry.model_validate(fields(one.entry) | asset))
+    return FoundAssetEntries(asset_state_store=entries, total_entries=found.total)

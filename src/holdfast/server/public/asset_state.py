@@ -1,0 +1,167 @@
+"""The state of one asset, with its history."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from holdfast import command as c
+from holdfast.accessor import rewind_target
+from holdfast.entry import Version
+from holdfast.errors import NotFound
+from holdfast.server.public.caller import Asker
+from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
+from holdfast.server.public.model import (
+    Answer,
+    Body,
+    Id,
+    LastUpdatedBy,
+    Stored,
+    Time,
+    VersionNumber,
+    stored,
+)
+from holdfast.server.public.parameter import AssetEntries, AssetInPath, AssetKey, IfVersion
+from holdfast.server.public.problems import BODY, problems
+from holdfast.server.public.route import public_router
+from holdfast.server.public.writing import Written, change, write
+
+router = public_router("Asset State Store", 404, 501, 502)
+
+PLACE = "/assets/{asset_id}/state-store"
+
+
+class AssetStateStoreEntry(StateStoreEntry):
+    """One key of an asset."""
+
+
+class AssetStateStoreCollection(Answer):
+    """Some of the entries, ordered by key, and how many there are in all."""
+
+    asset_state_store: list[AssetStateStoreEntry]
+    total_entries: int
+
+
+class AssetStateStoreVersion(Stored):
+    """One step in the history of a key."""
+
+    version: int
+    deleted: bool = Field(description="This step deleted the key; there is no value then.")
+    updated_at: datetime
+    last_updated_by: LastUpdatedBy
+
+
+class AssetStateStoreHistory(Answer):
+    """The last versions of a key, newest first."""
+
+    versions: list[AssetStateStoreVersion]
+    total_entries: int
+
+
+class RewindBody(Body):
+    """Where to go back to: one of `version`, `run_id` and `at`."""
+
+    version: VersionNumber | None = Field(None, description="As that version left it.")
+    run_id: Id | None = Field(None, description="As it was before that run first wrote it.")
+    at: Time | None = Field(None, description="As it was at that time.")
+    dry_run: bool = Field(False, description="Only tell what would be put back.")
+
+
+class Rewound(Answer):
+    """What a rewind put back."""
+
+    put_back: AssetStateStoreVersion | None = Field(
+        description="The step that stands again, as a new version. Null, or one that deleted the "
+        "key: it was absent then, and is again."
+    )
+    dry_run: bool
+
+
+def of_version(step: Version[str]) -> AssetStateStoreVersion:
+    return AssetStateStoreVersion(
+        **stored(step.value),
+        version=step.version,
+        deleted=step.value is None,
+        updated_at=step.updated_at,
+        last_updated_by=LastUpdatedBy.of(step.writer),
+    )
+
+
+@router.get(PLACE)
+async def list_asset_state_store(
+    caller: Asker, scope: AssetInPath, page: AssetEntries
+) -> AssetStateStoreCollection:
+    """List the entries of an asset, ordered by key."""
+    found = await caller.aexecute(page.of(scope))
+    entries = [AssetStateStoreEntry(**fields(one.entry)) for one in found.found]
+    return AssetStateStoreCollection(asset_state_store=entries, total_entries=found.total)
+
+
+# Before the route of the entry itself, whose key may hold slashes.
+@router.get(PLACE + "/{key:path}/history")
+async def get_asset_state_store_history(
+    caller: Asker, scope: AssetInPath, key: AssetKey
+) -> AssetStateStoreHistory:
+    """The last versions of a key, newest first, deletions included."""
+    steps = await caller.aexecute(c.History(scope, key))
+    if not steps:
+        raise NotFound(
+            f"`{key}` of {scope} has no history", hint="the list of entries shows what there is"
+        )
+    versions = [of_version(step) for step in steps]
+    return AssetStateStoreHistory(versions=versions, total_entries=len(versions))
+
+
+@router.post(PLACE + "/{key:path}/rewind", responses=problems(409, *BODY))
+async def rewind_asset_state_store(
+    caller: Asker, scope: AssetInPath, key: AssetKey, body: RewindBody
+) -> Rewound:
+    """Put an old value back, as a new version."""
+    target = rewind_target(body.version, body.run_id, body.at)
+    step = await caller.aexecute(c.Rewind(scope, key, target, caller.writer, body.dry_run))
+    return Rewound(put_back=None if step is None else of_version(step), dry_run=body.dry_run)
+
+
+@router.get(PLACE + "/{key:path}")
+async def get_asset_state_store(
+    caller: Asker, scope: AssetInPath, key: AssetKey
+) -> AssetStateStoreEntry:
+    """Read an entry."""
+    return AssetStateStoreEntry(**await read(caller, scope, key))
+
+
+@router.put(PLACE + "/{key:path}", responses=problems(409, *BODY))
+async def set_asset_state_store(
+    caller: Asker,
+    scope: AssetInPath,
+    key: AssetKey,
+    body: StateStoreValueBody,
+    if_version: IfVersion = None,
+) -> Written:
+    """Write or overwrite an entry of an asset."""
+    return await write(caller, scope, key, body.value, None, if_version)
+
+
+@router.patch(PLACE + "/{key:path}", responses=problems(409, *BODY))
+async def patch_asset_state_store(
+    caller: Asker,
+    scope: AssetInPath,
+    key: AssetKey,
+    body: StateStoreValueBody,
+    if_version: IfVersion = None,
+) -> Written:
+    """Write the value of an entry that exists."""
+    return await change(caller, scope, key, body.value, if_version)
+
+
+@router.delete(PLACE + "/{key:path}", status_code=204, responses=problems(409))
+async def delete_asset_state_store(caller: Asker, scope: AssetInPath, key: AssetKey) -> None:
+    """Delete an entry; its history stays. Nothing happens where there is none."""
+    await caller.aexecute(c.Delete(scope, key, caller.writer))
+
+
+@router.delete(PLACE, status_code=204, responses=problems(409))
+async def clear_asset_state_store(caller: Asker, scope: AssetInPath) -> None:
+    """Delete every entry of an asset; their history stays."""
+    await caller.aexecute(c.Clear(scope, caller.writer))

@@ -1,0 +1,169 @@
+"""The assets that DAGs name, and what happened to them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Query
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.entry import AssetInfo
+from holdfast.errors import InvalidInput, UnknownAsset
+from holdfast.run import AssetEvent as Event
+from holdfast.scope import AssetScope
+from holdfast.server.public.caller import Asker
+from holdfast.server.public.model import Answer, AssetId, AssetName, Body
+from holdfast.server.public.parameter import AssetInPath, Limit, Offset
+from holdfast.server.public.problems import BODY, problems
+from holdfast.server.public.route import public_router
+
+router = public_router("Asset")
+
+
+class Asset(Answer):
+    """An asset: a dataset that DAGs name."""
+
+    id: int
+    name: str
+    uri: str
+    dags: list[str] = Field(description="The DAGs that declare it.")
+    declared_by_hand: bool = Field(description="It is never deactivated.")
+    is_active: bool = Field(description="Its state may be written.")
+    inactive_since: datetime | None = Field(
+        description="When the last DAG that declared it stopped doing so."
+    )
+
+
+class AssetCollection(Answer):
+    """Some of the assets, ordered by name, and how many there are in all."""
+
+    assets: list[Asset]
+    total_entries: int
+
+
+class AssetBody(Body):
+    """An asset's name, its URI, or both."""
+
+    name: AssetName | None = Field(None, examples=["orders"])
+    uri: AssetName | None = Field(None, examples=["s3://lake/orders"])
+
+
+class AssetEvent(Answer):
+    """One change of an asset."""
+
+    asset_id: int
+    name: str
+    uri: str
+    number: int = Field(description="Counts the events of its asset, from 1.")
+    timestamp: datetime
+    extra: Any = Field(description="What the task or watcher told with it: a JSON object.")
+    source_dag_id: str | None = Field(description="Of the task; null where a watcher saw it.")
+    source_run_id: str | None
+    source_task_id: str | None
+    source_map_index: int | None
+
+
+class AssetEventCollection(Answer):
+    """Some of the events, newest first, and how many there are in all."""
+
+    asset_events: list[AssetEvent]
+    total_entries: int
+
+
+@router.get("/assets")
+async def list_assets(
+    caller: Asker,
+    name: Annotated[
+        AssetName | SkipJsonSchema[None], Query(description="Only the one of this name.")
+    ] = None,
+    uri: Annotated[
+        AssetName | SkipJsonSchema[None], Query(description="Only the one of this URI.")
+    ] = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> AssetCollection:
+    """List assets, ordered by name."""
+    if name is None and uri is None:
+        listing = c.ListAssets(limit, offset)
+        assets = [of_asset(one) for one in await caller.aexecute(listing)]
+        total = await caller.aexecute(r.Count(listing))
+        return AssetCollection(assets=assets, total_entries=total)
+    try:
+        found = await caller.aexecute(c.GetAsset(AssetScope(name=name, uri=uri)))
+    except UnknownAsset:
+        return AssetCollection(assets=[], total_entries=0)
+    matches = [of_asset(found)] if uri in (None, found.uri) else []
+    return AssetCollection(assets=matches[offset : offset + limit], total_entries=len(matches))
+
+
+@router.post("/assets", responses=problems(*BODY))
+async def declare_asset(caller: Asker, body: AssetBody) -> Asset:
+    """Declare an asset by hand: it is known from now on, and never deactivated. Name and URI
+    default to each other; an asset that is known already stays as it is."""
+    if body.name is None and body.uri is None:
+        raise InvalidInput("it is not said which asset", hint="give name, uri, or both")
+    return of_asset(await caller.aexecute(c.DeclareAsset(body.name, body.uri)))
+
+
+# Before the route of one asset, whose id it would be.
+@router.get("/assets/events", responses=problems(404))
+async def list_asset_events(
+    caller: Asker,
+    asset_id: Annotated[
+        AssetId | SkipJsonSchema[None], Query(description="Only of this asset.")
+    ] = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> AssetEventCollection:
+    """List the changes of assets, newest first."""
+    scope = None if asset_id is None else AssetScope(asset_id)
+    listing = r.ListAssetEvents(scope, limit, offset)
+    events = [of_event(one) for one in await caller.aexecute(listing)]
+    total = await caller.aexecute(r.Count(listing))
+    return AssetEventCollection(asset_events=events, total_entries=total)
+
+
+@router.get("/assets/{asset_id}", responses=problems(404))
+async def get_asset(caller: Asker, scope: AssetInPath) -> Asset:
+    """Read an asset."""
+    return of_asset(await caller.aexecute(c.GetAsset(scope)))
+
+
+@router.delete("/assets/{asset_id}", status_code=204, responses=problems(404, 502))
+async def delete_asset(caller: Asker, scope: AssetInPath) -> None:
+    """Forget an asset with its entries, their history and its events. A DAG that declares it makes
+    it known again, empty, when its file is next read. For admins."""
+    await caller.aexecute(c.DeleteAsset(scope))
+
+
+def of_asset(asset: AssetInfo) -> Asset:
+    return Asset(
+        id=asset.asset_id,
+        name=asset.name,
+        uri=asset.uri,
+        dags=list(asset.dags),
+        declared_by_hand=asset.by_hand,
+        is_active=asset.orphaned_at is None,
+        inactive_since=asset.orphaned_at,
+    )
+
+
+def of_event(event: Event) -> AssetEvent:
+    source = event.source
+    return AssetEvent(
+        asset_id=event.asset.asset_id or 0,
+        name=event.asset.name or "",
+        uri=event.asset.uri or "",
+        number=event.number,
+        timestamp=event.at,
+        extra=msgspec.json.decode(event.extra),
+        source_dag_id=source.dag_id if source else None,
+        source_run_id=source.run_id if source else None,
+        source_task_id=source.task_id if source else None,
+        source_map_index=source.map_index if source else None,
+    )

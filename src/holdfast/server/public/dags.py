@@ -1,0 +1,170 @@
+"""The DAGs that the scheduler has found in files."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from pydantic import Field
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.dagspec import Cron, Every, OnAssets, Schedule, TaskSpec
+from holdfast.run import DagInfo, TriggerRule
+from holdfast.schedule import (
+    asset_text,
+    interval_text,
+    next_run_at,
+    schedule_text,
+    spec_of,
+)
+from holdfast.server.public.caller import Asker
+from holdfast.server.public.model import Answer, Body
+from holdfast.server.public.parameter import DagId, Limit, Offset
+from holdfast.server.public.problems import BODY, problems
+from holdfast.server.public.route import public_router
+
+router = public_router("DAG")
+
+
+class Dag(Answer):
+    """A DAG."""
+
+    dag_id: str
+    description: str
+    tags: list[str]
+    fileloc: str = Field(description="The file that holds it.")
+    is_paused: bool = Field(description="The schedule starts no runs of it.")
+    timetable_summary: str | None = Field(
+        description="The schedule as the file has it; null: runs are started by hand."
+    )
+    timetable_description: str = Field(description="The schedule in words.")
+    next_dagrun_run_after: datetime | None = Field(
+        description="When the schedule starts the next run, which may be overdue; null: not by "
+        "time, or not while it is paused."
+    )
+    start_date: datetime | None
+    end_date: datetime | None
+    catchup: bool
+    max_active_tasks: int
+    max_active_runs: int
+    last_parsed_time: datetime = Field(description="When its file was last read.")
+
+
+class DagTask(Answer):
+    """A task of a DAG."""
+
+    task_id: str
+    operator_name: str
+    upstream_task_ids: list[str]
+    trigger_rule: TriggerRule
+    retries: int
+    is_mapped: bool
+    uses_spark: bool
+    inlets: list[str] = Field(description="The assets that it reads, by name.")
+    outlets: list[str] = Field(description="The assets that it writes, by name.")
+    doc_md: str
+
+
+class DagDetails(Dag):
+    """A DAG with its tasks, in an order in which each follows those that it waits for."""
+
+    doc_md: str
+    params: Any = Field(description="What a run is started with unless it says otherwise.")
+    tasks: list[DagTask]
+
+
+class DagCollection(Answer):
+    """Some of the DAGs, ordered by id, and how many there are in all."""
+
+    dags: list[Dag]
+    total_entries: int
+
+
+class DagPatch(Body):
+    """What can be changed of a DAG."""
+
+    is_paused: bool = Field(description="Whether the schedule is to start no more runs of it.")
+
+
+@router.get("/dags")
+async def list_dags(caller: Asker, limit: Limit = 100, offset: Offset = 0) -> DagCollection:
+    """List DAGs, ordered by id."""
+    listing = r.ListDags(limit, offset)
+    found = await caller.aexecute(listing)
+    now = await caller.aexecute(c.Now())
+    dags = [Dag(**fields(dag, now)) for dag in found]
+    return DagCollection(dags=dags, total_entries=await caller.aexecute(r.Count(listing)))
+
+
+@router.get("/dags/{dag_id}", responses=problems(404))
+async def get_dag(caller: Asker, dag_id: DagId) -> DagDetails:
+    """Read a DAG, with its tasks."""
+    dag = await caller.aexecute(r.GetDag(dag_id))
+    now = await caller.aexecute(c.Now())
+    spec = spec_of(dag)
+    return DagDetails(
+        **fields(dag, now),
+        doc_md=spec.doc_md,
+        params=msgspec.json.decode(spec.params),
+        tasks=[of_task(task) for task in spec.tasks],
+    )
+
+
+@router.patch("/dags/{dag_id}", responses=problems(404, *BODY))
+async def patch_dag(caller: Asker, dag_id: DagId, body: DagPatch) -> Dag:
+    """Pause a DAG, or let its schedule start runs again."""
+    await caller.aexecute(r.PauseDag(dag_id, body.is_paused))
+    dag = await caller.aexecute(r.GetDag(dag_id))
+    return Dag(**fields(dag, await caller.aexecute(c.Now())))
+
+
+def fields(dag: DagInfo, now: datetime) -> dict[str, Any]:
+    spec = spec_of(dag)
+    return {
+        "dag_id": dag.dag_id,
+        "description": spec.description,
+        "tags": list(spec.tags),
+        "fileloc": dag.file,
+        "is_paused": dag.paused,
+        "timetable_summary": summary(spec.schedule),
+        "timetable_description": schedule_text(spec.schedule),
+        "next_dagrun_run_after": next_run_at(dag, now),
+        "start_date": spec.start_date,
+        "end_date": spec.end_date,
+        "catchup": spec.catchup,
+        "max_active_tasks": spec.max_active_tasks,
+        "max_active_runs": spec.max_active_runs,
+        "last_parsed_time": dag.saved_at,
+    }
+
+
+def summary(schedule: Schedule | None) -> str | None:
+    """A schedule as briefly as it can be told."""
+    match schedule:
+        case None:
+            return None
+        case Cron(expression=expression):
+            return expression
+        case Every(interval=interval):
+            return interval_text(interval)
+        case OnAssets():
+            return "Asset"
+        case _:
+            return "@once"
+
+
+def of_task(task: TaskSpec) -> DagTask:
+    return DagTask(
+        task_id=task.task_id,
+        operator_name=task.operator,
+        upstream_task_ids=list(task.upstream),
+        trigger_rule=task.trigger_rule,
+        retries=task.retries,
+        is_mapped=task.mapped is not None,
+        uses_spark=task.spark,
+        inlets=[asset_text(one) for one in task.inlets],
+        outlets=[asset_text(one) for one in task.outlets],
+        doc_md=task.doc_md,
+    )

@@ -1,0 +1,64 @@
+"""One entry of a task instance or an asset: what is shown of it, and how it is read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from holdfast import command as c
+from holdfast.entry import Entry
+from holdfast.errors import NotFound
+from holdfast.scope import StoreScope
+from holdfast.server.public.caller import Caller
+from holdfast.server.public.model import Body, LastUpdatedBy, Stored, stored
+
+
+class StateStoreEntry(Stored):
+    """One key."""
+
+    key: str
+    version: int | None = Field(
+        description="Grows with every write; null where the configured backend keeps none."
+    )
+    updated_at: datetime | None = Field(
+        description="When it was written; null where the configured backend does not tell."
+    )
+    last_updated_by: LastUpdatedBy | None = Field(
+        description="Who wrote it last; null where the configured backend does not tell."
+    )
+
+
+class StateStoreValueBody(Body):
+    """The value of a key."""
+
+    value: Any = Field(description="Any JSON value but null.", examples=["2026-01-31"])
+
+
+def fields(entry: Entry[str]) -> dict[str, Any]:
+    """What is shown of an entry; an asset's model leaves out when it expires."""
+    return {
+        **stored(entry.value),
+        "key": entry.key,
+        "version": entry.version,
+        "updated_at": entry.updated_at,
+        "expires_at": entry.expires_at,
+        "last_updated_by": LastUpdatedBy.of(entry.writer),
+    }
+
+
+async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:
+    """The fields of the entry. A backend that has values and nothing else tells those."""
+    if caller.supports(c.GetEntry):
+        entry = await caller.aexecute(c.GetEntry(scope, key))
+        if entry is not None:
+            return fields(entry)
+    elif (text := await caller.aexecute(c.Get(scope, key))) is not None:
+        unknown = ("version", "updated_at", "expires_at", "last_updated_by")
+        return {**stored(text), "key": key, **dict.fromkeys(unknown)}
+    raise absent(scope, key)
+
+
+def absent(scope: StoreScope, key: str) -> NotFound:
+    return NotFound(f"{scope} has no entry `{key}`", hint="the list of entries shows what there is")

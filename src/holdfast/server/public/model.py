@@ -1,0 +1,120 @@
+"""What bodies and answers are made of."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from holdfast.entry import ApiWriter, TaskWriter, Writer
+from holdfast.errors import InvalidInput
+from holdfast.scope import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
+from holdfast.value import MAX_KEY_LENGTH, decode, reference_in
+
+EXAMPLE_TIME = "2026-01-31T12:00:00Z"
+
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+def _time(given: Any) -> datetime:
+    if isinstance(given, str) and _TIME.fullmatch(given):
+        try:
+            return datetime.fromisoformat(given.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+    raise PydanticCustomError(
+        "time", "this is not a time with a zone; write it as {example}", {"example": EXAMPLE_TIME}
+    )
+
+
+Time = Annotated[
+    datetime,
+    BeforeValidator(_time),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": [EXAMPLE_TIME]}),
+]
+"""A time that comes in: RFC 3339, with a zone."""
+
+
+def _plain(given: str) -> str:
+    try:
+        check_text("it", given)
+    except InvalidInput as error:
+        raise PydanticCustomError("text", "{why}", {"why": error.message}) from None
+    return given
+
+
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_plain)]
+AssetName = Annotated[str, Field(min_length=1, max_length=MAX_ASSET_LENGTH), AfterValidator(_plain)]
+KeyPrefix = Annotated[str, Field(max_length=MAX_KEY_LENGTH), AfterValidator(_plain)]
+AssetId = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Index = Annotated[int, Field(ge=-1, le=2**31 - 1)]
+VersionNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class Body(BaseModel):
+    """What is sent: fields that are not known are refused, and no type is taken for another."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Answer(BaseModel):
+    """What is answered: every field is always there."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+
+class LastUpdatedBy(Answer):
+    """Who wrote an entry last."""
+
+    kind: Literal["task", "watcher", "api"]
+    dag_id: str | None = Field(default=None, description="Of the task, and so the next three.")
+    run_id: str | None = None
+    task_id: str | None = None
+    map_index: int | None = None
+    user: str | None = Field(
+        default=None, description="Who wrote through the API, the CLI or a script."
+    )
+
+    @classmethod
+    def of(cls, writer: Writer) -> LastUpdatedBy:
+        if isinstance(writer, TaskWriter):
+            scope = writer.scope
+            return cls(
+                kind="task",
+                dag_id=scope.dag_id,
+                run_id=scope.run_id,
+                task_id=scope.task_id,
+                map_index=scope.map_index,
+            )
+        if isinstance(writer, ApiWriter):
+            return cls(kind="api", user=writer.user)
+        return cls(kind="watcher")
+
+
+class Stored(Answer):
+    """A value, or the reference to one that is kept elsewhere."""
+
+    value: Any = Field(description="The JSON value; null where there is a reference instead.")
+    reference: str | None = Field(
+        description="Where the value is, if a worker-side backend keeps it. Only workers can read "
+        "it."
+    )
+
+
+def stored(text: str | None) -> dict[str, Any]:
+    """The fields of `Stored`, from what the store holds."""
+    reference = None if text is None else reference_in(text)
+    plain = None if text is None or reference is not None else decode(text)
+    return {"value": plain, "reference": reference}

@@ -1,0 +1,154 @@
+"""What stands in paths and queries."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import Depends, Path, Query
+from pydantic.json_schema import SkipJsonSchema
+
+from holdfast import command as c
+from holdfast.errors import InvalidInput
+from holdfast.scope import MAX_ID_LENGTH, AssetScope, TaskScope, check_id
+from holdfast.server.public.model import AssetId, Index, KeyPrefix, Time, VersionNumber
+from holdfast.server.public.path import decoded
+from holdfast.value import MAX_KEY_LENGTH, check_key
+
+ALL = "~"
+"""In the place of an id: of all of them, where a listing says so."""
+
+_ID: dict[str, Any] = {"minLength": 1, "maxLength": MAX_ID_LENGTH}
+_KEY: dict[str, Any] = {"minLength": 1, "maxLength": MAX_KEY_LENGTH}
+
+
+def _dag_id(
+    dag_id: Annotated[
+        str, Path(description="The DAG's id.", examples=["sales"], json_schema_extra=_ID)
+    ],
+) -> str:
+    return _checked("dag_id", dag_id)
+
+
+def _run_id(
+    run_id: Annotated[
+        str,
+        Path(
+            description="The run's id, percent-encoded.",
+            examples=["manual__2026-01-31T12:00:00+00:00"],
+            json_schema_extra=_ID,
+        ),
+    ],
+) -> str:
+    return _checked("run_id", run_id)
+
+
+def _task_id(
+    task_id: Annotated[
+        str, Path(description="The task's id.", examples=["load"], json_schema_extra=_ID)
+    ],
+) -> str:
+    return _checked("task_id", task_id)
+
+
+def _checked(what: str, given: str) -> str:
+    id = decoded(given, what)
+    check_id(what, id)
+    return id
+
+
+_RawKey = Annotated[
+    str,
+    Path(
+        description="The key, percent-encoded: a slash in it is written `%2F`.",
+        examples=["orders/cursor"],
+        json_schema_extra=_KEY,
+    ),
+]
+
+
+def _key(key: _RawKey) -> str:
+    text = decoded(key, "key")
+    check_key(text)
+    return text
+
+
+def _asset_key(key: _RawKey) -> str:
+    if key.endswith(("/history", "/rewind")):
+        raise InvalidInput(
+            f"the path ends with {key[key.rindex('/') :]}, which is no part of a key",
+            hint="write a slash that is part of a key as %2F",
+        )
+    return _key(key)
+
+
+DagId = Annotated[str, Depends(_dag_id)]
+RunId = Annotated[str, Depends(_run_id)]
+TaskId = Annotated[str, Depends(_task_id)]
+Key = Annotated[str, Depends(_key)]
+AssetKey = Annotated[str, Depends(_asset_key)]
+
+MapIndex = Annotated[
+    Index, Query(description="Which index of a mapped task; -1: it is not mapped.")
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Offset = Annotated[int, Query(ge=0, le=2**31 - 1, description="How many to leave out first.")]
+IfVersion = Annotated[
+    VersionNumber | SkipJsonSchema[None],
+    Query(
+        description="Write only where the entry has this version, and otherwise answer 409. "
+        "0: only where there is no entry.",
+    ),
+]
+
+
+def _task(dag_id: DagId, run_id: RunId, task_id: TaskId, map_index: MapIndex = -1) -> TaskScope:
+    return TaskScope(dag_id, run_id, task_id, map_index)
+
+
+def _asset(
+    asset_id: Annotated[AssetId, Path(description="The asset's id; the list of assets tells it.")],
+) -> AssetScope:
+    return AssetScope(asset_id)
+
+
+TaskInPath = Annotated[TaskScope, Depends(_task)]
+AssetInPath = Annotated[AssetScope, Depends(_asset)]
+
+
+class EntryPage(NamedTuple):
+    """Which entries of those that there are."""
+
+    prefix: str
+    updated_since: Time | None
+    limit: int
+    offset: int
+    expiring_before: Time | None = None
+
+    def of(self, where: c.Where) -> c.List:
+        return c.List(where, **self._asdict())
+
+
+def _asset_entries(
+    key_prefix: Annotated[KeyPrefix, Query(description="Only keys that begin so.")] = "",
+    updated_since: Annotated[
+        Time | SkipJsonSchema[None], Query(description="Only what was written then or later.")
+    ] = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> EntryPage:
+    return EntryPage(key_prefix, updated_since, limit, offset)
+
+
+AssetEntries = Annotated[EntryPage, Depends(_asset_entries)]
+
+
+def _task_entries(
+    page: AssetEntries,
+    expiring_before: Annotated[
+        Time | SkipJsonSchema[None], Query(description="Only what expires before then.")
+    ] = None,
+) -> EntryPage:
+    return page._replace(expiring_before=expiring_before)
+
+
+TaskEntries = Annotated[EntryPage, Depends(_task_entries)]

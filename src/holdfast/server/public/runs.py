@@ -1,0 +1,166 @@
+"""The runs of DAGs."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.accessor import located
+from holdfast.actions.runs import check_deletable, manual_run
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.run import Run, RunKind, RunState
+from holdfast.runner.logs import run_logs
+from holdfast.server.public.assets import AssetEvent, of_event
+from holdfast.server.public.caller import Asker
+from holdfast.server.public.model import Answer, Body, Id, Time
+from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId
+from holdfast.server.public.problems import BODY, problems
+from holdfast.server.public.route import public_router
+from holdfast.value import decode, encode
+
+router = public_router("DagRun")
+
+PLACE = "/dags/{dag_id}/dagRuns"
+
+
+class RunOwner(Answer):
+    """The process that carries a run out."""
+
+    hostname: str
+    pid: int
+
+
+class DagRun(Answer):
+    """A run of a DAG."""
+
+    dag_id: str
+    dag_run_id: str
+    run_type: RunKind
+    state: RunState
+    logical_date: datetime | None
+    data_interval_start: datetime | None
+    data_interval_end: datetime | None
+    conf: Any = Field(description="What it was started with: a JSON object.")
+    queued_at: datetime
+    start_date: datetime | None
+    end_date: datetime | None
+    owner: RunOwner | None = Field(description="Who carries it out, or did last.")
+
+
+class DagRunCollection(Answer):
+    """Some of the runs, newest first, and how many there are in all."""
+
+    dag_runs: list[DagRun]
+    total_entries: int
+
+
+class TriggerDagRunBody(Body):
+    """A run that is asked for."""
+
+    dag_run_id: Id | None = Field(
+        None,
+        description="Its id; otherwise one is made from the logical date.",
+        examples=["after-the-fix"],
+    )
+    logical_date: Time | None = Field(
+        None, description="The time that the run stands for; otherwise now."
+    )
+    conf: dict[str, Any] | None = Field(
+        None, description="What it is started with.", examples=[{"full": True}]
+    )
+
+
+class UpstreamAssetEvents(Answer):
+    """The asset events that started a run."""
+
+    asset_events: list[AssetEvent]
+    total_entries: int
+
+
+@router.get(PLACE)
+async def list_dag_runs(
+    caller: Asker,
+    dag_id: DagId,
+    state: Annotated[
+        list[RunState], Query(description="Only those in one of these states.", max_length=20)
+    ] = [],  # noqa: B006  (FastAPI copies it)
+    run_type: Annotated[
+        list[RunKind], Query(description="Only those that were started so.", max_length=20)
+    ] = [],  # noqa: B006
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> DagRunCollection:
+    """List the runs of a DAG, newest first. `~` in place of its id: of every DAG."""
+    listing = r.ListRuns(
+        dag_id=None if dag_id == ALL else dag_id,
+        states=tuple(dict.fromkeys(state)),
+        kinds=tuple(dict.fromkeys(run_type)),
+        limit=limit,
+        offset=offset,
+    )
+    runs = [of_run(run) for run in await caller.aexecute(listing)]
+    return DagRunCollection(dag_runs=runs, total_entries=await caller.aexecute(r.Count(listing)))
+
+
+@router.post(PLACE, responses=problems(404, 409, *BODY))
+async def trigger_dag_run(caller: Asker, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
+    """Ask for a run of a DAG. A scheduler carries it out."""
+    await caller.aexecute(r.GetDag(dag_id))
+    now = await caller.aexecute(c.Now())
+    try:
+        conf = encode(body.conf or {})
+    except (InvalidInput, InvalidType) as error:
+        raise located(error, "conf") from None
+    command = manual_run(dag_id, body.logical_date or now, body.dag_run_id, conf)
+    return of_run(await caller.aexecute(command))
+
+
+@router.get(PLACE + "/{run_id}", responses=problems(404))
+async def get_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> DagRun:
+    """Read a run."""
+    return of_run(await caller.aexecute(r.GetRun(dag_id, run_id)))
+
+
+@router.delete(PLACE + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
+async def delete_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> None:
+    """Forget a run that nobody carries out, with its task instances, their state, and the logs
+    that are on the server's machine. For admins."""
+    run = await caller.aexecute(r.GetRun(dag_id, run_id))
+    check_deletable(run, await caller.aexecute(c.Now()))
+    await caller.aexecute(c.DeleteRun(dag_id, run_id))
+    logs = run_logs(caller.settings.home, dag_id, run_id)
+    await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
+
+
+@router.get(PLACE + "/{run_id}/upstreamAssetEvents", responses=problems(404))
+async def list_upstream_asset_events(
+    caller: Asker, dag_id: DagId, run_id: RunId
+) -> UpstreamAssetEvents:
+    """The asset events that started a run, oldest first."""
+    events = [of_event(one) for one in await caller.aexecute(r.RunEvents(dag_id, run_id))]
+    return UpstreamAssetEvents(asset_events=events, total_entries=len(events))
+
+
+def of_run(run: Run) -> DagRun:
+    owner = run.owner
+    return DagRun(
+        dag_id=run.dag_id,
+        dag_run_id=run.run_id,
+        run_type=run.kind,
+        state=run.state,
+        logical_date=run.logical_date,
+        data_interval_start=run.data_interval_start,
+        data_interval_end=run.data_interval_end,
+        conf=decode(run.conf),
+        queued_at=run.created_at,
+        start_date=run.started_at,
+        end_date=run.ended_at,
+        owner=None if owner is None else RunOwner(hostname=owner.host, pid=owner.pid),
+    )

@@ -1,0 +1,233 @@
+"""The task instances of runs, and their attempts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import Query
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from holdfast import run_command as r
+from holdfast.actions.tasks import choose, find
+from holdfast.run import AttemptInfo, Outcome, TaskState
+from holdfast.run import TaskInstance as Known
+from holdfast.server.public.caller import Asker
+from holdfast.server.public.model import Answer, Body, Id, Index
+from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId, TaskInPath
+from holdfast.server.public.problems import BODY, problems
+from holdfast.server.public.route import public_router
+
+router = public_router("Task Instance", 404)
+
+PLACE = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
+
+
+class TaskInstance(Answer):
+    """A task in a run, or one map index of it."""
+
+    id: UUID = Field(description="The same for every attempt.")
+    dag_id: str
+    dag_run_id: str
+    task_id: str
+    map_index: int
+    state: TaskState | None = Field(
+        description="Null where nothing has run it: its run is external, and has its state here."
+    )
+    try_number: int = Field(description="The newest attempt; 0 before the first.")
+    failures: int = Field(description="Attempts that failed since it was last cleared.")
+    interruptions: int = Field(
+        description="Attempts, one after the other, that ended because their supervisor did."
+    )
+    not_before: datetime | None = Field(description="When it may be tried again.")
+    start_date: datetime | None
+    end_date: datetime | None
+    error: str = Field(description="Why it failed, was skipped, or is to be tried again.")
+
+
+class TaskInstanceAttempt(Answer):
+    """One attempt of a task instance."""
+
+    try_number: int
+    start_date: datetime
+    end_date: datetime | None
+    outcome: Outcome | None = Field(description="Null while it runs.")
+    error: str
+    exit_status: int | None
+    signal: int | None = Field(description="The signal that ended its process.")
+    hostname: str | None
+    pid: int | None
+
+
+class TaskInstanceDetails(TaskInstance):
+    """A task instance with its attempts, oldest first."""
+
+    attempts: list[TaskInstanceAttempt]
+
+
+class TaskInstanceCollection(Answer):
+    """Some of the task instances, ordered by DAG, run, task and map index, and how many there are
+    in all."""
+
+    task_instances: list[TaskInstance]
+    total_entries: int
+
+
+class MarkTaskInstanceBody(Body):
+    """What a task instance is to count as."""
+
+    new_state: Literal["success", "failed"]
+
+
+class ClearTaskInstancesBody(Body):
+    """The tasks that are to run again."""
+
+    dag_run_id: Id = Field(description="Of which run.")
+    task_ids: list[Id | Annotated[tuple[Id, Index], Field(strict=False)]] | None = Field(
+        None,
+        min_length=1,
+        description="Ids of tasks, or pairs of an id and a map index; otherwise all tasks.",
+        examples=[["load", ["export", 3]]],
+    )
+    only_failed: bool = Field(
+        True, description="Of these, only those that failed, themselves or upstream."
+    )
+    include_downstream: bool = Field(False, description="Also all tasks that come after them.")
+    state_store: Literal["default", "keep", "discard"] = Field(
+        "default",
+        description="What becomes of their task stores: kept, so that they resume; dropped, so "
+        "that they start over; or dropped for those that had succeeded and kept for the others.",
+    )
+    dry_run: bool = Field(True, description="Only tell which they are.")
+
+
+class ClearedTaskInstances(Answer):
+    """The task instances that are to run again, as they were before."""
+
+    task_instances: list[TaskInstance]
+    total_entries: int
+    dry_run: bool
+
+
+@router.get(PLACE)
+async def list_task_instances(
+    caller: Asker,
+    dag_id: DagId,
+    run_id: RunId,
+    task_id: Annotated[
+        Id | SkipJsonSchema[None], Query(description="Only those of this task.")
+    ] = None,
+    state: Annotated[
+        list[TaskState], Query(description="Only those in one of these states.", max_length=20)
+    ] = [],  # noqa: B006  (FastAPI copies it)
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> TaskInstanceCollection:
+    """List the task instances of a run. `~` in place of an id: of every DAG, of every run."""
+    if ALL not in (dag_id, run_id):
+        await caller.aexecute(r.GetRun(dag_id, run_id))
+    listing = r.ListTaskInstances(
+        dag_id=None if dag_id == ALL else dag_id,
+        run_id=None if run_id == ALL else run_id,
+        task_id=task_id,
+        states=tuple(dict.fromkeys(state)),
+        limit=limit,
+        offset=offset,
+    )
+    found = [TaskInstance(**fields(one)) for one in await caller.aexecute(listing)]
+    return TaskInstanceCollection(
+        task_instances=found, total_entries=await caller.aexecute(r.Count(listing))
+    )
+
+
+@router.get(PLACE + "/{task_id}")
+async def get_task_instance(caller: Asker, scope: TaskInPath) -> TaskInstanceDetails:
+    """Read a task instance, with its attempts."""
+    one = await caller.follow(find(scope.dag_id, scope.run_id, scope.task_id, scope.map_index))
+    attempts = [of_attempt(each) for each in await caller.aexecute(r.ListAttempts(scope))]
+    return TaskInstanceDetails(**fields(one), attempts=attempts)
+
+
+@router.patch(PLACE + "/{task_id}", responses=problems(409, 502, *BODY))
+async def mark_task_instance(
+    caller: Asker, scope: TaskInPath, body: MarkTaskInstanceBody
+) -> TaskInstance:
+    """Say what a task instance has come to. An attempt of it that runs is ended, and the asset
+    writes that it staged are dropped."""
+    named = (scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
+    await caller.follow(find(*named))
+    await caller.aexecute(
+        r.MarkTask(
+            scope=scope,
+            state=TaskState(body.new_state),
+            writer=caller.writer,
+            clear=caller.rules.clear_on_success,
+        )
+    )
+    return TaskInstance(**fields(await caller.follow(find(*named))))
+
+
+@router.post("/dags/{dag_id}/clearTaskInstances", responses=problems(409, 502, *BODY))
+async def clear_task_instances(
+    caller: Asker, dag_id: DagId, body: ClearTaskInstancesBody
+) -> ClearedTaskInstances:
+    """Let tasks of a run run again. Attempts of theirs that run are ended."""
+    named = [(one, None) if isinstance(one, str) else one for one in body.task_ids or ()]
+    choice = await caller.follow(
+        choose(
+            dag_id,
+            body.dag_run_id,
+            named,
+            failed=body.only_failed,
+            downstream=body.include_downstream,
+        )
+    )
+    if choice.concerned and not body.dry_run:
+        await caller.aexecute(
+            r.ClearTasks(
+                dag_id=dag_id,
+                run_id=body.dag_run_id,
+                tasks=choice.tasks,
+                writer=caller.writer,
+                state=body.state_store,
+            )
+        )
+    found = [TaskInstance(**fields(one)) for one in choice.concerned]
+    return ClearedTaskInstances(
+        task_instances=found, total_entries=len(found), dry_run=body.dry_run
+    )
+
+
+def fields(one: Known) -> dict[str, Any]:
+    return {
+        "id": one.scope.ti_id,
+        "dag_id": one.scope.dag_id,
+        "dag_run_id": one.scope.run_id,
+        "task_id": one.scope.task_id,
+        "map_index": one.scope.map_index,
+        "state": one.state,
+        "try_number": one.attempt,
+        "failures": one.failures,
+        "interruptions": one.interruptions,
+        "not_before": one.ready_at,
+        "start_date": one.started_at,
+        "end_date": one.ended_at,
+        "error": one.error,
+    }
+
+
+def of_attempt(attempt: AttemptInfo) -> TaskInstanceAttempt:
+    worker = attempt.worker
+    return TaskInstanceAttempt(
+        try_number=attempt.number,
+        start_date=attempt.started_at,
+        end_date=attempt.ended_at,
+        outcome=attempt.outcome,
+        error=attempt.error,
+        exit_status=attempt.exit_status,
+        signal=attempt.signal,
+        hostname=worker.host if worker else None,
+        pid=worker.pid if worker else None,
+    )

@@ -1,0 +1,115 @@
+"""The state of one task instance."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import Field
+
+from holdfast import command as c
+from holdfast.errors import InvalidInput
+from holdfast.retention import expires_at as default_expiry
+from holdfast.server.public.caller import Asker
+from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
+from holdfast.server.public.model import Answer, Body, Time
+from holdfast.server.public.parameter import IfVersion, Key, TaskEntries, TaskInPath
+from holdfast.server.public.problems import BODY, problems
+from holdfast.server.public.route import public_router
+from holdfast.server.public.writing import Written, change, write
+
+router = public_router("Task State Store", 404, 501, 502)
+
+PLACE = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/state-store"
+
+
+class TaskStateStoreEntry(StateStoreEntry):
+    """One key of a task instance."""
+
+    expires_at: datetime | None = Field(description="When it expires; null: never.")
+
+
+class TaskStateStoreCollection(Answer):
+    """Some of the entries, ordered by key, and how many there are in all."""
+
+    task_state_store: list[TaskStateStoreEntry]
+    total_entries: int
+
+
+class TaskStateStoreBody(Body):
+    """The value of a key, and when it expires."""
+
+    value: Any = Field(description="Any JSON value but null.", examples=[{"rows": 1200}])
+    expires_at: Time | Literal["default"] | None = Field(
+        "default",
+        description="When it expires; null: never; `default`, or left out: after "
+        "`[state_store] default_retention_days`.",
+    )
+
+
+@router.get(PLACE)
+async def list_task_state_store(
+    caller: Asker, scope: TaskInPath, page: TaskEntries
+) -> TaskStateStoreCollection:
+    """List the entries of a task instance, ordered by key."""
+    found = await caller.aexecute(page.of(scope))
+    entries = [TaskStateStoreEntry(**fields(one.entry)) for one in found.found]
+    return TaskStateStoreCollection(task_state_store=entries, total_entries=found.total)
+
+
+@router.get(PLACE + "/{key:path}")
+async def get_task_state_store(caller: Asker, scope: TaskInPath, key: Key) -> TaskStateStoreEntry:
+    """Read an entry."""
+    return TaskStateStoreEntry(**await read(caller, scope, key))
+
+
+@router.put(PLACE + "/{key:path}", responses=problems(409, *BODY))
+async def set_task_state_store(
+    caller: Asker,
+    scope: TaskInPath,
+    key: Key,
+    body: TaskStateStoreBody,
+    if_version: IfVersion = None,
+) -> Written:
+    """Write or overwrite an entry of a task instance that is known."""
+    now = datetime.now(UTC)
+    expires_at = body.expires_at
+    if expires_at == "default":
+        expires_at = default_expiry(None, caller.rules.default_retention, now)
+    elif expires_at is not None and expires_at <= now:
+        raise InvalidInput(
+            f"expires_at of `{key}` is {expires_at.isoformat()}, so it would be gone at once",
+            hint="give a time to come, null for never, or delete the key",
+        )
+    return await write(caller, scope, key, body.value, expires_at, if_version)
+
+
+@router.patch(PLACE + "/{key:path}", responses=problems(409, *BODY))
+async def patch_task_state_store(
+    caller: Asker,
+    scope: TaskInPath,
+    key: Key,
+    body: StateStoreValueBody,
+    if_version: IfVersion = None,
+) -> Written:
+    """Write the value of an entry that exists. When it expires stays as it is."""
+    return await change(caller, scope, key, body.value, if_version)
+
+
+@router.delete(PLACE + "/{key:path}", status_code=204, responses=problems(409))
+async def delete_task_state_store(caller: Asker, scope: TaskInPath, key: Key) -> None:
+    """Delete an entry. Nothing happens where there is none."""
+    await caller.aexecute(c.Delete(scope, key, caller.writer))
+
+
+@router.delete(PLACE, status_code=204, responses=problems(409))
+async def clear_task_state_store(
+    caller: Asker,
+    scope: TaskInPath,
+    all_map_indices: Annotated[
+        bool, Query(description="Those of every index of the task in this run.")
+    ] = False,
+) -> None:
+    """Delete every entry of a task instance."""
+    await caller.aexecute(c.Clear(scope, caller.writer, all_map_indices))

@@ -1,0 +1,53 @@
+"""A request as the routes see it: who asks, and how their commands are carried out."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+from fastapi import Request
+
+from holdfast.authority import authorized
+from holdfast.command import Command
+from holdfast.condition import Once, RequestId
+from holdfast.errors import HoldfastError, NoToken
+from holdfast.server import metrics
+from holdfast.server.tokens import Bearer, Verified
+from holdfast.settings import Settings
+from holdfast.store import Store
+
+A = TypeVar("A")
+
+VERIFIED = "holdfast.verified"
+"""Where the scope of a request has what its token says."""
+
+
+def identity_of(request: Request) -> Bearer:
+    """Who asks. Every path under /execution and /api has been asked for its token before."""
+    verified: Verified | None = request.scope.get(VERIFIED)
+    if verified is None:
+        raise NoToken("there is no token with the request")
+    return verified.identity
+
+
+def settings_of(request: Request) -> Settings:
+    return cast(Settings, request.app.state.settings)
+
+
+def store_of(request: Request) -> Store:
+    """The store itself, which asks nobody who they are; routes use `perform`."""
+    return cast(Store, request.app.state.store)
+
+
+async def perform(request: Request, command: Command[A], once: RequestId | None = None) -> A:
+    """Carry the command out for whoever asks; Forbidden where they may not."""
+    inner: Command[Any] = authorized(identity_of(request), command)
+    if once is not None:
+        inner = Once(once, inner)
+    name = type(command).__name__
+    try:
+        answer = await store_of(request).aexecute(inner)
+    except HoldfastError as error:
+        metrics.count_command(name, error.code)
+        raise
+    metrics.count_command(name, "ok")
+    return cast(A, answer)

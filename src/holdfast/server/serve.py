@@ -1,0 +1,209 @@
+"""`holdfast server`: the application on a socket, in one process or several."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from holdfast.connection import open_store
+from holdfast.errors import InvalidSettings
+from holdfast.server import packages
+from holdfast.settings import Settings, load
+from holdfast.store import Store
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from uvicorn import Config
+
+GRACE = 30
+"""Seconds that requests under way have to finish when the server is stopped."""
+STORE_PATIENCE = timedelta(seconds=5)
+"""How long a request waits for a database that went away; then the client is told to ask again."""
+KEEP_ALIVE = 75
+BACKLOG = 2048
+WORKER_PATIENCE = 60
+"""Seconds that a process has to begin to serve, and that it may be silent."""
+ROUND = 0.5
+
+
+def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> None:
+    """Answer requests until told to stop. `say` is told the address, once it is listened on."""
+    packages.check()
+    check_tls(settings)
+    _prepare(settings)
+    listener = listen(settings)
+    line = f"listening on {url_of(settings, listener)}"
+    run = _serve_here if settings.api.processes == 1 else _serve_in_processes
+    run(settings, listener, stopping, lambda: say(line))
+
+
+def check_tls(settings: Settings) -> None:
+    """Refuse certificates that cannot be used, before anybody connects."""
+    certificate, key = tls_files(settings)
+    if certificate is None and key is None:
+        return
+    if certificate is None or key is None:
+        raise InvalidSettings(
+            "api.tls_certificate and api.tls_key go together", hint="give both, or none"
+        )
+    for name, path in (("tls_certificate", certificate), ("tls_key", key)):
+        if not os.access(path, os.R_OK):
+            raise InvalidSettings(f"api.{name}: {path} is not a file that can be read")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        raise InvalidSettings(
+            f"the certificate in {certificate} and the key in {key} cannot be used: {error}",
+            hint="both are PEM files, and the key is that of the first certificate",
+        ) from None
+
+
+def tls_files(settings: Settings) -> tuple[str | None, str | None]:
+    """Certificate and key; relative paths start from the directory of the settings file."""
+    given = (settings.api.tls_certificate, settings.api.tls_key)
+    certificate, key = (str(settings.directory / path) if path else None for path in given)
+    return certificate, key
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A socket that listens at the configured address."""
+    host, port = settings.api.host, settings.api.port
+    try:
+        family, kind, number, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, number)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise InvalidSettings(
+            f"the server cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="another program may have the port; choose one with --port or [api] port",
+        ) from None
+    return listener
+
+
+def url_of(settings: Settings, listener: socket.socket) -> str:
+    """The address that it listens on."""
+    scheme = "https" if settings.api.tls_certificate else "http"
+    host = settings.api.host
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{listener.getsockname()[1]}"
+
+
+def configure(app: Any, settings: Settings, **options: Any) -> Config:
+    """How uvicorn serves our application."""
+    import uvicorn
+
+    from holdfast.server.protocol import LimitedProtocol
+
+    certificate, key = tls_files(settings)
+    return uvicorn.Config(
+        app,
+        http=LimitedProtocol,
+        ws="none",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=GRACE,
+        timeout_worker_healthcheck=WORKER_PATIENCE,
+        backlog=BACKLOG,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        **options,
+    )
+
+
+def build(settings: Settings) -> FastAPI:
+    """The application over the configured store, which it closes when it ends."""
+    from holdfast.server.app import make_app
+    from holdfast.server.tokens import open_tokens
+
+    store = _open_store(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await store.aclose()
+
+    return make_app(store, open_tokens(settings), settings, lifespan)
+
+
+def build_in_process() -> FastAPI:
+    """The same in one process of several, which ends with the one that started it."""
+    from holdfast.cli.service import log_to_stderr
+
+    log_to_stderr()
+    Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
+    return build(load())
+
+
+def _follow(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(ROUND)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _prepare(settings: Settings) -> None:
+    """What all processes need: a store with the right schema, and keys."""
+    from holdfast.server.keys import open_keys
+
+    _open_store(settings).close()
+    open_keys(settings)
+
+
+def _open_store(settings: Settings) -> Store:
+    return open_store(settings, retry_window=min(settings.core.retry_window, STORE_PATIENCE))
+
+
+def _serve_here(
+    settings: Settings, listener: socket.socket, stopping: Event, announce: Callable[[], None]
+) -> None:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            announce()
+
+        async def on_tick(self, counter: int) -> bool:
+            return await super().on_tick(counter) or stopping.is_set()
+
+    Server(configure(build(settings), settings)).run([listener])
+
+
+def _serve_in_processes(
+    settings: Settings, listener: socket.socket, stopping: Event, announce: Callable[[], None]
+) -> None:
+    from uvicorn.supervisors import Multiprocess
+
+    class Processes(Multiprocess):
+        def init_processes(self) -> None:
+            super().init_processes()
+            for process in self.processes:
+                process.wait_until_ready(WORKER_PATIENCE, self.should_exit)
+            announce()
+
+        def handle_signals(self) -> None:
+            if stopping.is_set():
+                self.should_exit.set()
+            super().handle_signals()
+
+    app = f"{__name__}:{build_in_process.__name__}"
+    with tempfile.TemporaryDirectory(prefix="holdfast-metrics-") as directory:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+        config = configure(app, settings, factory=True, workers=settings.api.processes)
+        Processes(config, [listener]).run()

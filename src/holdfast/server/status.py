@@ -1,0 +1,71 @@
+"""How the server is: for load balancers, for Prometheus, and for people who look."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from holdfast.command import Now
+from holdfast.errors import HoldfastError
+from holdfast.server import metrics
+from holdfast.server.problem import MEDIA_TYPE
+from holdfast.server.request import store_of
+from holdfast.version import __version__
+
+PATIENCE = 2.0
+"""How long `/health` waits for the store."""
+
+log = logging.getLogger("holdfast.server")
+router = APIRouter(tags=["Server"], generate_unique_id_function=lambda route: route.name)
+
+
+class Health(BaseModel):
+    """How the server is."""
+
+    status: Literal["ready", "alive"] = Field(
+        description="`ready`: it answers requests. `alive`: it runs, and could not answer them."
+    )
+    version: str
+    why: str | None = Field(None, description="Why it is not ready.")
+
+
+@router.get("/health", response_model=Health, responses={503: {"model": Health}})
+async def get_health(request: Request) -> Response:
+    """Tell whether the server can answer requests: 200 if its database answers, else 503."""
+    told: dict[str, Any] = {"status": "ready", "version": __version__}
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await store_of(request).aexecute(Now())
+    except (HoldfastError, TimeoutError) as error:
+        log.warning("not ready: %s", error or "the database does not answer")
+        told |= {"status": "alive", "why": "the database does not answer"}
+    return _json(told, 200 if told["status"] == "ready" else 503)
+
+
+@router.get("/health/live", response_model=Health)
+async def get_liveness() -> Response:
+    """Tell that the server runs."""
+    return _json({"status": "alive", "version": __version__}, 200)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def get_metrics() -> Response:
+    """Figures for Prometheus."""
+    return Response(metrics.exposition(), media_type=metrics.CONTENT_TYPE)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+def get_description(request: Request) -> Response:
+    # Not in the event loop: it takes a while, the first time.
+    return Response(msgspec.json.encode(request.app.openapi()), media_type=MEDIA_TYPE)
+
+
+def _json(told: dict[str, Any], status: int) -> Response:
+    return Response(msgspec.json.encode(told), status, media_type=MEDIA_TYPE)

@@ -1,0 +1,101 @@
+"""Requests that clients may send again: carried out once, and answered alike each time.
+
+The latest request of each client is kept with its answer, in the transaction that it is about.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast import command as c
+from holdfast.condition import Guarded, Once, RequestId
+from holdfast.errors import HoldfastError
+from holdfast.stores import refusal
+from holdfast.stores.sql import request_statements as q
+from holdfast.stores.sql import rows
+from holdfast.stores.sql.operations import entries
+from holdfast.stores.sql.operations.steps import (
+    BEGIN,
+    ROLLBACK,
+    Context,
+    Lookup,
+    Steps,
+    joined,
+)
+from holdfast.wire import JSON
+
+
+def once(
+    operation_for: Lookup, context: Context, command: Once, revocable: bool = True
+) -> Steps[Any]:
+    """Most requests come once, so the command is carried out first, and rolled back where it had
+    been before. What is not `revocable` waits until the request is known to be new."""
+    request, inner = command.request, command.inner
+    operation = operation_for(inner)
+    if operation is entries.set_:
+        version = yield from _set_at_once(context, request, inner)
+        if version is not None:
+            return version
+        # Refused, or sent before; the long way finds out.
+    yield BEGIN
+    try:
+        if not revocable:
+            yield from _keep(request, None)
+        answer = yield from joined(operation(context, inner))
+        if revocable:
+            yield from _keep(request, answer)
+        else:
+            yield q.set_answer(), _row(request, answer)
+    except HoldfastError:
+        # It may be in conflict with nothing but its own first sending.
+        yield ROLLBACK
+        latest = yield q.latest(), {"who": request.client}
+        if latest and latest[0][0] == request.number:
+            return _kept(command, latest[0][1])
+        raise
+    return answer
+
+
+def _kept(command: Once, answer: str) -> Any:
+    inner = command.inner
+    asked = inner.inner if isinstance(inner, Guarded) else inner
+    try:
+        return JSON.decode_answer(asked, answer.encode())
+    except msgspec.DecodeError:
+        raise refusal.reused_number(command.request) from None
+
+
+def _set_at_once(context: Context, request: RequestId, command: Any) -> Steps[int | None]:
+    shortcut = context.dialect.set_in_one_statement(once=True)
+    params = entries.plain(command)
+    if shortcut is None or params is None:
+        return None
+    written = yield shortcut, params | {"who": request.client, "count": request.number}
+    return written[0][0] if written else None
+
+
+def _keep(request: RequestId, answer: Any) -> Steps[None]:
+    """The request is its client's latest from now on; StaleRequest where it, or a later one, has
+    been that already. Who sends it at the same time waits here for the other's commit."""
+    row = _row(request, answer)
+    if (yield q.replace_earlier(), row):
+        return
+    latest = yield q.latest(), row
+    if latest:
+        raise refusal.stale_request(request, latest[0][0])
+    yield q.add_first(), row
+
+
+def _row(request: RequestId, answer: Any) -> dict[str, Any]:
+    return {
+        "who": request.client,
+        "count": request.number,
+        "reply": JSON.encode(answer).decode(),
+    }
+
+
+def forget_requests(context: Context, command: c.ForgetRequests) -> Steps[int]:
+    gone = yield q.forget(), {"cutoff": rows.micros(command.cutoff)}
+    return gone  # type: ignore[no-any-return]

@@ -1,0 +1,231 @@
+"""Commands that are carried out only while an attempt is live, or a job's intent current."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast.command import (
+    Clear,
+    Delete,
+    FinishAttempt,
+    Get,
+    GetEntry,
+    History,
+    List,
+    Set,
+    SetMany,
+    StartAttempt,
+)
+from holdfast.condition import CurrentIntent, Guarded, LiveAttempt, Once, RequestId
+from holdfast.entry import TaskWriter
+from holdfast.errors import StaleAttempt, UnknownTaskInstance
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.clock import Clock
+from holdfast.testing.conformance.fixtures import ANN, ORDERS, TASK, StoreFixtures, supported
+from holdfast.testing.door import Door
+from holdfast.value import encode
+
+FIRST = TaskWriter(TASK, 1)
+JOB = TaskWriter(TASK)
+INTENT = "job.intent"
+READS: list[c.Command[Any]] = [
+    Get(TASK, "k"),
+    Get(TASK, "k", reader=FIRST),
+    Get(TASK, "absent"),
+    Get(ORDERS, "k", reader=FIRST),
+    GetEntry(TASK, "k"),
+    GetEntry(ORDERS, "k", reader=FIRST),
+    List(TASK),
+    List(ORDERS, reader=FIRST),
+    History(ORDERS, "k"),
+    c.Now(),
+]
+
+
+def while_current(inner: c.Command[Any], intent: str = "app-1") -> Guarded:
+    return Guarded(CurrentIntent(TASK, INTENT, intent), inner)
+
+
+def current(do: Door, intent: str) -> int:
+    """A job of this intent is the one that counts from now on; the version that says so."""
+    return do(Set(TASK, INTENT, encode(intent), JOB))
+
+
+class Guards(StoreFixtures):
+    def test_a_live_attempt_reads_what_anybody_reads(
+        self, do: Door, attempt: TaskWriter, scope: StoreScope
+    ) -> None:
+        do(Set(scope, "k", '"v"', attempt))
+
+        assert do(Guarded(LiveAttempt(attempt), Get(scope, "k"))) == '"v"'
+        assert do(Guarded(LiveAttempt(attempt), Get(scope, "absent"))) is None
+        entry = Guarded(LiveAttempt(attempt), GetEntry(scope, "k", reader=attempt))
+        assert do(entry) == do(GetEntry(scope, "k"))
+
+    def test_a_live_attempt_reads_what_it_has_staged(
+        self, do: Door, attempt: TaskWriter, asset: AssetScope
+    ) -> None:
+        do(Set(asset, "k", '"staged"', attempt, on_success=True))
+
+        read = Get(asset, "k", reader=attempt)
+
+        assert do(Guarded(LiveAttempt(attempt), read)) == '"staged"'
+
+    def test_a_live_attempt_does_not_read_what_has_expired(
+        self, do: Door, attempt: TaskWriter, clock: Clock
+    ) -> None:
+        do(Set(TASK, "k", "1", attempt, clock() + timedelta(hours=1)))
+        clock.forward(timedelta(hours=1))
+
+        assert do(Guarded(LiveAttempt(attempt), Get(TASK, "k"))) is None
+
+    def test_a_superseded_attempt_does_not_read(
+        self, do: Door, task: TaskScope, asset: AssetScope
+    ) -> None:
+        do(StartAttempt(task))
+        do(StartAttempt(task))
+
+        self._assert_the_first_attempt_reads_nothing(do)
+
+    @pytest.mark.parametrize("succeeded", [True, False], ids=["success", "failure"])
+    def test_an_ended_attempt_does_not_read(
+        self, do: Door, task: TaskScope, asset: AssetScope, succeeded: bool
+    ) -> None:
+        do(StartAttempt(task))
+        do(FinishAttempt(FIRST, succeeded))
+
+        self._assert_the_first_attempt_reads_nothing(do)
+
+    def test_an_attempt_of_an_unknown_task_is_told_so(self, do: Door, asset: AssetScope) -> None:
+        for read in supported(do, READS):
+            with pytest.raises(UnknownTaskInstance):
+                do(Guarded(LiveAttempt(FIRST), read))
+
+    def test_what_is_written_for_an_attempt_is_written_while_it_is_live(
+        self, do: Door, attempt: TaskWriter, scope: StoreScope
+    ) -> None:
+        do(Guarded(LiveAttempt(attempt), Set(scope, "k", '"in time"', ANN)))
+        do(StartAttempt(attempt.scope))
+        with pytest.raises(StaleAttempt):
+            do(Guarded(LiveAttempt(attempt), Set(scope, "k", '"too late"', ANN)))
+
+        assert do(Get(scope, "k")) == '"in time"'
+
+    @pytest.mark.parametrize("intent", ["app-1", "Ünïcödé 🚀", 'with "quotes" \\'])
+    def test_a_job_reads_and_writes_while_its_intent_is_current(
+        self, do: Door, task: TaskScope, scope: StoreScope, intent: str
+    ) -> None:
+        current(do, intent)
+
+        do(while_current(Set(scope, "k", "1", JOB), intent))
+
+        assert do(while_current(Get(scope, "k"), intent)) == "1"
+        do(while_current(Delete(scope, "k", JOB), intent))
+        assert do(while_current(Get(scope, "k"), intent)) is None
+
+    def test_a_job_goes_on_when_the_attempt_that_began_it_is_over(
+        self, do: Door, attempt: TaskWriter
+    ) -> None:
+        current(do, "app-1")
+        do(FinishAttempt(attempt, succeeded=False))
+        do(StartAttempt(attempt.scope))
+
+        do(while_current(Set(TASK, "progress", "1", JOB)))
+
+        assert do(while_current(Get(TASK, "progress"))) == "1"
+
+    def test_a_job_whose_place_another_took_reads_and_writes_nothing(
+        self, do: Door, task: TaskScope, asset: AssetScope
+    ) -> None:
+        current(do, "app-1")
+        current(do, "app-2")
+
+        self._assert_the_job_is_refused(do)
+
+    def test_a_job_whose_task_was_cleared_reads_and_writes_nothing(
+        self, do: Door, task: TaskScope, asset: AssetScope
+    ) -> None:
+        current(do, "app-1")
+        do(Clear(task, ANN))
+
+        self._assert_the_job_is_refused(do)
+
+    def test_a_job_whose_intent_has_expired_reads_and_writes_nothing(
+        self, do: Door, task: TaskScope, asset: AssetScope, clock: Clock
+    ) -> None:
+        do(Set(task, INTENT, '"app-1"', JOB, clock() + timedelta(hours=1)))
+        clock.forward(timedelta(hours=1))
+
+        self._assert_the_job_is_refused(do)
+
+    def test_an_intent_is_text_and_nothing_that_looks_like_it(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        do(Set(task, INTENT, "17", JOB))
+
+        with pytest.raises(StaleAttempt):
+            do(while_current(Get(task, "k"), "17"))
+
+    def test_a_job_of_an_unknown_task_is_told_so(self, do: Door, asset: AssetScope) -> None:
+        for command in (Get(TASK, "k"), Set(TASK, "k", "1", JOB), Set(ORDERS, "k", "1", JOB)):
+            with pytest.raises(UnknownTaskInstance):
+                do(while_current(command))
+
+    def test_no_job_writes_after_another_took_its_place(self, do: Door, task: TaskScope) -> None:
+        for number in range(5):
+            current(do, "app-1")
+            writes = [while_current(Set(task, f"k{n}", str(number), JOB)) for n in range(4)]
+
+            *versions, replaced = do.together([*writes, Set(task, INTENT, '"app-2"', JOB)])
+
+            for version in versions:
+                assert isinstance(version, StaleAttempt) or version < replaced
+
+    def test_a_jobs_request_gets_its_answer_again_though_another_took_its_place(
+        self, do: Door, task: TaskScope, scope: StoreScope
+    ) -> None:
+        current(do, "app-1")
+        write = Once(RequestId("driver", 1), while_current(Set(scope, "k", "1", JOB)))
+        version = do(write)
+        current(do, "app-2")
+
+        assert do(write) == version
+
+        with pytest.raises(StaleAttempt):
+            do(Once(RequestId("driver", 2), while_current(Set(scope, "k", "2", JOB))))
+        assert do(Get(scope, "k")) == "1"
+
+    def test_a_jobs_request_that_is_sent_many_times_at_once_is_carried_out_once(
+        self, do: Door, task: TaskScope, scope: StoreScope
+    ) -> None:
+        current(do, "app-1")
+        write = Once(RequestId("driver", 1), while_current(Set(scope, "k", "1", JOB)))
+
+        answers = do.together([write] * 8)
+
+        assert len(set(answers)) == 1
+        assert do(Get(scope, "k")) == "1"
+
+    def _assert_the_first_attempt_reads_nothing(self, do: Door) -> None:
+        for read in supported(do, READS):
+            with pytest.raises(StaleAttempt, match="attempt"):
+                do(Guarded(LiveAttempt(FIRST), read))
+
+    def _assert_the_job_is_refused(self, do: Door) -> None:
+        commands: list[c.Command[Any]] = [
+            Get(TASK, "k"),
+            Get(ORDERS, "k"),
+            Set(TASK, "k", "1", JOB),
+            Set(ORDERS, "k", "1", JOB),
+            SetMany(TASK, (("k", "1"),), JOB),
+            Clear(TASK, JOB),
+        ]
+        for command in supported(do, commands):
+            with pytest.raises(StaleAttempt, match="not current any more"):
+                do(while_current(command))
+        assert do(Get(TASK, "k")) is None
+        assert do(Get(ORDERS, "k")) is None

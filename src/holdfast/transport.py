@@ -1,0 +1,458 @@
+"""HTTP to one server, over connections that are kept open.
+
+It needs the standard library alone, and nothing of Holdfast: Spark ships it to executors that have
+nothing else. The reading and writing of HTTP is its own, because `http.client` takes longer over
+the head of an answer than our server over the whole request.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import select
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from uuid import uuid4
+from weakref import WeakSet
+
+MOST_CONNECTIONS = 64
+LARGEST_HEAD = 64 * 1024
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 1.0
+PASSING = frozenset({408, 429, 502, 503, 504})
+"""Statuses of answers that may be another one in a moment."""
+
+
+class InvalidAddress(ValueError):
+    """A URL that cannot be a server's."""
+
+
+class InvalidToken(ValueError):
+    """A token that no server can have made."""
+
+
+class Unreachable(Exception):
+    """The server does not answer, or what answers is not one."""
+
+
+class NotHttp(Exception):
+    """What was received is no answer of a web server."""
+
+
+class Response(NamedTuple):
+    """What the server answered. The names of headers are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Address(NamedTuple):
+    """Where a server is."""
+
+    url: str
+    secure: bool
+    host: str
+    port: int
+    authority: str
+    path: str
+
+
+class Transport:
+    """Requests to the server at a URL, with a token; for any number of threads.
+
+    Every request must be one that may be repeated: a read, or one with `once=True`. While the
+    server is away or busy it is tried again for `retry_window` seconds. Each try may take `timeout`
+    seconds.
+    """
+
+    def __init__(
+        self, url: str, token: str, *, retry_window: float = 0.0, timeout: float = 30.0
+    ) -> None:
+        self._address = parse_url(url)
+        self._token = checked_token(token)
+        self._retry_window = retry_window
+        self._timeout = timeout
+        self._secured: ssl.SSLContext | None = None
+        self._closed = False
+        self._start()
+        _OPEN.add(self)
+
+    def _start(self) -> None:
+        self._idle: list[Lane] = []
+        self._permits: SimpleQueue[None] = SimpleQueue()
+        for _ in range(MOST_CONNECTIONS):
+            self._permits.put(None)
+
+    def __repr__(self) -> str:
+        return f"<Transport {self.url}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.url, self._token, self._retry_window, self._timeout)
+
+    @property
+    def url(self) -> str:
+        """The server's, without a slash at its end."""
+        return self._address.url
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        once: bool = False,
+    ) -> Response:
+        """The answer, whatever its status. A `path` is below that of the URL.
+
+        `once` gives the request an `Idempotency-Key`, by which the server knows it when it comes
+        again.
+        """
+        extra = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        line = f"{method} {self._address.path}{path} HTTP/1.1\r\n"
+        self._permits.get()
+        lane = self._take()
+        answered = False
+        try:
+            if once:
+                lane.number += 1
+                extra += f"Idempotency-Key: {lane.client}:{lane.number}\r\n"
+            response = self._insist(lane, line, f"{extra}Content-Length: {len(body)}\r\n\r\n", body)
+            answered = not is_passing(response)
+        finally:
+            self._give(lane, answered)
+        return response
+
+    def close(self) -> None:
+        """Close what is idle, and what is in use when it is answered."""
+        self._closed = True
+        while self._idle:
+            self._take().close()
+
+    def forget(self) -> None:
+        """Start anew in a forked process: connections and clients are the parent's."""
+        idle = self._idle
+        self._start()
+        for lane in idle:
+            lane.close()
+
+    def _take(self) -> Lane:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return Lane()
+
+    def _give(self, lane: Lane, answered: bool) -> None:
+        """A request without answer could still arrive: its client is not used again."""
+        if answered and not self._closed:
+            self._idle.append(lane)
+        else:
+            lane.close()
+        self._permits.put(None)
+
+    def _insist(self, lane: Lane, line: str, rest: str, body: bytes) -> Response:
+        """Try until there is an answer that will stay the same, or no time left."""
+        deadline = 0.0
+        pause = FIRST_PAUSE
+        while True:
+            request = f"{line}{self._who()}{rest}".encode("ascii") + body
+            outcome = self._try(lane, request)
+            if isinstance(outcome, Response) and not is_passing(outcome):
+                return outcome
+            wait = random.uniform(pause / 2, pause)  # noqa: S311
+            if isinstance(outcome, Response):
+                wait += asked_pause(outcome)
+            now = time.monotonic()
+            deadline = deadline or now + self._retry_window
+            if now + wait > deadline:
+                if isinstance(outcome, Response):
+                    return outcome
+                raise Unreachable(f"{self.url} {self._told(outcome)}") from outcome
+            time.sleep(wait)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _try(self, lane: Lane, request: bytes) -> Response | OSError:
+        try:
+            response = self._exchange(lane, request)
+        except OSError as error:
+            lane.close()
+            return error
+        except NotHttp as error:
+            raise Unreachable(f"{self.url} is no web server; it answers {error}") from None
+        if fresh := response.headers.get("refreshed-api-token"):
+            self._token = fresh
+        return response
+
+    def _exchange(self, lane: Lane, request: bytes) -> Response:
+        deadline = time.monotonic() + self._timeout
+        if lane.is_usable():
+            try:
+                return lane.exchange(request, deadline)
+            except (ConnectionError, ssl.SSLError):
+                lane.close()  # the server had closed it while it was idle
+        lane.open(self._connect())
+        return lane.exchange(request, deadline)
+
+    def _who(self) -> str:
+        return f"Host: {self._address.authority}\r\nAuthorization: Bearer {self._token}\r\n"
+
+    def _connect(self) -> socket.socket:
+        address = self._address
+        sock = socket.create_connection((address.host, address.port), self._timeout)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return self._secure(sock) if address.secure else sock
+        except BaseException:
+            sock.close()
+            raise
+
+    def _secure(self, sock: socket.socket) -> socket.socket:
+        if self._secured is None:
+            self._secured = ssl.create_default_context()
+        try:
+            return self._secured.wrap_socket(sock, server_hostname=self._address.host)
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
+            raise
+        except ssl.SSLCertVerificationError as error:
+            raise Unreachable(
+                f"{self.url} has a certificate that is not trusted: {error.verify_message} "
+                "(the variable SSL_CERT_FILE names a file with others to trust)"
+            ) from error
+        except ssl.SSLError as error:
+            raise Unreachable(f"{self.url} does not speak TLS: {error.reason}") from error
+
+    def _told(self, error: OSError) -> str:
+        if isinstance(error, TimeoutError):
+            reason = f"does not answer within {self._timeout:g} s"
+        else:
+            reason = f"does not answer: {error.strerror or error}"
+        return f"{reason}, tried for {self._retry_window:g} s" if self._retry_window else reason
+
+
+class Lane:
+    """Requests one after the other: of one client, by its numbers, and over one connection.
+
+    The connection may be replaced; a request is known by client and number.
+    """
+
+    def __init__(self) -> None:
+        self.client = uuid4().hex
+        self.number = 0
+        self._socket: socket.socket | None = None
+        self._poll = select.poll()
+
+    def open(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._poll.register(connected, select.POLLIN)
+
+    def is_usable(self) -> bool:
+        """There is a connection, and the server has neither ended it nor sent what nobody asked."""
+        if self._socket is None:
+            return False
+        if self._poll.poll(0):
+            self.close()
+            return False
+        return True
+
+    def exchange(self, request: bytes, deadline: float) -> Response:
+        assert self._socket is not None
+        unsent = False
+        try:
+            self._socket.sendall(request)
+        except ConnectionError:
+            unsent = True  # the server may have said why it did not want it all
+        response, reusable = Reader(self._socket, deadline).response()
+        if unsent or not reusable:
+            self.close()
+        return response
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._poll.unregister(self._socket)
+            self._socket.close()
+            self._socket = None
+
+
+class Reader:
+    """Reads one answer from a connection."""
+
+    def __init__(self, source: socket.socket, deadline: float) -> None:
+        self._source = source
+        self._deadline = deadline
+        self._data = b""
+
+    def response(self) -> tuple[Response, bool]:
+        """The answer, and whether the connection may be used again."""
+        status, headers = self._head()
+        while status < 200:
+            status, headers = self._head()
+        kept = "close" not in headers.get("connection", "").lower()
+        length = headers.get("content-length", "")
+        if status in (204, 304):
+            body = b""
+        elif headers.get("transfer-encoding", "").lower() == "chunked":
+            body = self._chunks()
+        elif length.isdecimal():
+            body = self._exactly(int(length))
+        else:
+            body = self._rest()
+            kept = False
+        return Response(status, headers, body), kept and not self._data
+
+    def _head(self) -> tuple[int, dict[str, str]]:
+        self._data = self._data or self._more()
+        if not b"HTTP/".startswith(self._data[:5]):
+            raise NotHttp(repr(self._data[:40]))
+        return read_head(self._until(b"\r\n\r\n"))
+
+    def _chunks(self) -> bytes:
+        chunks = []
+        while size := chunk_size(self._until(b"\r\n")):
+            chunks.append(self._exactly(size))
+            self._exactly(2)
+        while self._until(b"\r\n"):
+            pass  # trailers
+        return b"".join(chunks)
+
+    def _until(self, end: bytes) -> bytes:
+        while True:
+            found, separator, rest = self._data.partition(end)
+            if separator:
+                self._data = rest
+                return found
+            if len(self._data) > LARGEST_HEAD:
+                raise NotHttp(repr(self._data[:40]))
+            self._data += self._more()
+
+    def _exactly(self, size: int) -> bytes:
+        parts = [self._data]
+        missing = size - len(self._data)
+        while missing > 0:
+            parts.append(self._more())
+            missing -= len(parts[-1])
+        data = b"".join(parts)
+        self._data = data[size:]
+        return data[:size]
+
+    def _rest(self) -> bytes:
+        parts = [self._data]
+        while part := self._received():
+            parts.append(part)
+        self._data = b""
+        return b"".join(parts)
+
+    def _more(self) -> bytes:
+        data = self._received()
+        if not data:
+            raise ConnectionResetError("the connection ended before the answer did")
+        return data
+
+    def _received(self) -> bytes:
+        data = self._source.recv(65536)
+        if time.monotonic() > self._deadline:
+            raise TimeoutError
+        return data
+
+
+def read_head(head: bytes) -> tuple[int, dict[str, str]]:
+    """The status of an answer, and its headers."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    if not _STATUS_LINE.match(first):
+        raise NotHttp(repr(head[:40]))
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    if first.startswith("HTTP/1.0"):
+        headers.setdefault("connection", "close")
+    return int(first[9:12]), headers
+
+
+def chunk_size(line: bytes) -> int:
+    try:
+        return int(line.partition(b";")[0], 16)
+    except ValueError:
+        raise NotHttp(repr(line[:40])) from None
+
+
+def is_passing(response: Response) -> bool:
+    """The server, or a proxy in front of it, has no time now: the request may be sent again.
+
+    A 502 in our own words is not the proxy's: it tells of a backend that failed.
+    """
+    if response.status not in PASSING:
+        return False
+    return response.status != 502 or "json" not in response.headers.get("content-type", "")
+
+
+def asked_pause(response: Response) -> float:
+    """The seconds that the server asks to be left alone."""
+    exactly = response.headers.get("retry-after-ms", "")
+    if exactly.isdecimal():
+        return int(exactly) / 1000
+    text = response.headers.get("retry-after", "")
+    if text.isdecimal():
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text)
+    except ValueError:
+        return 0.0
+    return max(0.0, until.timestamp() - time.time())
+
+
+def parse_url(url: str) -> Address:
+    """Where a server's URL leads to."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidAddress(f"the server's URL cannot be read: {error}") from None
+    if "@" in parts.netloc:
+        raise InvalidAddress("the server's URL holds a name or password; it takes a token instead")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidAddress(f"{url!r} is no URL of a server: http://host:port or https://host")
+    if parts.query or parts.fragment or re.search(r"[^!-~]", parts.path):
+        raise InvalidAddress(f"{url!r} is no URL of a server: it ends with the host, port or path")
+    try:
+        host = parts.hostname.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise InvalidAddress(f"{url!r} is no URL of a server: there is no such host") from None
+    secure = parts.scheme == "https"
+    bracketed = f"[{host}]" if ":" in host else host
+    authority = bracketed if port is None else f"{bracketed}:{port}"
+    path = parts.path.rstrip("/")
+    shown = f"{parts.scheme}://{authority}{path}"
+    return Address(shown, secure, host, port or (443 if secure else 80), authority, path)
+
+
+def checked_token(token: str) -> str:
+    """The token; an error does not show it."""
+    if not re.fullmatch(r"[!-~]+", token):
+        raise InvalidToken(
+            "the token holds characters that no token has" if token else "the token is empty"
+        )
+    return token
+
+
+def _reopen(url: str, token: str, retry_window: float, timeout: float) -> Transport:
+    return Transport(url, token, retry_window=retry_window, timeout=timeout)
+
+
+_STATUS_LINE = re.compile(r"HTTP/1\.[01] [1-9]\d\d(?: |$)")
+_OPEN: WeakSet[Transport] = WeakSet()
+
+
+def _leave_connections_to_parent() -> None:
+    for transport in _OPEN:
+        transport.forget()
+
+
+os.register_at_fork(after_in_child=_leave_connections_to_parent)

@@ -1,0 +1,115 @@
+"""A server for many tests, each with a store of its own behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast import command as c
+from holdfast.authority import Role, UserIdentity
+from holdfast.condition import Once
+from holdfast.entry import ApiWriter, WatcherWriter
+from holdfast.server.embedded import EmbeddedServer
+from holdfast.settings import Api, Settings, StateStore
+from holdfast.store import Store
+from holdfast.stores.http import HttpStore
+from holdfast.stores.memory import MemoryStore
+
+A = TypeVar("A")
+
+WATCHER = "a watcher"
+
+
+class ServedStore(Store):
+    """The store of the test that is running.
+
+    What the user `a watcher` writes is a watcher's: a server records who the token says, and only
+    watchers under a runner have a token of that kind.
+    """
+
+    def __init__(self) -> None:
+        self._inner: Store = MemoryStore()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def become(self, store: Store) -> None:
+        self.close()
+        self._inner = store
+
+    def execute(self, command: c.Command[A]) -> A:
+        return self._inner.execute(_by_watcher(command))
+
+    async def aexecute(self, command: c.Command[A]) -> A:
+        self._loop = asyncio.get_running_loop()
+        return await self._inner.aexecute(_by_watcher(command))
+
+    def supports(self, command: type[c.Command[Any]]) -> bool:
+        return self._inner.supports(command)
+
+    def close(self) -> None:
+        """With the connections that it has in the server's event loop."""
+        if self._loop is None:
+            self._inner.close()
+        else:
+            asyncio.run_coroutine_threadsafe(self._inner.aclose(), self._loop).result()
+
+
+def _by_watcher(command: Any) -> Any:
+    if isinstance(command, Once):
+        return msgspec.structs.replace(command, inner=_by_watcher(command.inner))
+    if getattr(command, "writer", None) == ApiWriter(WATCHER):
+        return msgspec.structs.replace(command, writer=WatcherWriter())
+    return command
+
+
+class ServedStores:
+    """The server and what is behind it."""
+
+    def __init__(self, home: Path) -> None:
+        self.store = ServedStore()
+        settings = Settings(
+            api=Api(rate_limit=0, access_log=False),
+            state_store=StateStore(max_value_storage_bytes=0),
+            directory=home,
+        )
+        self.server = EmbeddedServer(self.store, settings)
+
+    def client(self, user: str, **options: Any) -> HttpStore:
+        """What is behind the server, for an admin of that name."""
+        token = self.server.tokens.issue(UserIdentity(user, Role.ADMIN))
+        return HttpStore(self.server.url, token, **options)
+
+    def close(self) -> None:
+        self.store.close()
+        self.server.close()
+
+
+@contextmanager
+def serving_stores(home: Path) -> Iterator[ServedStores]:
+    served = ServedStores(home)
+    yield served
+    served.close()
+
+
+class Everybody(Store):
+    """Writes of people and of watchers, each with a token of theirs."""
+
+    def __init__(self, served: ServedStores) -> None:
+        self._person = served.client("ann")
+        self._watcher = served.client(WATCHER)
+
+    def execute(self, command: c.Command[A]) -> A:
+        writer = getattr(command, "writer", None)
+        asked = self._watcher if isinstance(writer, WatcherWriter) else self._person
+        return asked.execute(command)
+
+    def supports(self, command: type[c.Command[Any]]) -> bool:
+        return self._person.supports(command)
+
+    def close(self) -> None:
+        self._person.close()
+        self._watcher.close()

@@ -1,0 +1,134 @@
+"""How often one may ask, and how many at once."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from holdfast.authority import WorkerIdentity
+from holdfast.command import Command
+from holdfast.errors import TooManyRequests
+from holdfast.server import app, limits
+from holdfast.server.limits import RateLimit
+from holdfast.stores.memory import MemoryStore
+from served import ADMIN, Served
+
+NOW = {"command": "Now"}
+
+
+def test_a_token_that_is_used_too_often_has_to_wait(make_served: Callable[..., Served]) -> None:
+    served = make_served(api__rate_limit="5")
+
+    answers = [served.ask("POST", "/execution/commands", NOW, token=ADMIN) for _ in range(12)]
+    refused = [answer for answer in answers if answer.status == 429]
+    other = served.ask("POST", "/execution/commands", NOW, token=WorkerIdentity("w"))
+
+    assert [answer.status for answer in answers[:5]] == [200] * 5
+    assert refused
+    assert {answer.reason for answer in refused} == {"too_many_requests"}
+    assert {answer.headers["retry-after"] for answer in refused} == {"1"}
+    assert other.status == 200
+
+
+def test_after_the_wait_that_it_was_told_a_token_is_good_again(
+    make_served: Callable[..., Served],
+) -> None:
+    served = make_served(api__rate_limit="4")
+    statuses = []
+    for _ in range(12):
+        answer = served.ask("POST", "/execution/commands", NOW, token=ADMIN)
+        if answer.status == 429:
+            time.sleep(int(answer.headers["retry-after-ms"]) / 1000)
+            answer = served.ask("POST", "/execution/commands", NOW, token=ADMIN)
+        statuses.append(answer.status)
+
+    assert statuses == [200] * 12
+
+
+def test_without_a_rate_limit_one_may_ask_as_often_as_one_likes(
+    make_served: Callable[..., Served],
+) -> None:
+    served = make_served(api__rate_limit="0")
+
+    answers = [served.ask("POST", "/execution/commands", NOW, token=ADMIN) for _ in range(30)]
+
+    assert {answer.status for answer in answers} == {200}
+
+
+def test_a_rate_below_one_burst_still_lets_one_through() -> None:
+    rate = RateLimit(1)
+
+    rate.count(ADMIN)
+
+    with pytest.raises(TooManyRequests, match="more than 1 requests a second"):
+        rate.count(ADMIN)
+
+
+def test_only_so_many_bearers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_BEARERS", 10)
+    rate = RateLimit(1000)
+
+    for number in range(100):
+        rate.count(WorkerIdentity(str(number)))
+
+    assert len(rate._ends) == 10
+
+
+class BlockedStore(MemoryStore):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = Event()
+        self.open.set()
+
+    def execute(self, command: Command[object]) -> object:  # type: ignore[override]
+        self.open.wait(20)
+        return super().execute(command)
+
+
+def test_a_server_with_too_much_to_do_says_so(
+    monkeypatch: pytest.MonkeyPatch, make_served: Callable[..., Served]
+) -> None:
+    monkeypatch.setattr(app, "MOST_UNDER_WAY", 3)
+    store = BlockedStore()
+    served = Served(store, make_served().settings)
+    store.open.clear()
+
+    def ask() -> tuple[int, str]:
+        answer = served.ask("POST", "/execution/commands", NOW, token=ADMIN)
+        if answer.status == 503:
+            store.open.set()
+            assert answer.headers["retry-after"] == "1"
+            return answer.status, answer.reason
+        return answer.status, ""
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = sorted(pool.map(lambda _: ask(), range(4)))
+    served.close()
+
+    assert answers == [(200, "")] * 3 + [(503, "unavailable")]
+
+
+def test_a_connection_too_many_is_sent_away(
+    monkeypatch: pytest.MonkeyPatch, make_served: Callable[..., Served]
+) -> None:
+    served = make_served()
+    monkeypatch.setattr("holdfast.server.protocol.MOST_CONNECTIONS", 2)
+    kept = [http.client.HTTPConnection(served.address, timeout=10) for _ in range(2)]
+    for connection in kept:
+        connection.request("GET", "/health/live")
+        connection.getresponse().read()
+
+    answer = served.ask("GET", "/health/live")
+    for connection in kept:
+        connection.request("GET", "/health/live")
+        assert connection.getresponse().read()
+        connection.close()
+
+    assert (answer.status, answer.reason) == (503, "unavailable")

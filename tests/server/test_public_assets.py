@@ -1,0 +1,104 @@
+"""Assets and their events, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from public_client import Api, serving
+
+import pipeline
+from holdfast import command as c
+from servers import SqliteDatabase
+
+
+@pytest.fixture
+def api(sqlite_database: SqliteDatabase, tmp_path: Path) -> Iterator[Api]:
+    with serving(sqlite_database.empty(), tmp_path) as api:
+        pipeline.half_way(api.store)
+        yield api
+
+
+def test_assets_are_listed_and_found_by_name_or_uri(api: Api) -> None:
+    api.ask("POST", "/assets", {"name": "customers"})
+
+    def names(**query: Any) -> list[str]:
+        return [asset["name"] for asset in api.get("/assets", **query)["assets"]]
+
+    assert names() == ["customers", "orders"]
+    assert names(limit=1, offset=1) == names(name="orders") == ["orders"]
+    assert names(uri="s3://lake/orders") == ["orders"]
+    assert names(name="orders", uri="s3://elsewhere") == names(name="orderz") == []
+    assert api.get("/assets", limit=1)["total_entries"] == 2
+    assert api.get("/assets", name="orders", offset=1) == {"assets": [], "total_entries": 1}
+
+
+def test_an_asset_tells_who_declares_it(api: Api) -> None:
+    [asset] = api.get("/assets", name="orders")["assets"]
+
+    assert api.get(f"/assets/{asset['id']}") == asset
+    assert (asset["uri"], asset["dags"]) == ("s3://lake/orders", ["etl", "mart"])
+    assert (asset["is_active"], asset["inactive_since"]) == (True, None)
+
+
+def test_an_asset_is_declared_once(api: Api) -> None:
+    first = api.ask("POST", "/assets", {"name": "new", "uri": "s3://new"})
+    again = api.ask("POST", "/assets", {"uri": "s3://new"})
+
+    assert (first.status, first.json["name"], first.json["declared_by_hand"]) == (200, "new", True)
+    assert again.json == first.json
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": None},
+        {"name": ""},
+        {"name": "x" * 1501},
+        {"name": "a\n"},
+        {"name": 1},
+        {"name": "orders", "uri": "s3://another"},
+        {"name": "a", "group": "b"},
+    ],
+)
+def test_what_cannot_be_an_asset_is_refused(api: Api, body: Any) -> None:
+    assert api.ask("POST", "/assets", body).status == 422
+    assert api.get("/assets")["total_entries"] == 1
+
+
+def test_a_deleted_asset_takes_its_state_along(api: Api) -> None:
+    place = f"/assets/{api.ask('POST', '/assets', {'name': 'gone'}).json['id']}"
+    api.put(f"{place}/state-store/k", 1)
+
+    assert api.ask("DELETE", place).status == 204
+
+    for path in (place, f"{place}/state-store", f"{place}/state-store/k/history"):
+        assert api.ask("GET", path).reason == "unknown_asset"
+    assert api.ask("DELETE", place).status == 404
+
+
+def test_an_asset_that_no_dag_declares_is_shown_as_inactive(api: Api) -> None:
+    for dag in ("etl", "mart"):
+        api.store.execute(c.DeclareDagAssets(dag, ()))
+
+    [asset] = api.get("/assets")["assets"]
+    assert not asset["is_active"]
+    assert asset["inactive_since"] is not None
+
+
+def test_events_are_listed_newest_first(api: Api) -> None:
+    pipeline.succeed(api.store, "load", 2)
+    [asset] = api.get("/assets")["assets"]
+
+    found = api.get("/assets/events")
+    assert [event["number"] for event in found["asset_events"]] == [2, 1]
+    newest = found["asset_events"][0]
+    assert (newest["asset_id"], newest["extra"]) == (asset["id"], {"rows": 7})
+    assert (newest["source_task_id"], newest["source_map_index"]) == ("load", 2)
+    page = api.get("/assets/events", asset_id=asset["id"], limit=1, offset=1)
+    assert [event["number"] for event in page["asset_events"]] == [1]
+    assert page["total_entries"] == found["total_entries"] == 2
+    assert api.ask("GET", "/assets/events", asset_id=4711).reason == "unknown_asset"

@@ -1,0 +1,340 @@
+"""`holdfast server` as it is run: its processes, how it stops, TLS, and why it does not start."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from served import JSON, Answer, ask
+from servers import Server
+
+
+@contextmanager
+def running(project: Path, *args: str, **environ: str) -> Iterator[tuple[psutil.Popen, str]]:
+    """The server with the address that it says."""
+    with (project / "stderr").open("w") as said:
+        process = psutil.Popen(
+            [sys.executable, "-m", "holdfast", "server", "--port", "0", *args],
+            cwd=project,
+            env=os.environ | environ,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        )
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("listening on http"), (project / "stderr").read_text()
+        yield process, line.strip().rpartition("/")[2]
+    finally:
+        for one in [*children_of(process), process]:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def children_of(process: psutil.Popen) -> list[psutil.Process]:
+    """The processes that answer requests."""
+    try:
+        children = process.children()
+    except psutil.NoSuchProcess:
+        return []
+    return [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
+
+
+def get(address: str, path: str) -> Answer:
+    return ask(http.client.HTTPConnection(address, timeout=20), "GET", path, None, {})
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.05)
+
+
+def task_token(project: Path, **environ: str) -> dict[str, str]:
+    printed = subprocess.run(
+        [
+            *(sys.executable, "-m", "holdfast", "auth", "task-token"),
+            *("--dag-id", "d", "--run-id", "r", "--task-id", "t"),
+        ],
+        cwd=project,
+        env=os.environ | environ,
+        capture_output=True,
+        check=True,
+    )
+    return dict(msgspec.json.decode(printed.stdout))
+
+
+def put(address: str, token: dict[str, str]) -> Answer:
+    headers = JSON | {"Authorization": f"Bearer {token['token']}"}
+    path = f"/execution/store/ti/{token['ti_id']}/a"
+    connection = http.client.HTTPConnection(address, timeout=30)
+    return ask(connection, "PUT", path, b'{"value": 1}', headers)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_that_is_stopped_finishes_what_is_under_way(
+    tmp_path: Path, processes: str
+) -> None:
+    token = task_token(tmp_path)
+    with running(tmp_path, "--processes", processes) as (server, address):
+        database = tmp_path / ".holdfast" / "holdfast.db"
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with ThreadPoolExecutor(1) as pool:
+                slow = pool.submit(put, address, token)
+                time.sleep(0.5)
+                server.send_signal(signal.SIGTERM)
+                time.sleep(0.7)
+                still_running = server.poll() is None
+                other.execute("ROLLBACK")
+                answer = slow.result()
+        status = server.wait(30)
+
+    assert still_running
+    assert answer.status == 204
+    assert status == 0
+
+
+def test_a_server_stops_at_ctrl_c_though_a_connection_is_idle(tmp_path: Path) -> None:
+    with running(tmp_path) as (server, address):
+        idle = http.client.HTTPConnection(address, timeout=10)
+        idle.request("GET", "/health")
+        assert idle.getresponse().read()
+
+        server.send_signal(signal.SIGINT)
+        status = server.wait(20)
+        idle.close()
+
+    assert status == 0
+    with pytest.raises(ConnectionRefusedError):
+        get(address, "/health")
+
+
+def test_a_process_that_dies_is_replaced_and_figures_go_on(tmp_path: Path) -> None:
+    name = 'holdfast_requests_total{method="GET",route="/health/live",status="200"}'
+
+    with running(tmp_path, "--processes", "2") as (server, address):
+        before = children_of(server)
+        for _ in range(40):
+            assert get(address, "/health/live").status == 200
+        before[0].kill()
+        wait_for(lambda: len(children_of(server)) == 2 and before[0] not in children_of(server))
+        for _ in range(20):
+            # A connection that the killed process had taken is lost with it.
+            with suppress(ConnectionResetError, http.client.RemoteDisconnected):
+                get(address, "/health/live")
+        figures = get(address, "/metrics").body.decode()
+        server.send_signal(signal.SIGTERM)
+        status = server.wait(30)
+        after = [child.is_running() for child in before[1:]]
+
+    assert len(before) == 2
+    [line] = [line for line in figures.splitlines() if line.startswith(name)]
+    assert float(line.rpartition(" ")[2]) >= 59
+    assert "holdfast_requests_under_way 1.0" in figures
+    assert (status, after) == (0, [False])
+
+
+def test_no_process_is_left_when_the_first_one_is_killed(tmp_path: Path) -> None:
+    with running(tmp_path, "--processes", "2") as (server, _):
+        children = children_of(server)
+
+        server.kill()
+        server.wait()
+
+        gone, alive = psutil.wait_procs(children, timeout=20)
+
+    assert (len(gone), alive) == (2, [])
+
+
+def test_a_server_ends_with_the_parent_that_it_is_told(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys, time;"
+        "child = subprocess.Popen([sys.executable, '-m', 'holdfast', 'server', '--port', '0',"
+        " '--with-parent', str(os.getpid())], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL);"
+        "child.stdout.readline(); print(child.pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    _, alive = psutil.wait_procs([child], timeout=20)
+    assert alive == []
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a certificate of our own and its key."""
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    directory = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            "key.pem",
+            "-out",
+            "certificate.pem",
+        ],
+        cwd=directory,
+        check=True,
+        capture_output=True,
+    )
+    return directory
+
+
+def test_tls_is_spoken_where_there_is_a_certificate(tmp_path: Path, certificate: Path) -> None:
+    for file in certificate.iterdir():
+        shutil.copy(file, tmp_path)
+    (tmp_path / "holdfast.toml").write_text(
+        '[api]\ntls_certificate = "certificate.pem"\ntls_key = "key.pem"\n'
+    )
+    trust = ssl.create_default_context(cafile=certificate / "certificate.pem")
+    token = task_token(tmp_path)
+
+    with running(tmp_path, "--processes", "2") as (_, address):
+        connection = http.client.HTTPSConnection(address, timeout=20, context=trust)
+        headers = JSON | {"Authorization": f"Bearer {token['token']}"}
+        path = f"/execution/store/ti/{token['ti_id']}/a"
+        answer = ask(connection, "PUT", path, b'{"value": 1}', headers)
+        large = ask(
+            http.client.HTTPSConnection(address, timeout=20, context=trust),
+            "PUT",
+            path,
+            b"x" * 20_000_000,
+            headers,
+        )
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            get(address, "/health")
+
+    assert answer.status == 204
+    assert (large.status, large.reason) == (413, "request_too_large")
+
+
+def refused(project: Path, *args: str, **environ: str) -> tuple[int, str]:
+    """The exit status and what a server says that does not start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "server", "--port", "0", *args],
+        cwd=project,
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        status, said = refused(tmp_path, "--port", str(port))
+
+    assert status == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in said
+    assert "--port" in said
+
+
+def test_an_address_that_is_not_ours_is_told(tmp_path: Path) -> None:
+    status, said = refused(tmp_path, "--host", "no-such-host.invalid")
+
+    assert status == 2
+    assert "cannot listen on no-such-host.invalid" in said
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("missing.pem", "key.pem"), "missing.pem is not a file that can be read"),
+        (("certificate.pem", ""), "go together"),
+        (("key.pem", "key.pem"), "cannot be used"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_told(
+    tmp_path: Path, certificate: Path, names: tuple[str, str], said: str
+) -> None:
+    paths = [str(certificate / name) if name else "" for name in names]
+
+    status, error = refused(
+        tmp_path,
+        HOLDFAST__API__TLS_CERTIFICATE=paths[0],
+        HOLDFAST__API__TLS_KEY=paths[1],
+    )
+
+    assert (status, said in error) == (2, True), error
+
+
+def test_a_database_that_is_not_migrated_is_told(tmp_path: Path, postgres: Server) -> None:
+    status, said = refused(tmp_path, HOLDFAST__DATABASE__URL=postgres.new_database())
+
+    assert status == 1
+    assert "holdfast db migrate" in said
+
+
+def test_keys_that_others_can_read_are_told(tmp_path: Path) -> None:
+    task_token(tmp_path)
+    (tmp_path / ".holdfast" / "signing-keys.json").chmod(0o644)
+
+    status, said = refused(tmp_path)
+
+    assert status == 2
+    assert "others can read it" in said
+
+
+def test_a_package_that_is_missing_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in ('fastapi', 'jwt'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+
+    status, said = refused(tmp_path, PYTHONPATH=str(tmp_path))
+
+    assert status == 1
+    assert 'pip install "holdfast[server]"' in said

@@ -1,0 +1,183 @@
+"""What the server tells of itself: health, figures, and a line for each request."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from holdfast import command as c
+from holdfast.authority import TaskIdentity
+from holdfast.command import Command
+from holdfast.errors import StoreUnavailable
+from holdfast.server import status
+from holdfast.stores.memory import MemoryStore
+from served import ADMIN, Served
+
+
+def test_a_server_whose_store_answers_is_ready(served: Served) -> None:
+    health = served.ask("GET", "/health")
+    live = served.ask("GET", "/health/live")
+
+    assert (health.status, health.json["status"]) == (200, "ready")
+    assert (live.status, live.json["status"]) == (200, "alive")
+
+
+class Broken(MemoryStore):
+    broken = False
+
+    def execute(self, command: Command[object]) -> object:  # type: ignore[override]
+        if self.broken:
+            raise StoreUnavailable("postgresql://app:***@db.internal does not answer")
+        return super().execute(command)
+
+
+def test_a_server_without_its_store_is_alive_and_says_no_more(
+    make_served: Callable[..., Served], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Broken()
+    served = Served(store, make_served().settings)
+    store.broken = True
+
+    health = served.ask("GET", "/health")
+    live = served.ask("GET", "/health/live")
+    command = served.ask("POST", "/execution/commands", {"command": "Now"}, token=ADMIN)
+    served.close()
+
+    assert (health.status, health.json["status"]) == (503, "alive")
+    assert live.status == 200
+    assert (command.status, command.reason, command.headers["retry-after"]) == (
+        503,
+        "unavailable",
+        "1",
+    )
+    assert b"db.internal" not in health.body + command.body
+    assert "db.internal" in caplog.text
+
+
+def test_a_store_that_hangs_does_not_hang_the_health_check(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(command: object) -> None:
+        await asyncio.sleep(30)
+
+    monkeypatch.setattr(status, "PATIENCE", 0.1)
+    monkeypatch.setattr(served.store, "aexecute", hang)
+
+    answer = served.ask("GET", "/health")
+
+    assert (answer.status, answer.json["status"]) == (503, "alive")
+
+
+def figure(text: str, name: str) -> float:
+    lines = [line for line in text.splitlines() if line.startswith(name + " ")]
+    return float(lines[0].rpartition(" ")[2]) if lines else 0.0
+
+
+def test_figures_count_requests_commands_and_refusals(served: Served, task: TaskIdentity) -> None:
+    place = f"/execution/store/ti/{task.scope.ti_id}"
+    route = 'route="/execution/store/ti/{ti_id}/{key:path}"'
+    names = [
+        f'holdfast_requests_total{{method="GET",{route},status="404"}}',
+        f'holdfast_request_seconds_count{{method="PUT",{route}}}',
+        'holdfast_commands_total{command="Set",outcome="ok"}',
+        'holdfast_commands_total{command="Get",outcome="unknown_task_instance"}',
+        "holdfast_refused_tokens_total",
+    ]
+    before = served.ask("GET", "/metrics").body.decode()
+
+    served.ask("GET", f"{place}/nix", token=task)
+    served.ask("PUT", f"{place}/a", {"value": 1}, token=task)
+    served.ask("PUT", f"{place}/a", {"value": 1}, token="bad")
+    unknown = {"type": "task", "dag_id": "x", "run_id": "x", "task_id": "x"}
+    served.ask(
+        "POST", "/execution/commands", {"command": "Get", "scope": unknown, "key": "a"}, token=ADMIN
+    )
+    answer = served.ask("GET", "/metrics")
+    after = answer.body.decode()
+
+    grown = [figure(after, name) - figure(before, name) for name in names]
+    assert grown == [1, 1, 1, 1, 1]
+    assert answer.headers["content-type"].startswith("text/plain")
+
+
+def test_figures_hold_no_path_that_a_client_made_up(served: Served) -> None:
+    served.ask("GET", "/made/up")
+    served.ask("MADEUP", "/health")
+
+    figures = served.ask("GET", "/metrics").body
+
+    assert b"made" not in figures
+    assert b"MADEUP" not in figures
+
+
+def test_each_request_is_one_line_of_json_without_its_token(
+    served: Served, task: TaskIdentity, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = served.token(task)
+    place = f"/execution/store/ti/{task.scope.ti_id}/a%2Fb"
+    served.ask("PUT", f"{place}?token={token}", {"value": 1}, token=token)
+    answer = served.ask("GET", place, token=token)
+
+    logged = capsys.readouterr().err
+    lines = [msgspec.json.decode(line) for line in logged.splitlines()]
+
+    assert token not in logged
+    assert [(line["method"], line["status"], line["path"]) for line in lines[-2:]] == [
+        ("PUT", 204, place),
+        ("GET", 200, place),
+    ]
+    assert lines[-1]["who"] == f"attempt 1 of {task.scope}"
+    assert lines[-1]["bytes"] == len(answer.body)
+    assert lines[-1]["request"] == answer.headers["x-request-id"]
+    assert 0 < lines[-1]["ms"] < 10_000
+
+
+def test_the_access_log_can_be_turned_off(
+    make_served: Callable[..., Served], capsys: pytest.CaptureFixture[str]
+) -> None:
+    served = make_served(api__access_log="false")
+
+    served.ask("GET", "/health")
+
+    assert capsys.readouterr().err == ""
+
+
+def test_a_connection_is_used_again(served: Served, task: TaskIdentity) -> None:
+    connection = http.client.HTTPConnection(served.address, timeout=10)
+    connection.connect()
+    first = connection.sock
+    headers = {"Authorization": f"Bearer {served.token(task)}"}
+    for _ in range(10):
+        connection.request("GET", f"/execution/store/ti/{task.scope.ti_id}/a", headers=headers)
+        assert connection.getresponse().read()
+
+    assert connection.sock is first
+    connection.close()
+
+
+def test_the_description_names_every_route_once(served: Served) -> None:
+    described = served.ask("GET", "/openapi.json").json
+    operations = [
+        operation["operationId"]
+        for path in described["paths"].values()
+        for operation in path.values()
+    ]
+
+    assert len(operations) == len(set(operations))
+    assert "/execution/commands" in described["paths"]
+    assert "WireSet" in described["components"]["schemas"]
+
+
+def test_a_store_that_was_given_stays_open_when_the_server_closes(
+    make_served: Callable[..., Served],
+) -> None:
+    store = MemoryStore()
+    served = Served(store, make_served().settings)
+
+    served.server.close()
+
+    assert store.execute(c.Now())

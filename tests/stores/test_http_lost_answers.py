@@ -1,0 +1,255 @@
+"""A request or its answer is lost between client and server: it is carried out once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from threading import Event
+from time import sleep
+
+import msgspec
+import pytest
+from sample_runs import FIRST, MINUTE
+
+from holdfast import command as c
+from holdfast import run_command as rc
+from holdfast.authority import Role, UserIdentity
+from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.errors import StoreUnavailable
+from holdfast.run import EmittedEvent
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.server.tokens import open_tokens
+from holdfast.settings import Settings
+from holdfast.stores.http import HttpStore
+from holdfast.stores.sql import SqlStore
+from lossy import ANSWER, REQUEST, LossyProxy, losing
+from served import ServedStores
+from servers import SqliteDatabase
+from webserver import free_port
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load")
+ATTEMPT = TaskWriter(TASK, 1)
+ORDERS = AssetScope(name="orders")
+
+
+@pytest.fixture
+def behind(served: ServedStores, sqlite_database: SqliteDatabase) -> SqlStore:
+    """The store behind the server."""
+    store = SqlStore(sqlite_database.empty())
+    served.store.become(store)
+    store.execute(c.RegisterTask(TASK))
+    store.execute(c.StartAttempt(TASK))
+    store.execute(c.DeclareAsset("orders"))
+    return store
+
+
+@pytest.fixture
+def proxy(served: ServedStores) -> Iterator[LossyProxy]:
+    with losing(served.server.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(served: ServedStores, behind: SqlStore, proxy: LossyProxy) -> Iterator[HttpStore]:
+    """The store through a proxy that loses things."""
+    token = served.server.tokens.issue(UserIdentity("ann", Role.ADMIN))
+    with HttpStore(proxy.url, token, retry_window=timedelta(seconds=20)) as store:
+        yield store
+
+
+@pytest.fixture(
+    params=[[ANSWER], [REQUEST], [ANSWER, REQUEST, ANSWER, ANSWER]],
+    ids=["the answer", "the request", "one after the other"],
+)
+def losses(request: pytest.FixtureRequest) -> list[str]:
+    return list(request.param)
+
+
+def test_a_set_is_one_version(
+    store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
+) -> None:
+    before = store.execute(c.Set(ORDERS, "k", "1", ANN))
+    proxy.losses = losses
+
+    version = store.execute(c.Set(ORDERS, "k", "2", ANN))
+
+    assert proxy.losses == []
+    steps = behind.execute(c.History(ORDERS, "k"))
+    assert [(step.value, step.version) for step in steps] == [("2", version), ("1", before)]
+
+
+def test_a_compare_and_set_is_in_no_conflict_with_itself(
+    store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
+) -> None:
+    proxy.losses = losses
+
+    version = store.execute(c.Set(ORDERS, "k", "1", ANN, if_version=0))
+
+    [step] = behind.execute(c.History(ORDERS, "k"))
+    assert step.version == version
+
+
+def test_a_batch_is_one_version(
+    store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
+) -> None:
+    proxy.losses = losses
+
+    version = store.execute(c.SetMany(ORDERS, (("a", "1"), ("b", "2")), ATTEMPT))
+
+    for key in ("a", "b"):
+        [step] = behind.execute(c.History(ORDERS, key))
+        assert step.version == version
+
+
+def test_a_watermark_advances_once(
+    store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
+) -> None:
+    proxy.losses = losses
+
+    assert store.execute(c.Advance(ORDERS, "watermark", "17", ATTEMPT)) == "17"
+
+    assert len(behind.execute(c.History(ORDERS, "watermark"))) == 1
+
+
+def test_an_attempt_starts_once(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
+    proxy.losses = losses
+
+    assert store.execute(c.StartAttempt(TASK)) == 2
+    assert store.execute(c.StartAttempt(TASK)) == 3
+
+
+def test_an_attempt_ends_once(
+    store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
+) -> None:
+    store.execute(c.Set(ORDERS, "watermark", "1", ATTEMPT, on_success=True))
+    proxy.losses = losses
+
+    store.execute(c.FinishAttempt(ATTEMPT, succeeded=True))
+
+    assert len(behind.execute(c.History(ORDERS, "watermark"))) == 1
+
+
+def test_a_run_is_created_once(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
+    proxy.losses = losses
+
+    assert store.execute(rc.CreateRun(dag_id="sales", run_id="tuesday")).run_id == "tuesday"
+
+
+def test_an_event_is_emitted_once(
+    store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
+) -> None:
+    watch = store.execute(rc.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
+    proxy.losses = losses
+
+    store.execute(
+        rc.Emit(watch, (c.Set(ORDERS, "cursor", "1", ANN),), EmittedEvent("orders", "orders"))
+    )
+
+    assert len(behind.execute(rc.ListAssetEvents(ORDERS))) == 1
+    assert len(behind.execute(c.History(ORDERS, "cursor"))) == 1
+
+
+def test_a_read_is_asked_again(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
+    proxy.losses = losses
+
+    assert store.execute(c.Get(TASK, "k")) is None
+
+
+def test_what_is_lost_for_longer_than_the_window_is_an_error_and_hurts_nothing_after_it(
+    served: ServedStores, behind: SqlStore, proxy: LossyProxy
+) -> None:
+    token = served.server.tokens.issue(UserIdentity("ann", Role.ADMIN))
+    with HttpStore(proxy.url, token, retry_window=timedelta(seconds=0.3)) as store:
+        proxy.losses = [ANSWER] * 20
+        with pytest.raises(StoreUnavailable, match="tried for 0.3 s"):
+            store.execute(c.Set(ORDERS, "k", "1", ANN))
+        proxy.losses = []
+
+        store.execute(c.Set(ORDERS, "k", "2", ANN))
+
+    assert [step.value for step in behind.execute(c.History(ORDERS, "k"))] == ["2", "1"]
+
+
+class ServerProcess:
+    """`holdfast server` on a port of its own, which can be killed and started again."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        settings = {
+            "HOLDFAST__STATE_STORE__ASSET_HISTORY_LIMIT": "100000",
+            "HOLDFAST__API__ACCESS_LOG": "false",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "server", "--port", str(self._port)],
+            cwd=self._home,
+            env=os.environ | settings,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self.url in self._process.stdout.readline()
+
+    def kill(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.mark.chaos
+def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing(
+    server: ServerProcess, tmp_path: Path, rounds: int
+) -> None:
+    token = open_tokens(Settings(directory=tmp_path)).issue(UserIdentity("ann", Role.ADMIN))
+    stopping = Event()
+
+    def write(key: str) -> list[int]:
+        written = []
+        for number in count():
+            if stopping.is_set():
+                break
+            store.execute(c.Set(ORDERS, key, str(number), ANN))
+            written.append(number)
+        return written
+
+    with (
+        HttpStore(server.url, token, retry_window=timedelta(seconds=60)) as store,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        store.execute(c.DeclareAsset("orders"))
+        keys = ["a", "b", "c", "d"]
+        writers = [threads.submit(write, key) for key in keys]
+        for _ in range(1 + min(rounds, 10)):
+            sleep(0.5)
+            server.kill()
+            server.start()
+        sleep(0.5)
+        stopping.set()
+        acknowledged = {key: writer.result() for key, writer in zip(keys, writers, strict=True)}
+        kept = {key: store.execute(c.History(ORDERS, key)) for key in keys}
+
+    for key in keys:
+        values = [msgspec.json.decode(step.value or "") for step in reversed(kept[key])]
+        assert len(values) > 10
+        assert values == acknowledged[key]
