@@ -30,7 +30,7 @@ class Project:
             return subprocess.Popen(
                 [sys.executable, "-m", "holdfast", *arguments],
                 cwd=self.directory,
-                env=os.environ | {MARK: self.mark},
+                env=os.environ | {MARK: self.mark, "HOLDFAST__API__PORT": "0"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -307,6 +307,25 @@ def test_a_broken_file_is_told_with_its_traceback_and_stops_no_other(scheduled: 
     assert kept
 
 
+DIES_ONCE = """
+import os, signal
+
+if not os.path.exists("killed"):
+    open("killed", "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with DAG("heavy", schedule="@once"):"""
+
+
+def test_a_file_whose_import_was_killed_is_imported_again(scheduled: Scheduled) -> None:
+    scheduled.add("heavy", DIES_ONCE + ONE_TASK)
+
+    [run] = scheduled.ended("heavy")
+
+    assert scheduled.project.path("killed").exists()
+    assert run.state is RunState.SUCCESS
+
+
 def test_a_file_whose_assets_clash_with_another_is_told_and_the_other_goes_on(
     scheduled: Scheduled,
 ) -> None:

@@ -53,6 +53,12 @@ MOST_IMPORTS = 3
 log = logging.getLogger("holdfast.supervisor")
 
 
+class _ImportKilled(HoldfastError):
+    """The process of an import was killed, perhaps by somebody who wanted its memory."""
+
+    code = "import_killed"
+
+
 class Supervisor:
     def __init__(self, scheduler: Channel, nursery: Nursery) -> None:
         settings = load()
@@ -150,7 +156,7 @@ class Supervisor:
                 with self._imports:
                     parsed = self._import(order.file)
                 break
-            except LauncherGone as error:
+            except (LauncherGone, _ImportKilled) as error:
                 parsed = Parsed(error=f"{order.file} could not be imported: {error.message}")
                 self._stopping.wait(TICK)
         self._tell(FileParsed(order.file, parsed))
@@ -169,12 +175,15 @@ class Supervisor:
             child.channel.close()
         if isinstance(report, Parsed):
             return report
+        late = time.monotonic() > began + PARSE_LIMIT
         if report is None and child.status is None:
             raise LauncherGone("the process that starts tasks has ended")
+        if report is None and child.status is not None and child.status < 0 and not late:
+            raise _ImportKilled(f"its process was ended by signal {-child.status}")
         why = f"its process ended ({child.status})"
         if isinstance(report, Failed):
             why = report.error
-        elif time.monotonic() > began + PARSE_LIMIT:
+        elif late:
             why = f"it took longer than {PARSE_LIMIT:.0f} s"
         return Parsed(error=f"{file} could not be imported: {why}")
 

@@ -215,13 +215,19 @@ def add_history() -> sa.Insert:
     latest = sa.select(sa.func.coalesce(sa.func.max(steps.version), 0)).where(
         steps.asset_id == sa.bindparam("owner"), steps.key == sa.bindparam("key")
     )
+    entry = t.asset_entry.c
+    written = sa.select(entry.updated_at).where(
+        entry.asset_id == sa.bindparam("owner"),
+        of_key(t.asset_entry),
+        entry.version == sa.bindparam("version"),
+    )
     return sa.insert(t.asset_history).values(
         asset_id=sa.bindparam("owner"),
         key=sa.bindparam("key"),
         version=sa.bindparam("version"),
         previous=latest.scalar_subquery(),
         value=sa.bindparam("value"),
-        updated_at=now,
+        updated_at=sa.func.coalesce(written.scalar_subquery(), now),
         writer=sa.bindparam("writer"),
     )
 
