@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
 from holdfast import errors
 from holdfast.cli import cli
 from holdfast.errors import HoldfastError
-from holdfast.settings import Declared, declared, duration_text
+from holdfast.server.app import make_app
+from holdfast.server.keys import GivenKeys
+from holdfast.server.tokens import Tokens
+from holdfast.settings import Declared, Settings, declared, duration_text
+from holdfast.stores.memory import MemoryStore
 
 REFERENCE = Path(__file__).parent / "reference"
 CLI_INTRODUCTION = (
@@ -25,16 +31,32 @@ SETTINGS_INTRODUCTION = (
     "section `[core]`. In the environment it is `HOLDFAST__CORE__HOME`, which overrides the file. "
     "`holdfast config list` shows what is in force."
 )
+HTTP_INTRODUCTION = (
+    "What `holdfast server` answers, made from the description that it serves at `/openapi.json`. "
+    "[The guide](../guides/http-api.md) shows how to use it. Every error is "
+    '`{"detail": {"reason": …, "message": …, "hint": …}}`, whose reasons are the codes of '
+    "[the errors](errors.md). `/execution/state` is another name of `/execution/store`. The "
+    "commands of `/execution/commands` are described in `/openapi.json` alone."
+)
 ERRORS_INTRODUCTION = (
     "All are in `holdfast.errors`, and all are a `HoldfastError`. `message` says what failed and "
     "where, `hint` what to do next; `str(error)` has both. A caller that knows only Python's own "
     "errors can catch those instead. `exit` is the status with which the command line ends."
 )
 
+COMMANDS = "Wire"
+"""How the names of the schemas of commands begin."""
+BOUNDS = (("minimum", "maximum"), ("minLength", "maxLength"))
+
 
 def pages() -> dict[str, str]:
     """Each page's name and text."""
-    return {"cli.md": cli_page(), "errors.md": errors_page(), "settings.md": settings_page()}
+    return {
+        "cli.md": cli_page(),
+        "errors.md": errors_page(),
+        "http-api.md": http_page(),
+        "settings.md": settings_page(),
+    }
 
 
 def cli_page() -> str:
@@ -76,6 +98,109 @@ def also(kind: type[HoldfastError]) -> str:
     """What else it may be caught as: errors of ours above it, and builtins."""
     above = kind.__mro__[1 : kind.__mro__.index(Exception)]
     return ", ".join(f"`{one.__name__}`" for one in above if one is not HoldfastError)
+
+
+def http_page() -> str:
+    description = make_app(MemoryStore(), Tokens(GivenKeys(()), timedelta()), Settings()).openapi()
+    parts = ["# HTTP API", HTTP_INTRODUCTION]
+    tag = None
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            if operation["tags"][0] != tag:
+                tag = operation["tags"][0]
+                parts.append(f"## {tag}")
+            parts += operation_parts(method, path, operation)
+    parts.append("## Models")
+    for name, schema in description["components"]["schemas"].items():
+        if not name.startswith(COMMANDS):
+            parts += [f"### {name}", schema.get("description", ""), model_text(schema)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def operation_parts(method: str, path: str, operation: Any) -> Iterator[str]:
+    yield f"### {method.upper()} {path}"
+    yield f"{operation['description']} (`{operation['operationId']}`)"
+    rows = [
+        (one["name"], one["in"], one["schema"], one.get("description", ""))
+        for one in operation.get("parameters", ())
+    ]
+    if rows:
+        lines = ["| parameter | in | type | meaning |", "| --- | --- | --- | --- |"]
+        lines += [
+            f"| `{name}` | {place} | {type_text(schema)} | {cell(meaning)}{default_text(schema)} |"
+            for name, place, schema, meaning in rows
+        ]
+        yield "\n".join(lines)
+    if "requestBody" in operation:
+        yield f"Body: {content_text(operation['requestBody'])}."
+    answers = [
+        f"{status} {content_text(response)}".rstrip()
+        for status, response in operation["responses"].items()
+        if int(status) < 400
+    ]
+    errors = [status for status in operation["responses"] if int(status) >= 400]
+    refusals = f" Errors: {', '.join(sorted(errors))}." if errors else ""
+    yield f"Answer: {' or '.join(answers)}.{refusals}"
+
+
+def content_text(described: Any) -> str:
+    """What a body or a response holds."""
+    kinds = described.get("content", {})
+    schema = kinds.get("application/json", {}).get("schema")
+    if schema is None:
+        return f"`{next(iter(kinds))}`" if kinds else ""
+    if "properties" in schema:
+        fields = [f"`{name}`: {type_text(one)}" for name, one in schema["properties"].items()]
+        return f"an object with {', '.join(fields)}"
+    return type_text(schema)
+
+
+def model_text(schema: Any) -> str:
+    if "enum" in schema:
+        return f"One of {type_text(schema)}."
+    required = schema.get("required", ())
+    rows = ["| field | type | meaning |", "| --- | --- | --- |"]
+    rows += [
+        f"| `{name}`{'' if name in required else ' (optional)'} | {type_text(field)} "
+        f"| {cell(field.get('description', ''))}{default_text(field)} |"
+        for name, field in schema["properties"].items()
+    ]
+    return "\n".join(rows)
+
+
+def type_text(schema: Any) -> str:
+    """A schema in a few words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return "a command" if name.startswith(COMMANDS) else f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(type_text(one) for one in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{one}`" for one in schema.get("enum", [schema.get("const")]))
+    if "prefixItems" in schema:
+        return f"pair of {' and '.join(type_text(one) for one in schema['prefixItems'])}"
+    kind = schema.get("type", "any JSON value")
+    if isinstance(kind, list):
+        return " or ".join(type_text({**schema, "type": one}) for one in kind)
+    if kind == "array":
+        return f"list of {type_text(schema['items'])}"
+    if kind == "string" and schema.get("format") == "date-time":
+        return "time"
+    bounds = [
+        f"{schema.get(low, '')} to {schema.get(high, '')}"
+        for low, high in BOUNDS
+        if low in schema or high in schema
+    ]
+    return " ".join((kind, *(f"({one.strip()})" for one in bounds)))
+
+
+def default_text(schema: Any) -> str:
+    value = schema.get("default")
+    return "" if value in (None, "", []) else f" Default: `{json.dumps(value)}`."
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def settings_page() -> str:

@@ -55,7 +55,10 @@ class ServedStore(Store):
         if self._loop is None:
             self._inner.close()
         else:
-            asyncio.run_coroutine_threadsafe(self._inner.aclose(), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self.aclose(), self._loop).result()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 def _by_watcher(command: Any) -> Any:

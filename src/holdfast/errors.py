@@ -235,7 +235,7 @@ class StoreFailed(HoldfastError):
 
 
 class InvalidUrl(HoldfastError, ValueError):
-    """A database URL that cannot be read, or of a database that Holdfast does not work with."""
+    """A URL that cannot be read, or that leads to no database or server of Holdfast."""
 
     code = "invalid_url"
 

@@ -79,6 +79,11 @@ def decode(text: str) -> Any:
     return value
 
 
+def shown(text: str) -> str:
+    """The JSON of the value itself, for those who know nothing of how it is kept."""
+    return _to_json(decode(text)).decode() if _LITERAL in text else text
+
+
 def parse(text: str) -> str:
     """JSON text that a person or another program wrote, as `encode` would have written it."""
     try:

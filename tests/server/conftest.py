@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from talk import Served
 
 from holdfast.authority import TaskIdentity
 from holdfast.connection import open_store
 from holdfast.settings import Settings, load
-from served import Served
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
+from talk import ADMIN, Answer, ask
 
 from holdfast.authority import Identity
 from holdfast.connection import open_store
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
 from holdfast.store import Store
-from served import ADMIN, Answer, ask
 
 STATE = "/dags/etl/dagRuns/r1/taskInstances/extract/state-store"
 

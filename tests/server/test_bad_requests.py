@@ -7,11 +7,12 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from talk import ADMIN, Answer, Served, answer_in, received
 
 from holdfast.authority import TaskIdentity
-from served import ADMIN, Answer, Served, answer_in, received
 
 FAST = {
     "api__request_timeout": "1s",
@@ -130,7 +131,7 @@ def test_a_method_that_is_not_possible_is_told_what_is(served: Served, task: Tas
 
     assert answers == {"DELETE, GET, PUT"}
     assert served.ask("PUT", place, {}, token=task).headers["allow"] == "DELETE"
-    assert served.ask("GET", "/execution/commands", token=task).headers["allow"] == "POST"
+    assert served.ask("PUT", "/execution/commands", token=task).headers["allow"] == "GET, POST"
     assert served.ask("POST", "/health").headers["allow"] == "GET"
     assert served.ask("BREW", "/health").reason in ("method_not_allowed", "bad_request")
 
@@ -391,15 +392,24 @@ def test_a_websocket_is_not_spoken(served: Served) -> None:
     assert answer.status == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("POST", "/execution/commands", {"command": "Now"}), ("GET", "/api/v2/dags", None)],
+)
 def test_what_goes_wrong_inside_is_told_without_details(
-    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+    path: str,
+    body: Any,
 ) -> None:
     async def fail(command: object) -> None:
         raise RuntimeError("the password is swordfish")
 
     monkeypatch.setattr(served.store, "aexecute", fail)
 
-    answer = served.ask("POST", "/execution/commands", {"command": "Now"}, token=ADMIN)
+    answer = served.ask(method, path, body, token=ADMIN)
 
     assert (answer.status, answer.reason) == (500, "error")
     assert b"swordfish" not in answer.body

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
+from talk import ADMIN, ORDERS, Served
 
 from holdfast import command as c
 from holdfast import run_command as r
@@ -24,7 +25,6 @@ from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.run import Process
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.wire import JSON
-from served import ADMIN, ORDERS, Served
 
 KEYS = ["plain", "a/b c", "😀 émoji", "100%", "a%2Fb", "q?x#y&z=1", "+", "..", "/", "ti/x", "a;b"]
 

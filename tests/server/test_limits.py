@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+from talk import ADMIN, Served
 
 from holdfast.authority import WorkerIdentity
 from holdfast.command import Command
 from holdfast.errors import TooManyRequests
-from holdfast.server import app, limits
+from holdfast.server import door, limits
 from holdfast.server.limits import RateLimit
 from holdfast.stores.memory import MemoryStore
-from served import ADMIN, Served
 
 NOW = {"command": "Now"}
 
@@ -95,7 +95,7 @@ class BlockedStore(MemoryStore):
 def test_a_server_with_too_much_to_do_says_so(
     monkeypatch: pytest.MonkeyPatch, make_served: Callable[..., Served]
 ) -> None:
-    monkeypatch.setattr(app, "MOST_UNDER_WAY", 3)
+    monkeypatch.setattr(door, "MOST_UNDER_WAY", 3)
     store = BlockedStore()
     served = Served(store, make_served().settings)
     store.open.clear()

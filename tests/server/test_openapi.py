@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import schemathesis
@@ -14,12 +16,12 @@ from hypothesis import strategies as st
 from public_client import STATE, Api, serving
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
+from talk import ADMIN, ORDERS
 
 import pipeline
 from holdfast import command as c
 from holdfast.authority import TaskIdentity
 from holdfast.scope import AssetScope, TaskScope
-from served import ADMIN, ORDERS
 from servers import ServerDatabase
 
 LOADING = TaskScope("etl", "r1", "load", 2)
@@ -72,7 +74,7 @@ def cases(operation: Any, known: Known) -> st.SearchStrategy[Any]:
     of_anything: st.SearchStrategy[Any] = operation.as_strategy(GenerationMode.POSITIVE)
     given = [parameter.name for parameter in operation.path_parameters]
     asked = [parameter.name for parameter in operation.query]
-    if not (given or asked or operation.body):
+    if not varies(operation):
         return of_anything
     of_what_there_is = operation.as_strategy(
         GenerationMode.POSITIVE,
@@ -98,6 +100,78 @@ def answers(requests: st.SearchStrategy[Any], token: str, count: int) -> Counter
     return statuses
 
 
+def varies(operation: Any) -> bool:
+    """There is more than one way to ask."""
+    return bool([*operation.path_parameters, *operation.query, *operation.body])
+
+
+@pytest.fixture(scope="module")
+def description(api: Api) -> dict[str, Any]:
+    with urlopen(f"{api.server.url}/openapi.json") as response:
+        return dict(json.load(response))
+
+
+def operations_in(description: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, operations in description["paths"].items():
+        for operation in operations.values():
+            yield path, operation
+
+
+def test_the_description_is_valid(description: dict[str, Any]) -> None:
+    schemathesis.openapi.from_dict(description).validate()
+
+
+def test_every_operation_has_a_name_of_its_own(description: dict[str, Any]) -> None:
+    names = [operation["operationId"] for _, operation in operations_in(description)]
+
+    assert len(set(names)) == len(names) > 40
+    assert all(name.isidentifier() and name.islower() for name in names)
+
+
+def test_every_operation_says_what_it_does_and_where_it_belongs(
+    description: dict[str, Any],
+) -> None:
+    for path, operation in operations_in(description):
+        assert operation["description"], path
+        assert len(operation["tags"]) == 1, path
+
+
+def test_every_error_has_the_one_shape(description: dict[str, Any]) -> None:
+    for path, operation in operations_in(description):
+        for status, response in operation["responses"].items():
+            if int(status) >= 400 and not path.startswith("/health"):
+                [content] = response["content"].values()
+                assert content["schema"] == {"$ref": "#/components/schemas/Problem"}, path
+
+
+def test_what_needs_a_token_says_so(description: dict[str, Any]) -> None:
+    for path, operation in operations_in(description):
+        guarded = path.startswith(("/api/", "/execution/"))
+        assert ("security" in operation) == guarded, path
+        assert not guarded or {"401", "403", "422", "429", "503"} <= set(operation["responses"])
+
+
+def test_bodies_take_no_unknown_fields(description: dict[str, Any]) -> None:
+    bodies = [name for name in description["components"]["schemas"] if name.endswith("Body")]
+
+    assert len(bodies) > 5
+    for name in bodies:
+        assert description["components"]["schemas"][name]["additionalProperties"] is False, name
+
+
+def test_no_schema_is_one_that_generators_of_clients_do_not_know(
+    description: dict[str, Any],
+) -> None:
+    def check(part: Any) -> None:
+        if isinstance(part, dict):
+            assert isinstance(part.get("items", {}), dict), part
+        for inner in part.values() if isinstance(part, dict) else part:
+            if isinstance(inner, dict | list):
+                check(inner)
+
+    check(description)
+
+
 @pytest.mark.chaos
 def test_every_answer_is_as_the_description_says(
     api: Api, postgres_database: ServerDatabase, rounds: int
@@ -106,18 +180,15 @@ def test_every_answer_is_as_the_description_says(
     schema = schemathesis.openapi.from_url(f"{api.server.url}/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
     wanted = 500 if rounds == 1 else 5000
+    each = math.ceil(wanted / sum(map(varies, operations)))
     answered: dict[str, Counter[int]] = {}
 
     for operation in operations:
         known = Known(api, postgres_database)
         bearer = known.task if operation.path.startswith("/execution/store") else ADMIN
-        answered[operation.label] = answers(
-            cases(operation, known),
-            api.server.tokens.issue(bearer),
-            math.ceil(wanted / len(operations)),
-        )
+        token = api.server.tokens.issue(bearer)
+        answered[operation.label] = answers(cases(operation, known), token, each)
 
-    print({k: dict(v) for k, v in answered.items()})
     told = sum(answered.values(), Counter[int]())
     assert told.total() >= wanted, answered
-    assert sum(count for status, count in told.items() if status < 300) > wanted / 5, answered
+    assert sum(count for status, count in told.items() if status < 300) > wanted / 10, answered

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from talk import ADMIN, Served
 
 from holdfast import command as c
 from holdfast.authority import TaskIdentity
@@ -15,7 +16,6 @@ from holdfast.command import Command
 from holdfast.errors import StoreUnavailable
 from holdfast.server import status
 from holdfast.stores.memory import MemoryStore
-from served import ADMIN, Served
 
 
 def test_a_server_whose_store_answers_is_ready(served: Served) -> None:

@@ -13,11 +13,11 @@ from holdfast import run_command as rc
 from holdfast.errors import Conflict, InvalidInput, NotFound, StaleAttempt
 from holdfast.run import Run, RunKind, RunState, TaskState
 from holdfast.scope import TaskScope
-from holdfast.stores.sql import SqlStore
+from holdfast.store import Store
 from holdfast.testing import Clock
 
 
-def test_a_run_is_as_it_was_made(store: SqlStore, clock: Clock) -> None:
+def test_a_run_is_as_it_was_made(store: Store, clock: Clock) -> None:
     day = datetime(2026, 1, 31, tzinfo=UTC)
 
     made = store.execute(
@@ -46,25 +46,25 @@ def test_a_run_is_as_it_was_made(store: SqlStore, clock: Clock) -> None:
     assert store.execute(rc.GetRun("sales", "Ünïcödé")) == made
 
 
-def test_a_run_is_made_once(store: SqlStore) -> None:
+def test_a_run_is_made_once(store: Store) -> None:
     create(store)
     with pytest.raises(Conflict, match="run sales/monday exists already"):
         create(store)
 
 
-def test_one_of_those_who_make_the_same_run_at_once_makes_it(store: SqlStore) -> None:
+def test_one_of_those_who_make_the_same_run_at_once_makes_it(store: Store) -> None:
     outcomes = at_once([partial(create, store)] * 6)
 
     assert sum(isinstance(each, Conflict) for each in outcomes) == 5
     assert outcomes.count(None) == 1
 
 
-def test_an_unknown_run_is_said_to_be_so(store: SqlStore) -> None:
+def test_an_unknown_run_is_said_to_be_so(store: Store) -> None:
     with pytest.raises(NotFound, match="run sales/monday is not known"):
         store.execute(rc.GetRun(*RUN))
 
 
-def test_a_script_makes_an_external_run_known(store: SqlStore) -> None:
+def test_a_script_makes_an_external_run_known(store: Store) -> None:
     store.execute(c.RegisterTask(TaskScope(*RUN, "load")))
 
     run = store.execute(rc.GetRun(*RUN))
@@ -74,7 +74,7 @@ def test_a_script_makes_an_external_run_known(store: SqlStore) -> None:
         claim(store)
 
 
-def test_runs_are_listed_newest_first_and_by_what_is_asked(store: SqlStore) -> None:
+def test_runs_are_listed_newest_first_and_by_what_is_asked(store: Store) -> None:
     for run_id in ("monday", "tuesday"):
         create(store, run_id)
     store.execute(rc.CreateRun(dag_id="stock", run_id="monday", kind=RunKind.SCHEDULED))
@@ -92,7 +92,7 @@ def test_runs_are_listed_newest_first_and_by_what_is_asked(store: SqlStore) -> N
     assert listed(rc.ListRuns(limit=1, offset=1)) == everything[1:2]
 
 
-def test_who_claims_a_run_holds_it(store: SqlStore, clock: Clock) -> None:
+def test_who_claims_a_run_holds_it(store: Store, clock: Clock) -> None:
     create(store)
 
     run = claim(store)
@@ -101,7 +101,7 @@ def test_who_claims_a_run_holds_it(store: SqlStore, clock: Clock) -> None:
     assert (run.started_at, run.leased_until) == (clock.now, clock.now + MINUTE)
 
 
-def test_a_run_that_is_held_cannot_be_claimed_by_another(store: SqlStore) -> None:
+def test_a_run_that_is_held_cannot_be_claimed_by_another(store: Store) -> None:
     create(store)
     claim(store)
 
@@ -110,7 +110,7 @@ def test_a_run_that_is_held_cannot_be_claimed_by_another(store: SqlStore) -> Non
     assert claim(store).owner == FIRST
 
 
-def test_a_run_whose_lease_has_passed_is_free(store: SqlStore, clock: Clock) -> None:
+def test_a_run_whose_lease_has_passed_is_free(store: Store, clock: Clock) -> None:
     create(store)
     began = claim(store).started_at
     clock.forward(MINUTE)
@@ -120,14 +120,14 @@ def test_a_run_whose_lease_has_passed_is_free(store: SqlStore, clock: Clock) -> 
     assert (run.owner, run.started_at) == (SECOND, began)
 
 
-def test_a_run_of_a_process_that_is_known_to_be_dead_is_free(store: SqlStore) -> None:
+def test_a_run_of_a_process_that_is_known_to_be_dead_is_free(store: Store) -> None:
     create(store)
     claim(store)
 
     assert claim(store, SECOND, dead=FIRST).owner == SECOND
 
 
-def test_a_released_run_is_free(store: SqlStore) -> None:
+def test_a_released_run_is_free(store: Store) -> None:
     create(store)
     claim(store)
 
@@ -138,7 +138,7 @@ def test_a_released_run_is_free(store: SqlStore) -> None:
     assert claim(store, SECOND).owner == SECOND
 
 
-def test_one_of_those_who_claim_at_once_holds_the_run(store: SqlStore) -> None:
+def test_one_of_those_who_claim_at_once_holds_the_run(store: Store) -> None:
     create(store)
     rivals = [FIRST, SECOND] * 3
 
@@ -148,7 +148,7 @@ def test_one_of_those_who_claim_at_once_holds_the_run(store: SqlStore) -> None:
     assert [isinstance(each, Run) for each in outcomes] == [each == holder for each in rivals]
 
 
-def test_only_who_holds_a_run_may_end_it(store: SqlStore, clock: Clock) -> None:
+def test_only_who_holds_a_run_may_end_it(store: Store, clock: Clock) -> None:
     create(store)
     claim(store)
 
@@ -160,7 +160,7 @@ def test_only_who_holds_a_run_may_end_it(store: SqlStore, clock: Clock) -> None:
     assert (run.state, run.ended_at, run.owner) == (RunState.SUCCESS, clock.now, None)
 
 
-def test_an_end_that_is_told_again_stays(store: SqlStore) -> None:
+def test_an_end_that_is_told_again_stays(store: Store) -> None:
     create(store)
     claim(store)
     for _ in range(2):
@@ -172,13 +172,13 @@ def test_an_end_that_is_told_again_stays(store: SqlStore) -> None:
         claim(store)
 
 
-def test_a_run_does_not_end_as_running(store: SqlStore) -> None:
+def test_a_run_does_not_end_as_running(store: Store) -> None:
     create(store)
     with pytest.raises(InvalidInput, match="running"):
         store.execute(rc.FinishRun(*RUN, FIRST, RunState.RUNNING))
 
 
-def test_a_deleted_run_takes_all_its_rows_with_it(store: SqlStore) -> None:
+def test_a_deleted_run_takes_all_its_rows_with_it(store: Store) -> None:
     begin(store)
     writer = start(store)
     store.execute(rc.PutResult(writer, "k", "1"))

@@ -32,11 +32,11 @@ from holdfast.entry import TaskWriter
 from holdfast.errors import Conflict, InvalidInput, StaleAttempt, VersionConflict
 from holdfast.run import AttemptInfo, Ending, Outcome, Process, TaskState
 from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores.sql import SqlStore
+from holdfast.store import Store
 from holdfast.testing import Clock
 
 
-def test_a_task_runs_from_its_attempts_start_on(store: SqlStore, clock: Clock) -> None:
+def test_a_task_runs_from_its_attempts_start_on(store: Store, clock: Clock) -> None:
     begin(store)
 
     start(store)
@@ -46,7 +46,7 @@ def test_a_task_runs_from_its_attempts_start_on(store: SqlStore, clock: Clock) -
     assert (running.started_at, running.ended_at) == (clock.now, None)
 
 
-def test_an_attempt_tells_how_it_ended(store: SqlStore, clock: Clock) -> None:
+def test_an_attempt_tells_how_it_ended(store: Store, clock: Clock) -> None:
     begin(store)
     began = clock.now
     writer = start(store)
@@ -69,7 +69,7 @@ def test_an_attempt_tells_how_it_ended(store: SqlStore, clock: Clock) -> None:
     )
 
 
-def test_a_failure_that_is_tried_again_counts(store: SqlStore, clock: Clock) -> None:
+def test_a_failure_that_is_tried_again_counts(store: Store, clock: Clock) -> None:
     begin(store)
     ready_at = clock.now + MINUTE
     again = msgspec.structs.replace(FAILED, state=TaskState.UP_FOR_RETRY, ready_at=ready_at)
@@ -88,7 +88,7 @@ def test_a_failure_that_is_tried_again_counts(store: SqlStore, clock: Clock) -> 
     assert (running.ready_at, running.error, running.ended_at) == (None, "", None)
 
 
-def test_interruptions_count_while_nothing_else_comes_between(store: SqlStore) -> None:
+def test_interruptions_count_while_nothing_else_comes_between(store: Store) -> None:
     begin(store)
     interrupted = Ending(outcome=Outcome.INTERRUPTED, state=TaskState.SCHEDULED)
 
@@ -100,7 +100,7 @@ def test_interruptions_count_while_nothing_else_comes_between(store: SqlStore) -
     assert (task(store).interruptions, task(store).failures) == (0, 1)
 
 
-def test_success_takes_effect_all_at_once(store: SqlStore) -> None:
+def test_success_takes_effect_all_at_once(store: Store) -> None:
     begin(store)
     store.execute(c.DeclareAsset("orders", "s3://orders"))
     writer = start(store)
@@ -116,7 +116,7 @@ def test_success_takes_effect_all_at_once(store: SqlStore) -> None:
     assert task(store).state is TaskState.SUCCESS
 
 
-def test_a_success_that_cannot_stand_leaves_nothing(store: SqlStore) -> None:
+def test_a_success_that_cannot_stand_leaves_nothing(store: Store) -> None:
     begin(store)
     store.execute(c.DeclareAsset("orders", "s3://orders"))
     store.execute(c.DeclareAsset("stock", "s3://stock"))
@@ -134,7 +134,7 @@ def test_a_success_that_cannot_stand_leaves_nothing(store: SqlStore) -> None:
 
 
 def test_an_event_that_cannot_be_recorded_leaves_the_staged_write_unapplied(
-    store: SqlStore,
+    store: Store,
 ) -> None:
     begin(store)
     store.execute(c.DeclareAsset("orders", "s3://elsewhere"))
@@ -147,7 +147,7 @@ def test_an_event_that_cannot_be_recorded_leaves_the_staged_write_unapplied(
     assert store.execute(c.Get(ORDERS, "mark")) is None
 
 
-def test_a_failure_keeps_neither_result_nor_event(store: SqlStore) -> None:
+def test_a_failure_keeps_neither_result_nor_event(store: Store) -> None:
     begin(store)
     writer = start(store)
 
@@ -157,7 +157,7 @@ def test_a_failure_keeps_neither_result_nor_event(store: SqlStore) -> None:
     assert store.execute(rc.ListAssetEvents()) == ()
 
 
-def test_tasks_that_end_at_once_with_assets_in_any_order_all_end(store: SqlStore) -> None:
+def test_tasks_that_end_at_once_with_assets_in_any_order_all_end(store: Store) -> None:
     begin(store)
     pair = (ORDERS_CHANGED, msgspec.structs.replace(ORDERS_CHANGED, name="b", uri="s3://b"))
     writers = [start(store, scope) for scope in (LOAD, REPORT)]
@@ -170,7 +170,7 @@ def test_tasks_that_end_at_once_with_assets_in_any_order_all_end(store: SqlStore
     assert len(store.execute(rc.ListAssetEvents())) == 4
 
 
-def test_a_script_needs_to_say_no_more_than_whether_it_succeeded(store: SqlStore) -> None:
+def test_a_script_needs_to_say_no_more_than_whether_it_succeeded(store: Store) -> None:
     store.execute(c.RegisterTask(LOAD))
     for succeeded in (False, True):
         writer = TaskWriter(LOAD, store.execute(c.StartAttempt(LOAD)))
@@ -182,7 +182,7 @@ def test_a_script_needs_to_say_no_more_than_whether_it_succeeded(store: SqlStore
     assert store.execute(c.StartAttempt(LOAD)) == 3
 
 
-def test_a_superseded_attempt_was_interrupted(store: SqlStore) -> None:
+def test_a_superseded_attempt_was_interrupted(store: Store) -> None:
     begin(store)
     start(store)
     start(store)
@@ -192,7 +192,7 @@ def test_a_superseded_attempt_was_interrupted(store: SqlStore) -> None:
     assert (second.outcome, second.ended_at) == (None, None)
 
 
-def test_results_are_the_newest_attempts(store: SqlStore) -> None:
+def test_results_are_the_newest_attempts(store: Store) -> None:
     begin(store)
     first = start(store)
     store.execute(rc.PutResult(first, "k", "1"))
@@ -206,7 +206,7 @@ def test_results_are_the_newest_attempts(store: SqlStore) -> None:
         store.execute(rc.PutResult(first, "k", "3"))
 
 
-def test_results_of_a_mapped_task_come_in_the_order_of_its_indices(store: SqlStore) -> None:
+def test_results_of_a_mapped_task_come_in_the_order_of_its_indices(store: Store) -> None:
     for index in (10, 2, 0):
         scope = TaskScope(*RUN, "sum", index)
         store.execute(c.RegisterTask(scope))
@@ -217,13 +217,13 @@ def test_results_of_a_mapped_task_come_in_the_order_of_its_indices(store: SqlSto
     assert store.execute(rc.GetResults(*RUN, "sum", map_index=2)) == ((2, "2"),)
 
 
-def heartbeat(store: SqlStore, *attempts: TaskWriter, process: Process = FIRST) -> rc.Lost:
+def heartbeat(store: Store, *attempts: TaskWriter, process: Process = FIRST) -> rc.Lost:
     return store.execute(
         rc.Heartbeat(process=process, lease=MINUTE, runs=(RUN,), attempts=attempts)
     )
 
 
-def test_a_heartbeat_renews_leases(store: SqlStore, clock: Clock) -> None:
+def test_a_heartbeat_renews_leases(store: Store, clock: Clock) -> None:
     begin(store)
     writers = start(store), start(store, REPORT)
     clock.forward(timedelta(seconds=59))
@@ -236,7 +236,7 @@ def test_a_heartbeat_renews_leases(store: SqlStore, clock: Clock) -> None:
         claim(store, SECOND)
 
 
-def test_a_heartbeat_tells_what_is_lost(store: SqlStore) -> None:
+def test_a_heartbeat_tells_what_is_lost(store: Store) -> None:
     begin(store)
     ended, superseded = start(store), start(store, REPORT)
     finish(store, ended)
@@ -250,7 +250,7 @@ def test_a_heartbeat_tells_what_is_lost(store: SqlStore) -> None:
 
 
 def interrupt(
-    store: SqlStore, process: Process, *, limit: int = 3, expired: bool = False
+    store: Store, process: Process, *, limit: int = 3, expired: bool = False
 ) -> tuple[AttemptInfo, ...]:
     return store.execute(
         rc.InterruptAttempts(
@@ -265,7 +265,7 @@ def interrupt(
 
 
 def test_attempts_that_nobody_supervises_are_interrupted_and_their_tasks_start_again(
-    store: SqlStore,
+    store: Store,
 ) -> None:
     begin(store)
     finish(store, start(store, REPORT))
@@ -283,7 +283,7 @@ def test_attempts_that_nobody_supervises_are_interrupted_and_their_tasks_start_a
     assert interrupt(store, SECOND) == ()
 
 
-def test_a_task_that_is_interrupted_again_and_again_fails(store: SqlStore) -> None:
+def test_a_task_that_is_interrupted_again_and_again_fails(store: Store) -> None:
     begin(store)
     states = []
     for _ in range(3):
@@ -295,9 +295,7 @@ def test_a_task_that_is_interrupted_again_and_again_fails(store: SqlStore) -> No
     assert task(store).error == "it was killed, 3 times in a row"
 
 
-def test_those_alone_whose_lease_has_passed_can_be_interrupted(
-    store: SqlStore, clock: Clock
-) -> None:
+def test_those_alone_whose_lease_has_passed_can_be_interrupted(store: Store, clock: Clock) -> None:
     begin(store)
     start(store)
     clock.forward(MINUTE / 2)
@@ -311,7 +309,7 @@ def test_those_alone_whose_lease_has_passed_can_be_interrupted(
     assert task(store, REPORT).state is TaskState.RUNNING
 
 
-def test_only_who_holds_the_run_may_interrupt(store: SqlStore) -> None:
+def test_only_who_holds_the_run_may_interrupt(store: Store) -> None:
     begin(store)
     start(store)
 
@@ -321,14 +319,14 @@ def test_only_who_holds_the_run_may_interrupt(store: SqlStore) -> None:
     assert task(store).state is TaskState.RUNNING
 
 
-def test_a_scripts_own_attempt_is_not_interrupted(store: SqlStore) -> None:
+def test_a_scripts_own_attempt_is_not_interrupted(store: Store) -> None:
     begin(store)
     store.execute(c.StartAttempt(LOAD))
 
     assert interrupt(store, FIRST) == ()
 
 
-def test_what_a_stale_supervisor_tells_is_refused_and_changes_nothing(store: SqlStore) -> None:
+def test_what_a_stale_supervisor_tells_is_refused_and_changes_nothing(store: Store) -> None:
     begin(store)
     store.execute(c.DeclareAsset("orders", "s3://orders"))
     stale = start(store)

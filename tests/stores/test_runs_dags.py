@@ -14,21 +14,21 @@ from holdfast import run_command as rc
 from holdfast.dagspec import DagSpec, TaskSpec
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.run import DagInfo, FileInfo, RunKind
-from holdfast.stores.sql import SqlStore
+from holdfast.store import Store
 from holdfast.testing import Clock
 
 DAY = datetime(2026, 1, 31, tzinfo=UTC)
 
 
-def save(store: SqlStore, file: str, *dags: DagSpec) -> None:
+def save(store: Store, file: str, *dags: DagSpec) -> None:
     store.execute(rc.SaveFile(file, dags))
 
 
-def ids(store: SqlStore) -> list[str]:
+def ids(store: Store) -> list[str]:
     return [info.dag_id for info in store.execute(rc.ListDags())]
 
 
-def active(store: SqlStore) -> list[str]:
+def active(store: Store) -> list[str]:
     assets = store.execute(c.ListAssets())
     return [info.name for info in assets if info.orphaned_at is None]
 
@@ -37,7 +37,7 @@ def loading(dag_id: str, *outlets: object) -> DagSpec:
     return dag(dag_id, tasks=(TaskSpec(task_id="load", operator="python", outlets=outlets),))  # type: ignore[arg-type]
 
 
-def test_a_dag_is_as_its_file_has_it(store: SqlStore, clock: Clock) -> None:
+def test_a_dag_is_as_its_file_has_it(store: Store, clock: Clock) -> None:
     spec = loading("sales", ORDERS_SPEC)
 
     save(store, "/dags/ä.py", spec)
@@ -56,7 +56,7 @@ def test_a_dag_is_as_its_file_has_it(store: SqlStore, clock: Clock) -> None:
     assert store.execute(rc.ListFiles()) == (FileInfo("/dags/ä.py", clock.now, ""),)
 
 
-def test_a_file_holds_exactly_what_was_saved_last(store: SqlStore) -> None:
+def test_a_file_holds_exactly_what_was_saved_last(store: Store) -> None:
     save(store, "a.py", loading("sales", ORDERS_SPEC), loading("stock", CUSTOMERS_SPEC))
     create(store)
 
@@ -67,7 +67,7 @@ def test_a_file_holds_exactly_what_was_saved_last(store: SqlStore) -> None:
     assert store.execute(rc.GetRun("sales", "monday"))
 
 
-def test_a_forgotten_file_takes_its_dags_with_it_and_no_others(store: SqlStore) -> None:
+def test_a_forgotten_file_takes_its_dags_with_it_and_no_others(store: Store) -> None:
     save(store, "a.py", loading("sales", ORDERS_SPEC))
     save(store, "b.py", loading("stock", ORDERS_SPEC, CUSTOMERS_SPEC))
 
@@ -79,7 +79,7 @@ def test_a_forgotten_file_takes_its_dags_with_it_and_no_others(store: SqlStore) 
     assert [info.file for info in store.execute(rc.ListFiles())] == ["a.py"]
 
 
-def test_a_file_that_cannot_be_imported_keeps_what_it_held(store: SqlStore, clock: Clock) -> None:
+def test_a_file_that_cannot_be_imported_keeps_what_it_held(store: Store, clock: Clock) -> None:
     save(store, "a.py", loading("sales", ORDERS_SPEC))
 
     for file in ("b.py", "a.py"):
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_imported_keeps_what_it_held(store: SqlStore, cloc
     assert store.execute(rc.ListFiles())[0].error == ""
 
 
-def test_a_dag_id_in_two_files_names_both(store: SqlStore) -> None:
+def test_a_dag_id_in_two_files_names_both(store: Store) -> None:
     save(store, "a.py", dag("sales"))
 
     with pytest.raises(Conflict, match=r"DAG `sales` of b\.py is already in a\.py"):
@@ -103,7 +103,7 @@ def test_a_dag_id_in_two_files_names_both(store: SqlStore) -> None:
     assert len(store.execute(rc.ListFiles())) == 1
 
 
-def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(store: SqlStore) -> None:
+def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(store: Store) -> None:
     save(store, "a.py", dag("sales"), dag("stock"))
     save(store, "a.py", dag("stock"))
     save(store, "b.py", dag("sales"))
@@ -116,7 +116,7 @@ def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(store: SqlS
     }
 
 
-def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(store: SqlStore) -> None:
+def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(store: Store) -> None:
     emit(store, ORDERS_CHANGED)
     save(store, "a.py", dag("sales", ORDERS_SPEC))
     make_run(store, 20)
@@ -135,12 +135,12 @@ def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(store: SqlStor
     assert [one.number for one in store.execute(rc.RunEvents("sales", "by assets"))] == [2]
 
 
-def test_a_dag_id_twice_in_one_file_is_refused(store: SqlStore) -> None:
+def test_a_dag_id_twice_in_one_file_is_refused(store: Store) -> None:
     with pytest.raises(InvalidInput, match="more than one DAG `sales`"):
         save(store, "a.py", dag("stock"), dag("sales"), dag("sales"))
 
 
-def test_an_unknown_dag_is_told_with_those_that_there_are(store: SqlStore) -> None:
+def test_an_unknown_dag_is_told_with_those_that_there_are(store: Store) -> None:
     save(store, "a.py", dag("sales"), dag("stock"))
 
     commands: list[c.Command[Any]]
@@ -150,7 +150,7 @@ def test_an_unknown_dag_is_told_with_those_that_there_are(store: SqlStore) -> No
             store.execute(command)
 
 
-def test_a_pause_outlasts_a_change_of_the_file(store: SqlStore) -> None:
+def test_a_pause_outlasts_a_change_of_the_file(store: Store) -> None:
     save(store, "a.py", dag("sales", paused_at_first=True))
     assert store.execute(rc.GetDag("sales")).paused
 
@@ -162,7 +162,7 @@ def test_a_pause_outlasts_a_change_of_the_file(store: SqlStore) -> None:
     assert store.execute(rc.GetDag("sales")).paused
 
 
-def make_run(store: SqlStore, day: int, kind: RunKind = RunKind.SCHEDULED) -> None:
+def make_run(store: Store, day: int, kind: RunKind = RunKind.SCHEDULED) -> None:
     run = rc.CreateRun(
         dag_id="sales",
         run_id=str(day),
@@ -173,7 +173,7 @@ def make_run(store: SqlStore, day: int, kind: RunKind = RunKind.SCHEDULED) -> No
     store.execute(run)
 
 
-def test_the_schedule_remembers_how_far_it_has_come(store: SqlStore) -> None:
+def test_the_schedule_remembers_how_far_it_has_come(store: Store) -> None:
     save(store, "a.py", dag("sales"))
     make_run(store, 20)
     make_run(store, 10)
@@ -184,7 +184,7 @@ def test_the_schedule_remembers_how_far_it_has_come(store: SqlStore) -> None:
     assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=20)
 
 
-def test_the_schedule_passes_over_a_run_that_exists(store: SqlStore) -> None:
+def test_the_schedule_passes_over_a_run_that_exists(store: Store) -> None:
     save(store, "a.py", dag("sales"))
     make_run(store, 20, RunKind.BACKFILL)
 
@@ -194,7 +194,7 @@ def test_the_schedule_passes_over_a_run_that_exists(store: SqlStore) -> None:
     assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=20)
 
 
-def test_the_schedule_of_a_dag_that_comes_back_goes_on(store: SqlStore) -> None:
+def test_the_schedule_of_a_dag_that_comes_back_goes_on(store: Store) -> None:
     save(store, "a.py", dag("sales"))
     make_run(store, 20)
     make_run(store, 31, RunKind.MANUAL)

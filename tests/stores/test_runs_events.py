@@ -24,29 +24,29 @@ from holdfast.entry import TaskWriter
 from holdfast.errors import Conflict, InvalidInput, NotFound, UnknownAsset
 from holdfast.run import Ending, Outcome, Run, RunKind, RunState, TaskState
 from holdfast.scope import TaskScope
-from holdfast.stores.sql import SqlStore
+from holdfast.store import Store
 from holdfast.testing import Clock
 
 UNDER_ALIAS = msgspec.structs.replace(ORDERS_CHANGED, aliases=("daily",))
 SOURCE = TaskScope("producer", "r", "t")
 
 
-def save(store: SqlStore, condition: Condition | None, dag_id: str = "sales") -> None:
+def save(store: Store, condition: Condition | None, dag_id: str = "sales") -> None:
     store.execute(rc.SaveFile(f"{dag_id}.py", (dag(dag_id, condition),)))
 
 
-def ask(store: SqlStore, run_id: str = "r1", dag_id: str = "sales") -> Run | None:
+def ask(store: Store, run_id: str = "r1", dag_id: str = "sales") -> Run | None:
     return store.execute(rc.CreateAssetRun(dag_id, run_id))
 
 
-def taken(store: SqlStore, run_id: str = "r1") -> list[tuple[str | None, int]]:
+def taken(store: Store, run_id: str = "r1") -> list[tuple[str | None, int]]:
     """The events that started a run."""
     events = store.execute(rc.RunEvents("sales", run_id))
     return [(event.asset.name, event.number) for event in events]
 
 
 def test_events_of_an_asset_are_numbered_and_listed_newest_first(
-    store: SqlStore, clock: Clock
+    store: Store, clock: Clock
 ) -> None:
     emit(store, ORDERS_CHANGED, msgspec.structs.replace(ORDERS_CHANGED, extra='{"n":2}'))
     emit(store, CUSTOMERS_CHANGED)
@@ -59,19 +59,19 @@ def test_events_of_an_asset_are_numbered_and_listed_newest_first(
     assert len(store.execute(rc.ListAssetEvents(limit=1))) == 1
 
 
-def test_events_of_an_unknown_asset_are_an_error(store: SqlStore) -> None:
+def test_events_of_an_unknown_asset_are_an_error(store: Store) -> None:
     with pytest.raises(UnknownAsset):
         store.execute(rc.ListAssetEvents(ORDERS))
 
 
-def test_an_event_declares_an_asset_that_is_not_known(store: SqlStore) -> None:
+def test_an_event_declares_an_asset_that_is_not_known(store: Store) -> None:
     emit(store, ORDERS_CHANGED)
 
     [info] = store.execute(c.ListAssets())
     assert (info.name, info.dags, info.orphaned_at) == ("orders", ("producer",), None)
 
 
-def test_an_event_wakes_an_asset_that_nobody_declared_any_more(store: SqlStore) -> None:
+def test_an_event_wakes_an_asset_that_nobody_declared_any_more(store: Store) -> None:
     emit(store, ORDERS_CHANGED)
     store.execute(c.DeclareDagAssets("producer", ()))
 
@@ -82,7 +82,7 @@ def test_an_event_wakes_an_asset_that_nobody_declared_any_more(store: SqlStore) 
     assert len(store.execute(rc.ListAssetEvents(ORDERS))) == 2
 
 
-def test_events_that_come_at_once_have_numbers_without_gaps(store: SqlStore) -> None:
+def test_events_that_come_at_once_have_numbers_without_gaps(store: Store) -> None:
     works = [
         partial(emit, store, ORDERS_CHANGED, CUSTOMERS_CHANGED, dag_id=f"dag{n}") for n in range(6)
     ]
@@ -93,7 +93,7 @@ def test_events_that_come_at_once_have_numbers_without_gaps(store: SqlStore) -> 
     assert [event.number for event in events] == [6, 5, 4, 3, 2, 1]
 
 
-def test_an_event_starts_a_run_with_it(store: SqlStore) -> None:
+def test_an_event_starts_a_run_with_it(store: Store) -> None:
     save(store, ORDERS_SPEC)
     assert ask(store) is None
     emit(store, ORDERS_CHANGED, ORDERS_CHANGED)
@@ -106,14 +106,14 @@ def test_an_event_starts_a_run_with_it(store: SqlStore) -> None:
     assert ask(store, "r2") is None
 
 
-def test_events_from_before_the_schedule_do_not_count(store: SqlStore) -> None:
+def test_events_from_before_the_schedule_do_not_count(store: Store) -> None:
     emit(store, ORDERS_CHANGED)
     save(store, ORDERS_SPEC)
 
     assert ask(store) is None
 
 
-def test_events_wait_for_those_of_all_assets(store: SqlStore) -> None:
+def test_events_wait_for_those_of_all_assets(store: Store) -> None:
     save(store, AllOf((ORDERS_SPEC, CUSTOMERS_SPEC)))
     emit(store, ORDERS_CHANGED)
     assert ask(store) is None
@@ -127,7 +127,7 @@ def test_events_wait_for_those_of_all_assets(store: SqlStore) -> None:
     assert ask(store, "r2") is None
 
 
-def test_an_event_of_any_asset_is_enough(store: SqlStore) -> None:
+def test_an_event_of_any_asset_is_enough(store: Store) -> None:
     save(store, AnyOf((ORDERS_SPEC, CUSTOMERS_SPEC)))
     emit(store, CUSTOMERS_CHANGED)
 
@@ -135,7 +135,7 @@ def test_an_event_of_any_asset_is_enough(store: SqlStore) -> None:
     assert taken(store) == [("customers", 1)]
 
 
-def test_each_dag_takes_events_for_itself(store: SqlStore) -> None:
+def test_each_dag_takes_events_for_itself(store: Store) -> None:
     for dag_id in ("sales", "stock"):
         save(store, ORDERS_SPEC, dag_id)
     emit(store, ORDERS_CHANGED)
@@ -144,7 +144,7 @@ def test_each_dag_takes_events_for_itself(store: SqlStore) -> None:
     assert ask(store, dag_id="stock") is not None
 
 
-def test_events_wait_while_a_dag_is_paused(store: SqlStore) -> None:
+def test_events_wait_while_a_dag_is_paused(store: Store) -> None:
     save(store, ORDERS_SPEC)
     store.execute(rc.PauseDag("sales", True))
     emit(store, ORDERS_CHANGED)
@@ -155,12 +155,12 @@ def test_events_wait_while_a_dag_is_paused(store: SqlStore) -> None:
     assert ask(store) is not None
 
 
-def test_a_dag_on_another_schedule_has_no_asset_runs(store: SqlStore) -> None:
+def test_a_dag_on_another_schedule_has_no_asset_runs(store: Store) -> None:
     save(store, None)
     assert ask(store) is None
 
 
-def test_a_changed_file_loses_no_event_that_waits(store: SqlStore) -> None:
+def test_a_changed_file_loses_no_event_that_waits(store: Store) -> None:
     save(store, AllOf((ORDERS_SPEC, AssetRefSpec(name="customers"))))
     emit(store, ORDERS_CHANGED)
     emit(store, CUSTOMERS_CHANGED)
@@ -171,7 +171,7 @@ def test_a_changed_file_loses_no_event_that_waits(store: SqlStore) -> None:
     assert sorted(taken(store), key=str) == [("customers", 1), ("orders", 1)]
 
 
-def test_an_asset_that_comes_back_on_a_schedule_is_new_there(store: SqlStore) -> None:
+def test_an_asset_that_comes_back_on_a_schedule_is_new_there(store: Store) -> None:
     save(store, ORDERS_SPEC)
     save(store, CUSTOMERS_SPEC)
     emit(store, ORDERS_CHANGED)
@@ -183,7 +183,7 @@ def test_an_asset_that_comes_back_on_a_schedule_is_new_there(store: SqlStore) ->
 
 @pytest.mark.parametrize("ref", [AssetRefSpec(name="orders"), AssetRefSpec(uri="s3://orders")])
 def test_a_reference_waits_for_an_asset_that_is_not_known_yet(
-    store: SqlStore, ref: AssetRefSpec
+    store: Store, ref: AssetRefSpec
 ) -> None:
     save(store, ref)
     assert ask(store) is None
@@ -193,7 +193,7 @@ def test_a_reference_waits_for_an_asset_that_is_not_known_yet(
     assert ask(store, "r2") is None
 
 
-def test_a_reference_to_a_known_asset_waits_for_its_next_event(store: SqlStore) -> None:
+def test_a_reference_to_a_known_asset_waits_for_its_next_event(store: Store) -> None:
     emit(store, ORDERS_CHANGED)
     save(store, AssetRefSpec(name="orders"))
     assert ask(store) is None
@@ -204,7 +204,7 @@ def test_a_reference_to_a_known_asset_waits_for_its_next_event(store: SqlStore) 
     assert taken(store) == [("orders", 2)]
 
 
-def test_an_alias_stands_for_any_asset_that_was_reported_under_it(store: SqlStore) -> None:
+def test_an_alias_stands_for_any_asset_that_was_reported_under_it(store: Store) -> None:
     save(store, AliasSpec("daily"))
     emit(store, ORDERS_CHANGED)
     assert ask(store) is None
@@ -219,7 +219,7 @@ def test_an_alias_stands_for_any_asset_that_was_reported_under_it(store: SqlStor
     assert store.execute(rc.AliasAssets("weekly")) == ()
 
 
-def test_an_alias_that_is_new_on_a_schedule_waits_for_the_next_event(store: SqlStore) -> None:
+def test_an_alias_that_is_new_on_a_schedule_waits_for_the_next_event(store: Store) -> None:
     emit(store, UNDER_ALIAS)
     save(store, AliasSpec("daily"))
     assert ask(store) is None
@@ -229,12 +229,12 @@ def test_an_alias_that_is_new_on_a_schedule_waits_for_the_next_event(store: SqlS
     assert taken_after_asking(store) == [("orders", 2)]
 
 
-def taken_after_asking(store: SqlStore) -> list[tuple[str | None, int]]:
+def taken_after_asking(store: Store) -> list[tuple[str | None, int]]:
     assert ask(store) is not None
     return taken(store)
 
 
-def test_a_dag_declares_the_assets_behind_its_aliases(store: SqlStore) -> None:
+def test_a_dag_declares_the_assets_behind_its_aliases(store: Store) -> None:
     emit(store, UNDER_ALIAS, dag_id="sales")
     outlets = (AliasSpec("daily"),)
     spec = dag("sales", tasks=(TaskSpec(task_id="load", operator="python", outlets=outlets),))
@@ -245,7 +245,7 @@ def test_a_dag_declares_the_assets_behind_its_aliases(store: SqlStore) -> None:
     assert (info.dags, info.orphaned_at) == (("sales",), None)
 
 
-def test_an_alias_has_the_limits_of_a_name(store: SqlStore) -> None:
+def test_an_alias_has_the_limits_of_a_name(store: Store) -> None:
     store.execute(c.RegisterTask(SOURCE))
     writer = TaskWriter(SOURCE, store.execute(c.StartAttempt(SOURCE)))
     event = msgspec.structs.replace(ORDERS_CHANGED, aliases=("x" * 1501,))
@@ -257,7 +257,7 @@ def test_an_alias_has_the_limits_of_a_name(store: SqlStore) -> None:
     assert store.execute(rc.ListAssetEvents()) == ()
 
 
-def test_one_of_the_schedulers_that_ask_at_once_gets_the_run(store: SqlStore) -> None:
+def test_one_of_the_schedulers_that_ask_at_once_gets_the_run(store: Store) -> None:
     save(store, ORDERS_SPEC)
     emit(store, ORDERS_CHANGED)
 
@@ -267,7 +267,7 @@ def test_one_of_the_schedulers_that_ask_at_once_gets_the_run(store: SqlStore) ->
     assert outcomes.count(None) == 5
 
 
-def test_every_event_starts_one_run_while_schedulers_and_tasks_race(store: SqlStore) -> None:
+def test_every_event_starts_one_run_while_schedulers_and_tasks_race(store: Store) -> None:
     save(store, AnyOf((ORDERS_SPEC, CUSTOMERS_SPEC)))
 
     def produce(number: int) -> None:
@@ -289,7 +289,7 @@ def test_every_event_starts_one_run_while_schedulers_and_tasks_race(store: SqlSt
     )
 
 
-def test_the_run_id_of_an_asset_run_is_new(store: SqlStore) -> None:
+def test_the_run_id_of_an_asset_run_is_new(store: Store) -> None:
     save(store, ORDERS_SPEC)
     emit(store, ORDERS_CHANGED)
     ask(store)
@@ -302,12 +302,12 @@ def test_the_run_id_of_an_asset_run_is_new(store: SqlStore) -> None:
     assert taken(store, "r2") == [("orders", 2)]
 
 
-def test_events_of_an_unknown_run_are_an_error(store: SqlStore) -> None:
+def test_events_of_an_unknown_run_are_an_error(store: Store) -> None:
     with pytest.raises(NotFound):
         store.execute(rc.RunEvents("sales", "r1"))
 
 
-def test_a_deleted_asset_takes_its_events_with_it(store: SqlStore) -> None:
+def test_a_deleted_asset_takes_its_events_with_it(store: Store) -> None:
     save(store, ORDERS_SPEC)
     emit(store, UNDER_ALIAS)
     ask(store)

@@ -26,16 +26,16 @@ from holdfast import run_command as rc
 from holdfast.errors import Conflict, InvalidInput, StaleAttempt, UnknownTaskInstance
 from holdfast.run import Outcome, RunState, TaskInstance, TaskState
 from holdfast.scope import TaskScope
-from holdfast.stores.sql import SqlStore
+from holdfast.store import Store
 from holdfast.testing import Clock
 
 
-def clear(store: SqlStore, *tasks: tuple[str, int | None], state: str = "default") -> list[str]:
+def clear(store: Store, *tasks: tuple[str, int | None], state: str = "default") -> list[str]:
     command = rc.ClearTasks(dag_id=RUN[0], run_id=RUN[1], tasks=tasks, writer=ANN, state=state)  # type: ignore[arg-type]
     return [str(scope) for scope in store.execute(command)]
 
 
-def test_a_task_instance_is_made_where_there_is_none(store: SqlStore) -> None:
+def test_a_task_instance_is_made_where_there_is_none(store: Store) -> None:
     begin(store)
 
     assert task(store) == TaskInstance(
@@ -51,7 +51,7 @@ def test_a_task_instance_is_made_where_there_is_none(store: SqlStore) -> None:
     )
 
 
-def test_task_instances_are_listed_in_order_and_by_what_is_asked(store: SqlStore) -> None:
+def test_task_instances_are_listed_in_order_and_by_what_is_asked(store: Store) -> None:
     begin(store)
     mapped = (rc.TaskChange("load", index, TaskState.SKIPPED) for index in (10, 2))
     change(store, *mapped)
@@ -68,7 +68,7 @@ def test_task_instances_are_listed_in_order_and_by_what_is_asked(store: SqlStore
     assert listed(rc.ListTaskInstances(limit=2)) == everything[:2]
 
 
-def test_what_waits_can_be_decided(store: SqlStore, clock: Clock) -> None:
+def test_what_waits_can_be_decided(store: Store, clock: Clock) -> None:
     begin(store)
 
     change(store, rc.TaskChange("report", -1, TaskState.UPSTREAM_FAILED, "load failed"))
@@ -78,7 +78,7 @@ def test_what_waits_can_be_decided(store: SqlStore, clock: Clock) -> None:
     assert report.ended_at == clock.now
 
 
-def test_what_runs_or_has_ended_stays_as_it_is(store: SqlStore) -> None:
+def test_what_runs_or_has_ended_stays_as_it_is(store: Store) -> None:
     begin(store)
     start(store)
     finish(store, start(store, REPORT))
@@ -90,7 +90,7 @@ def test_what_runs_or_has_ended_stays_as_it_is(store: SqlStore) -> None:
     assert task(store, REPORT).state is TaskState.SUCCESS
 
 
-def test_what_was_removed_can_come_back(store: SqlStore) -> None:
+def test_what_was_removed_can_come_back(store: Store) -> None:
     begin(store)
     for state in (TaskState.REMOVED, TaskState.SCHEDULED):
         change(store, rc.TaskChange("report", -1, state))
@@ -98,7 +98,7 @@ def test_what_was_removed_can_come_back(store: SqlStore) -> None:
     assert (task(store, REPORT).state, task(store, REPORT).ended_at) == (TaskState.SCHEDULED, None)
 
 
-def test_who_has_lost_the_run_decides_nothing(store: SqlStore) -> None:
+def test_who_has_lost_the_run_decides_nothing(store: Store) -> None:
     begin(store)
     claim(store, SECOND, dead=FIRST)
 
@@ -108,7 +108,7 @@ def test_who_has_lost_the_run_decides_nothing(store: SqlStore) -> None:
     assert task(store, REPORT).state is TaskState.SCHEDULED
 
 
-def test_a_cleared_task_may_start_again(store: SqlStore) -> None:
+def test_a_cleared_task_may_start_again(store: Store) -> None:
     begin(store)
     finish(store, start(store), FAILED)
     with pytest.raises(StaleAttempt, match="has ended: failed"):
@@ -122,7 +122,7 @@ def test_a_cleared_task_may_start_again(store: SqlStore) -> None:
     assert start(store).attempt == 2
 
 
-def test_clearing_queues_a_run_that_had_ended(store: SqlStore) -> None:
+def test_clearing_queues_a_run_that_had_ended(store: Store) -> None:
     begin(store)
     finish(store, start(store))
     store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS, waiting=1))
@@ -134,7 +134,7 @@ def test_clearing_queues_a_run_that_had_ended(store: SqlStore) -> None:
     claim(store, SECOND)
 
 
-def test_a_run_does_not_end_where_a_task_was_cleared_meanwhile(store: SqlStore) -> None:
+def test_a_run_does_not_end_where_a_task_was_cleared_meanwhile(store: Store) -> None:
     begin(store)
     finish(store, start(store))
     clear(store, ("load", -1))
@@ -145,7 +145,7 @@ def test_a_run_does_not_end_where_a_task_was_cleared_meanwhile(store: SqlStore) 
     assert store.execute(rc.GetRun(*RUN)).state is RunState.RUNNING
 
 
-def test_clearing_leaves_a_run_that_is_carried_out_to_its_holder(store: SqlStore) -> None:
+def test_clearing_leaves_a_run_that_is_carried_out_to_its_holder(store: Store) -> None:
     begin(store)
 
     clear(store, ("load", None))
@@ -163,7 +163,7 @@ def test_clearing_leaves_a_run_that_is_carried_out_to_its_holder(store: SqlStore
     ],
 )
 def test_clearing_keeps_the_task_store_of_what_has_not_succeeded(
-    store: SqlStore, ended_well: bool, state: str, kept: bool
+    store: Store, ended_well: bool, state: str, kept: bool
 ) -> None:
     begin(store)
     writer = start(store)
@@ -175,7 +175,7 @@ def test_clearing_keeps_the_task_store_of_what_has_not_succeeded(
     assert (store.execute(c.Get(LOAD, "page")) == "7") == kept
 
 
-def test_clearing_ends_a_live_attempt_and_drops_its_results(store: SqlStore) -> None:
+def test_clearing_ends_a_live_attempt_and_drops_its_results(store: Store) -> None:
     begin(store)
     writer = start(store)
     store.execute(rc.PutResult(writer, "k", "1"))
@@ -191,7 +191,7 @@ def test_clearing_ends_a_live_attempt_and_drops_its_results(store: SqlStore) -> 
         finish(store, writer)
 
 
-def test_clearing_takes_one_map_index_or_all(store: SqlStore) -> None:
+def test_clearing_takes_one_map_index_or_all(store: Store) -> None:
     begin(store)
     change(store, *(rc.TaskChange("sum", index, TaskState.SKIPPED) for index in range(3)))
 
@@ -202,19 +202,17 @@ def test_clearing_takes_one_map_index_or_all(store: SqlStore) -> None:
     assert len(clear(store, ("sum", None))) == 3
 
 
-def test_a_run_that_holdfast_did_not_start_is_not_cleared(store: SqlStore) -> None:
+def test_a_run_that_holdfast_did_not_start_is_not_cleared(store: Store) -> None:
     store.execute(c.RegisterTask(LOAD))
     with pytest.raises(InvalidInput, match="external"):
         clear(store, ("load", None))
 
 
-def mark(store: SqlStore, state: TaskState, *, clear: bool = False) -> None:
+def mark(store: Store, state: TaskState, *, clear: bool = False) -> None:
     store.execute(rc.MarkTask(scope=LOAD, state=state, writer=ANN, clear=clear))
 
 
-def test_marking_ends_a_live_attempt_and_drops_what_it_staged(
-    store: SqlStore, clock: Clock
-) -> None:
+def test_marking_ends_a_live_attempt_and_drops_what_it_staged(store: Store, clock: Clock) -> None:
     begin(store)
     store.execute(c.DeclareAsset("orders"))
     writer = start(store)
@@ -235,7 +233,7 @@ def test_marking_ends_a_live_attempt_and_drops_what_it_staged(
     assert store.execute(c.Get(ORDERS, "mark")) is None
 
 
-def test_a_task_that_is_marked_failed_says_by_whom(store: SqlStore) -> None:
+def test_a_task_that_is_marked_failed_says_by_whom(store: Store) -> None:
     begin(store)
 
     mark(store, TaskState.FAILED)
@@ -246,7 +244,7 @@ def test_a_task_that_is_marked_failed_says_by_whom(store: SqlStore) -> None:
     )
 
 
-def test_marking_success_can_clear_the_task_store(store: SqlStore) -> None:
+def test_marking_success_can_clear_the_task_store(store: Store) -> None:
     begin(store)
     store.execute(c.Set(LOAD, "page", "7", ANN))
 
@@ -257,13 +255,13 @@ def test_marking_success_can_clear_the_task_store(store: SqlStore) -> None:
     assert store.execute(c.Get(LOAD, "page")) is None
 
 
-def test_a_task_is_marked_as_ended_only(store: SqlStore) -> None:
+def test_a_task_is_marked_as_ended_only(store: Store) -> None:
     begin(store)
     with pytest.raises(InvalidInput, match="success or failed"):
         mark(store, TaskState.RUNNING)
 
 
-def test_an_unknown_task_is_not_marked(store: SqlStore) -> None:
+def test_an_unknown_task_is_not_marked(store: Store) -> None:
     create(store)
     with pytest.raises(UnknownTaskInstance):
         mark(store, TaskState.SUCCESS)

@@ -31,24 +31,24 @@ from holdfast.errors import (
 )
 from holdfast.run import EmittedEvent, Process, Watch, WatchInfo
 from holdfast.scope import AssetScope
-from holdfast.stores.sql import SqlStore
+from holdfast.store import Store
 from holdfast.testing import Clock
 
 ME = WatcherWriter()
 
 
 @pytest.fixture(autouse=True)
-def orders(store: SqlStore) -> None:
+def orders(store: Store) -> None:
     store.execute(c.DeclareAsset("orders", "s3://orders"))
 
 
-def start(store: SqlStore, process: Process = FIRST, dead: Process | None = None) -> Watch:
+def start(store: Store, process: Process = FIRST, dead: Process | None = None) -> Watch:
     watch = rc.StartWatch(asset=ORDERS, watcher="files", process=process, lease=MINUTE, dead=dead)
     return store.execute(watch)
 
 
 def emit(
-    store: SqlStore,
+    store: Store,
     watch: Watch,
     *writes: rc.AssetWrite,
     event: EmittedEvent | None = ORDERS_CHANGED,
@@ -56,7 +56,7 @@ def emit(
     store.execute(rc.Emit(watch, writes, event))
 
 
-def test_a_watch_knows_its_asset_and_number(store: SqlStore) -> None:
+def test_a_watch_knows_its_asset_and_number(store: Store) -> None:
     watch = start(store)
 
     assert (watch.asset.name, watch.asset.uri) == ("orders", "s3://orders")
@@ -65,7 +65,7 @@ def test_a_watch_knows_its_asset_and_number(store: SqlStore) -> None:
     assert start(store).number == 2
 
 
-def test_watches_are_listed_with_who_has_them(store: SqlStore, clock: Clock) -> None:
+def test_watches_are_listed_with_who_has_them(store: Store, clock: Clock) -> None:
     start(store)
     newest = start(store)
 
@@ -74,7 +74,7 @@ def test_watches_are_listed_with_who_has_them(store: SqlStore, clock: Clock) -> 
     )
 
 
-def test_an_unknown_asset_cannot_be_watched(store: SqlStore) -> None:
+def test_an_unknown_asset_cannot_be_watched(store: Store) -> None:
     with pytest.raises(UnknownAsset):
         store.execute(
             rc.StartWatch(
@@ -83,9 +83,7 @@ def test_an_unknown_asset_cannot_be_watched(store: SqlStore) -> None:
         )
 
 
-def test_an_asset_that_is_watched_cannot_be_watched_by_another(
-    store: SqlStore, clock: Clock
-) -> None:
+def test_an_asset_that_is_watched_cannot_be_watched_by_another(store: Store, clock: Clock) -> None:
     start(store)
 
     with pytest.raises(Conflict, match="`files` of asset `orders` is run by process 100 on here"):
@@ -95,7 +93,7 @@ def test_an_asset_that_is_watched_cannot_be_watched_by_another(
     assert start(store, FIRST).number == 3
 
 
-def test_one_of_those_who_start_at_once_watches(store: SqlStore) -> None:
+def test_one_of_those_who_start_at_once_watches(store: Store) -> None:
     rivals = [Process("here", pid, "t") for pid in range(6)]
 
     outcomes = at_once([partial(start, store, rival) for rival in rivals])
@@ -104,7 +102,7 @@ def test_one_of_those_who_start_at_once_watches(store: SqlStore) -> None:
     assert sum(isinstance(each, Conflict) for each in outcomes) == 5
 
 
-def test_what_a_watcher_writes_commits_with_its_event(store: SqlStore) -> None:
+def test_what_a_watcher_writes_commits_with_its_event(store: Store) -> None:
     watch = start(store)
 
     emit(
@@ -127,7 +125,7 @@ def test_what_a_watcher_writes_commits_with_its_event(store: SqlStore) -> None:
     assert (event.number, event.source) == (1, None)
 
 
-def test_a_write_that_is_refused_takes_the_event_with_it(store: SqlStore) -> None:
+def test_a_write_that_is_refused_takes_the_event_with_it(store: Store) -> None:
     watch = start(store)
 
     with pytest.raises(VersionConflict):
@@ -142,7 +140,7 @@ def test_a_write_that_is_refused_takes_the_event_with_it(store: SqlStore) -> Non
     assert store.execute(rc.ListAssetEvents(ORDERS)) == ()
 
 
-def test_an_event_that_is_refused_takes_the_writes_with_it(store: SqlStore) -> None:
+def test_an_event_that_is_refused_takes_the_writes_with_it(store: Store) -> None:
     watch = start(store)
 
     with pytest.raises(InvalidInput, match="reports an event of asset `customers`"):
@@ -151,14 +149,14 @@ def test_an_event_that_is_refused_takes_the_writes_with_it(store: SqlStore) -> N
     assert store.execute(c.Get(ORDERS, "cursor")) is None
 
 
-def test_a_watcher_may_write_without_an_event(store: SqlStore) -> None:
+def test_a_watcher_may_write_without_an_event(store: Store) -> None:
     emit(store, start(store), c.Set(ORDERS, "cursor", "1", ME), c.Clear(ORDERS, ME), event=None)
 
     assert store.execute(c.History(ORDERS, "cursor"))
     assert store.execute(rc.ListAssetEvents(ORDERS)) == ()
 
 
-def test_only_the_newest_watch_may_write(store: SqlStore) -> None:
+def test_only_the_newest_watch_may_write(store: Store) -> None:
     stale = start(store)
     start(store, SECOND, dead=FIRST)
 
@@ -169,7 +167,7 @@ def test_only_the_newest_watch_may_write(store: SqlStore) -> None:
     assert store.execute(rc.ListAssetEvents(ORDERS)) == ()
 
 
-def test_a_heartbeat_renews_the_newest_watch_alone(store: SqlStore, clock: Clock) -> None:
+def test_a_heartbeat_renews_the_newest_watch_alone(store: Store, clock: Clock) -> None:
     stale = start(store)
     watch = start(store)
     clock.forward(MINUTE / 2)
@@ -183,7 +181,7 @@ def test_a_heartbeat_renews_the_newest_watch_alone(store: SqlStore, clock: Clock
         start(store, SECOND)
 
 
-def test_an_inactive_asset_has_no_events(store: SqlStore) -> None:
+def test_an_inactive_asset_has_no_events(store: Store) -> None:
     store.execute(c.DeclareDagAssets("stock", (("stock", "s3://stock"),)))
     scope = AssetScope(name="stock")
     watch = store.execute(rc.StartWatch(asset=scope, watcher="files", process=FIRST, lease=MINUTE))
@@ -193,7 +191,7 @@ def test_an_inactive_asset_has_no_events(store: SqlStore) -> None:
         emit(store, watch, event=EmittedEvent("stock", "s3://stock"))
 
 
-def test_a_watchers_event_starts_a_run(store: SqlStore) -> None:
+def test_a_watchers_event_starts_a_run(store: Store) -> None:
     store.execute(rc.SaveFile("a.py", (dag("sales", ORDERS_SPEC),)))
 
     emit(store, start(store))

@@ -14,6 +14,8 @@ from holdfast.run import TaskInstance, TaskState
 from holdfast.schedule import spec_of
 
 FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
+ENOUGH = 1000
+"""How many task instances are looked at to say what there is instead."""
 
 Name: TypeAlias = tuple[str, int | None]
 """A task id, with one map index or all of them."""
@@ -27,8 +29,10 @@ def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps
     )
     found: list[TaskInstance] = _present(listed)
     if not found:
-        tasks = yield r.ListTaskInstances(dag_id=dag_id, run_id=run_id)
-        raise _not_there(dag_id, run_id, task_id, map_index, _present(tasks))
+        some = r.ListTaskInstances(dag_id=dag_id, run_id=run_id, limit=ENOUGH)
+        alike = _present((yield msgspec.structs.replace(some, task_id=task_id)))
+        known = alike or _present((yield some))
+        raise _not_there(dag_id, run_id, task_id, map_index, known)
     if len(found) > 1:
         indices = f"{found[0].scope.map_index} to {found[-1].scope.map_index}"
         raise InvalidInput(
@@ -107,16 +111,17 @@ def _not_there(
     map_index: int | None,
     known: Sequence[TaskInstance],
 ) -> NotFound:
-    ids = _ids(known)
     indices = [one.scope.map_index for one in known if one.scope.task_id == task_id]
     if indices:
-        there = f"{indices[0]} to {indices[-1]}" if indices[1:] else f"{indices[0]} only"
         return NotFound(
             f"task `{task_id}` of run `{run_id}` of `{dag_id}` has no map index {map_index}",
-            hint=f"it has {there}",
+            hint=f"it has: {_first(indices)}",
         )
-    more = ", …" if len(ids) > 10 else ""
     return NotFound(
         f"run `{run_id}` of `{dag_id}` has no task `{task_id}`",
-        hint=f"it has: {', '.join(ids[:10])}{more}" if ids else "it has not begun",
+        hint=f"it has: {_first(_ids(known))}" if known else "it has not begun",
     )
+
+
+def _first(names: Sequence[object]) -> str:
+    return ", ".join(str(name) for name in names[:10]) + (", …" if len(names) > 10 else "")

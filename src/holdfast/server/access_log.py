@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.types import Scope
 
-from holdfast.server.request import VERIFIED
+from holdfast.server.request import COMMANDS, VERIFIED
 from holdfast.server.tokens import Verified
 
 
@@ -19,6 +19,8 @@ class Line(msgspec.Struct):
     status: int
     ms: float
     who: str
+    commands: list[str]
+    """What the store was asked."""
     bytes: int
     request: str
 
@@ -39,6 +41,7 @@ class AccessLog:
             status,
             round(seconds * 1000, 2),
             str(verified.identity) if verified else "",
+            scope.get(COMMANDS, []),
             size,
             request_id,
         )

@@ -1,35 +1,21 @@
-"""The application: its routes, and the door that every request comes through."""
+"""The application: what it serves, and its description."""
 
 from __future__ import annotations
 
-import logging
-import time
-from itertools import count
-from secrets import token_hex
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Lifespan
 
-from holdfast.errors import Forbidden, HoldfastError, NoToken
-from holdfast.server import execution, metrics, problem, status
-from holdfast.server.access_log import AccessLog
+from holdfast.server import execution, problem, status
 from holdfast.server.description import command_schemas
-from holdfast.server.lean import BODY, PREFIX, LeanRoutes
-from holdfast.server.limits import MOST_UNDER_WAY, ClientGone, RateLimit, overloaded, read_body
+from holdfast.server.door import Door
+from holdfast.server.lean import LeanRoutes
 from holdfast.server.public.routes import routes as public_routes
-from holdfast.server.request import VERIFIED
-from holdfast.server.tokens import Tokens, Verified
+from holdfast.server.tokens import Tokens
 from holdfast.settings import Settings
 from holdfast.store import Store
 from holdfast.version import __version__
-
-GUARDED = (PREFIX, "/api/")
-"""The paths that a token is needed for."""
-CLIENT_GONE = 499
-
-log = logging.getLogger("holdfast.server")
 
 
 def make_app(
@@ -48,8 +34,8 @@ def make_app(
     app.state.settings = settings
     problem.install(app)
     app.router.routes.extend(execution.router.routes)
-    app.router.routes.extend(public_routes())
     app.router.routes.extend(status.router.routes)
+    app.router.routes.extend(public_routes())
     return app
 
 
@@ -60,100 +46,5 @@ class _Application(FastAPI):
         return super().openapi()
 
     def build_middleware_stack(self) -> ASGIApp:
-        return Door(super().build_middleware_stack(), self.state.tokens, self.state.settings)
-
-
-class Door:
-    """Asks each request for its token, takes in its body within the limits, lets it through, and
-    sees to it that it is answered, counted and logged."""
-
-    def __init__(self, app: ASGIApp, tokens: Tokens, settings: Settings) -> None:
-        self._app = app
-        self._lean = LeanRoutes(execution.router)
-        self._tokens = tokens
-        self._max_body = settings.api.max_body_bytes
-        self._rate_limit = RateLimit(settings.api.rate_limit)
-        self._log = AccessLog() if settings.api.access_log else None
-        self._under_way = 0
-        self._name = token_hex(4)
-        self._numbers = count(1)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        request_id = f"{self._name}-{next(self._numbers)}"
-        code = 0
-        size = 0
-
-        async def answer(message: Message) -> None:
-            nonlocal code, size
-            if message["type"] == "http.response.start":
-                code = message["status"]
-                headers = message["headers"]
-                headers.append((b"x-request-id", request_id.encode()))
-                if code < 400 and (renewed := self._renewed(scope)) is not None:
-                    headers.append((b"refreshed-api-token", renewed.encode()))
-            else:
-                size += len(message.get("body", b""))
-            await send(message)
-
-        self._under_way += 1
-        metrics.under_way.inc()
-        try:
-            await self._let_in(scope, receive, answer)
-        except (HoldfastError, HTTPException) as error:
-            await problem.respond(scope, error)(scope, receive, answer)
-        except ClientGone:
-            code = CLIENT_GONE
-        except Exception:
-            log.exception("request %s: %s %s", request_id, scope["method"], scope["path"])
-            if not code:
-                await problem.unexpected(request_id)(scope, receive, answer)
-        finally:
-            self._under_way -= 1
-            metrics.under_way.dec()
-            seconds = time.perf_counter() - began
-            route = getattr(scope.get("route"), "path", "none")
-            metrics.count_request(scope["method"], route, code, seconds)
-            if self._log is not None:
-                self._log.write(scope, code, seconds, size, request_id)
-
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._under_way > MOST_UNDER_WAY:
-            raise overloaded()
-        path = scope["path"]
-        if path.startswith(GUARDED):
-            verified = scope[VERIFIED] = self._verified(scope)
-            self._rate_limit.count(verified.identity)
-        body = scope[BODY] = await read_body(scope, receive, self._max_body)
-        if path.startswith(PREFIX):
-            response = await self._lean.answer(scope, receive)
-            await response(scope, receive, send)
-            return
-
-        async def give() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self._app(scope, give, send)
-
-    def _verified(self, scope: Scope) -> Verified:
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                scheme, _, text = value.partition(b" ")
-                if scheme.lower() != b"bearer":
-                    break
-                try:
-                    return self._tokens.verify(text.strip().decode("ascii", "replace"))
-                except Forbidden:
-                    metrics.refused_tokens.inc()
-                    raise
-        raise NoToken(
-            "there is no token with the request",
-            hint="send it as `Authorization: Bearer …`; `holdfast auth` makes tokens",
-        )
-
-    def _renewed(self, scope: Scope) -> str | None:
-        verified: Verified | None = scope.get(VERIFIED)
-        return None if verified is None else self._tokens.renewed(verified)
+        inner, lean = super().build_middleware_stack(), LeanRoutes(execution.router)
+        return Door(inner, lean, self.state.tokens, self.state.settings.api)

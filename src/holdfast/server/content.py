@@ -14,13 +14,14 @@ from holdfast import command as c
 from holdfast import run_command as r
 from holdfast.entry import ApiWriter
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.scope import StoreScope
+from holdfast.scope import StoreScope, TaskScope
 from holdfast.value import fits, parse, too_large
 from holdfast.wire import JSON
 
 LONGEST = timedelta(days=36_500)
 _SMALL = frozenset({"attempt", "exit_status", "map_index", "number", "pid", "signal"})
 _COUNTS = frozenset({"limit", "offset"})
+_HARMLESS = frozenset({str, bool, float, type(None), TaskScope})
 
 log = logging.getLogger("holdfast.server")
 
@@ -29,6 +30,8 @@ def decode_command(body: bytes, max_value_bytes: int) -> c.Command[Any]:
     """The command in a body; InvalidInput where it is none, or holds what cannot be stored."""
     command = JSON.decode_command(body)
     _check(command, "")
+    if rb"\u0000" in body:
+        _check_text(command, "")
     for scope, key, text, writer in _values(command):
         where = f"`{key}` of {scope}"
         try:
@@ -63,25 +66,35 @@ def utc(time: datetime, what: str) -> datetime:
 
 
 def _check(value: Any, name: str) -> None:
-    """What the types let through and databases do not take."""
-    if isinstance(value, str):
-        if "\0" in value:
-            raise InvalidInput(f"{name} has the control character U+0000")
-    elif isinstance(value, msgspec.Struct):
+    """Numbers and times that the types let through and databases do not take."""
+    if type(value) in _HARMLESS:
+        return
+    if isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
             _check(getattr(value, field), field)
     elif isinstance(value, tuple | list):
         for item in value:
             _check(item, name)
     elif isinstance(value, int):
-        lowest = 0 if name in _COUNTS else -(2**63)
-        highest = 2**31 if name in _SMALL else 2**63
-        if not lowest <= value < highest:
+        limit = 2**31 if name in _SMALL else 2**63
+        if not (0 if name in _COUNTS else -limit) <= value < limit:
             raise InvalidInput(f"{name} is {value}, which is out of range")
     elif isinstance(value, datetime):
         utc(value, name)
     elif isinstance(value, timedelta) and abs(value) > LONGEST:
         raise InvalidInput(f"{name} is {value}, which is out of range")
+
+
+def _check_text(value: Any, name: str) -> None:
+    """The one character that not every database takes."""
+    if isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            _check_text(getattr(value, field), field)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            _check_text(item, name)
+    elif isinstance(value, str) and "\0" in value:
+        raise InvalidInput(f"{name} has the control character U+0000")
 
 
 def _values(command: c.Command[Any]) -> Iterator[tuple[StoreScope, str, str, Any]]:

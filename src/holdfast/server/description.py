@@ -10,8 +10,9 @@ from typing import Any, TypeAlias, Union
 import msgspec
 from fastapi.security import HTTPBearer
 
+from holdfast.command import CleanUpBackend
 from holdfast.scope import MAX_ASSET_LENGTH
-from holdfast.server.public.problems import BODY, problems
+from holdfast.server.problems import BODY, problems
 from holdfast.value import MAX_KEY_LENGTH
 from holdfast.wire import command_types
 
@@ -101,6 +102,15 @@ def operation(
     return described
 
 
+def supported_commands() -> Description:
+    """What FastAPI is told of the route that lists them."""
+    names = _json({"type": "array", "items": {"type": "string"}})
+    return {
+        "operation_id": "list_commands",
+        "responses": {200: {"content": names, "description": "Their names, in order."}},
+    }
+
+
 def commands() -> Description:
     """What FastAPI is told of the route for commands."""
     key = _parameter(
@@ -121,12 +131,29 @@ def commands() -> Description:
 
 @cache
 def command_schemas() -> Description:
-    """The commands, and everything that they are made of."""
-    every: Any = Union[command_types()]  # noqa: UP007  (made from a list)
+    """The commands, and everything that they are made of; without the one that only the store of a
+    custom backend takes."""
+    described = tuple(kind for kind in command_types() if kind is not CleanUpBackend)
+    every: Any = Union[described]  # noqa: UP007  (made from a list)
     [command], parts = msgspec.json.schema_components(
         [every], ref_template=f"{_SCHEMAS}{_PREFIX}{{name}}"
     )
-    return {f"{_PREFIX}{name}": schema for name, schema in (parts | {"Command": command}).items()}
+    schemas = _understood(parts | {"Command": command})
+    return {f"{_PREFIX}{name}": schema for name, schema in schemas.items()}
+
+
+def _understood(schema: Any) -> Any:
+    """Without `"items": false`, which generators of clients do not know; the number of items says
+    the same."""
+    if isinstance(schema, list):
+        return [_understood(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _understood(part)
+        for name, part in schema.items()
+        if not (name == "items" and part is False)
+    }
 
 
 def _json(schema: Description) -> Description:

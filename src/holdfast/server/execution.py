@@ -25,12 +25,13 @@ from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.server import description as d
 from holdfast.server.content import decode_command, utc, warn_of_size
 from holdfast.server.lean import BODY, Endpoint
+from holdfast.server.path import decoded
 from holdfast.server.problem import MEDIA_TYPE
-from holdfast.server.public.path import decoded
-from holdfast.server.public.problems import problems
-from holdfast.server.request import identity_of, perform, settings_of
-from holdfast.value import decode, encode, fits
-from holdfast.wire import JSON
+from holdfast.server.problems import problems
+from holdfast.server.request import VERIFIED, identity_of, perform, settings_of, store_of
+from holdfast.server.tokens import Verified
+from holdfast.value import encode, fits, shown
+from holdfast.wire import JSON, command_types
 
 Registered: TypeAlias = Callable[[Endpoint], Endpoint]
 Change: TypeAlias = Callable[[TaskWriter | WatcherWriter], r.AssetWrite]
@@ -46,17 +47,9 @@ router = APIRouter(
 def _route(
     method: str, path: str, *parameters: d.Description, body: d.Description | None = None
 ) -> Registered:
-    """Below /store and below /state, which is not described."""
-
     def add(endpoint: Endpoint) -> Endpoint:
-        for place in ("store", "state"):
-            router.add_api_route(
-                f"/{place}{path}",
-                endpoint,
-                methods=[method],
-                include_in_schema=place == "store",
-                **d.operation(method, endpoint.__name__, path, parameters, body),
-            )
+        described = d.operation(method, endpoint.__name__, path, parameters, body)
+        router.add_api_route(f"/store{path}", endpoint, methods=[method], **described)
         return endpoint
 
     return add
@@ -73,6 +66,24 @@ def _asset_route(
         return endpoint
 
     return add
+
+
+@router.get("/commands", **d.supported_commands())
+async def list_commands(request: Request) -> Response:
+    """The commands that the server's store takes at all."""
+    store = store_of(request)
+    names = sorted(kind.__name__ for kind in command_types() if store.supports(kind))
+    return Response(JSON.encode(names), media_type=MEDIA_TYPE)
+
+
+@router.post("/commands", **d.commands())
+async def post_command(request: Request) -> Response:
+    """Carry out any command that the token allows; the answer is the command's own."""
+    limit = settings_of(request).state_store.max_value_storage_bytes
+    command = decode_command(_json(request), limit)
+    request_id = _request_id(request)
+    answer = await perform(request, command, None if is_read(command) else request_id)
+    return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
 
 
 @_route("GET", "/ti/{ti_id}/{key:path}", d.TI_ID, d.KEY_IN_PATH)
@@ -135,16 +146,6 @@ async def clear_asset_store(request: Request) -> Response:
     """Remove every key of an asset's store."""
     scope = _asset(request, _query(request))
     return await _change(request, lambda writer: c.Clear(scope, writer))
-
-
-@router.post("/commands", **d.commands())
-async def post_command(request: Request) -> Response:
-    """Carry out any command that the token allows; the answer is the command's own."""
-    limit = settings_of(request).state_store.max_value_storage_bytes
-    command = decode_command(_json(request), limit)
-    request_id = _request_id(request)
-    answer = await perform(request, command, None if is_read(command) else request_id)
-    return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
 
 
 class TaskValue(msgspec.Struct, forbid_unknown_fields=True):
@@ -256,9 +257,7 @@ def _text(request: Request, value: Any, scope: StoreScope, key: str) -> str:
 def _value(text: str | None, scope: StoreScope, key: str) -> Response:
     if text is None:
         raise NotFound(f"{scope} has no `{key}`")
-    if text.startswith('{"__holdfast_'):
-        text = msgspec.json.encode(decode(text)).decode()
-    return Response(f'{{"value":{text}}}', media_type=MEDIA_TYPE)
+    return Response(f'{{"value":{shown(text)}}}', media_type=MEDIA_TYPE)
 
 
 async def _change(request: Request, change: Change) -> Response:
@@ -288,6 +287,6 @@ def _request_id(request: Request) -> RequestId | None:
             "Idempotency-Key is not CLIENT:NUMBER",
             hint="CLIENT has 1 to 64 of A-Z, a-z, 0-9, _ and -, and NUMBER counts from 1",
         )
-    bearer = msgspec.json.encode(identity_of(request))
-    client = blake2b(bearer + match[1].encode(), digest_size=24).hexdigest()
+    verified: Verified = request.scope[VERIFIED]
+    client = blake2b(verified.bearer + match[1].encode(), digest_size=24).hexdigest()
     return RequestId(client, int(match[2]))

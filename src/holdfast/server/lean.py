@@ -18,6 +18,8 @@ from starlette.types import Receive, Scope
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 PREFIX = "/execution/"
+STORE, STATE = f"{PREFIX}store/", f"{PREFIX}state/"
+"""What is below the one is below the other too."""
 BODY = "holdfast.body"
 """Where the scope of a request has its whole body."""
 
@@ -34,7 +36,10 @@ class LeanRoutes:
                 endpoints[method] = route.endpoint
 
     async def answer(self, scope: Scope, receive: Receive) -> Response:
-        path = scope["path"] = scope["raw_path"].decode("ascii")
+        path = scope["raw_path"].decode("ascii")
+        if path.startswith(STATE):
+            path = STORE + path.removeprefix(STATE)
+        scope["path"] = path
         for pattern, route, endpoints in self._routes.values():
             match = pattern.match(path)
             if match is None:

@@ -34,8 +34,6 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The whole body; RequestTooLarge where it is over the limit, by its own word or in fact."""
     parts: list[bytes] = []
     size = 0
-    if REFUSAL in scope:
-        raise scope[REFUSAL]
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > limit:
             raise too_large(limit)

@@ -30,6 +30,8 @@ from holdfast.errors import (
 from holdfast.wire import Refusal
 
 MEDIA_TYPE = "application/json"
+REQUEST_ID = "holdfast.request_id"
+"""Where the scope of a request has what the log calls it."""
 PAUSE = 1.0
 """Seconds after which it is worth asking again, where nothing more is known."""
 MOST_TOLD = 5
@@ -72,12 +74,14 @@ def respond(scope: Scope, error: Exception) -> Response:
     return _response(status, _REASONS.get(status, "bad_request"), message, hint, headers)
 
 
-def unexpected(request_id: str) -> Response:
+def unexpected(scope: Scope, error: Exception) -> Response:
     """For what should not have happened: the log has the rest."""
+    asked = (scope[REQUEST_ID], scope["method"], scope["path"])
+    log.error("request %s: %s %s", *asked, exc_info=error)
     return _response(
         500,
         HoldfastError.code,
-        f"something unexpected happened; the server's log tells more under {request_id}",
+        f"something unexpected happened; the server's log tells more under {scope[REQUEST_ID]}",
         "this is a bug; report it with that part of the log",
     )
 
@@ -86,10 +90,15 @@ def install(app: FastAPI) -> None:
     """Have every error of the app's routes, and of FastAPI itself, told in this shape."""
     for kind in (HoldfastError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _handle)
+    app.add_exception_handler(Exception, _handle_unexpected)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
     return respond(request.scope, error)
+
+
+async def _handle_unexpected(request: Request, error: Exception) -> Response:
+    return unexpected(request.scope, error)
 
 
 def body(reason: str, message: str, hint: str = "") -> bytes:

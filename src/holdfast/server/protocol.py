@@ -88,7 +88,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(LINGER, self.transport.close)
 
     def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(self._seconds, self._time_is_over)
+        if self._seconds:
+            self._timer = self.loop.call_later(self._seconds, self._time_is_over)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -118,12 +119,30 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class _Outlet:
-    """The transport as the answer to a request uses it."""
+    """The transport as the answer to a request uses it. Head and body come one right after the
+    other, and are sent as one."""
 
     def __init__(self, protocol: LimitedProtocol) -> None:
-        self.write = protocol.transport.write
         self.is_closing = protocol.transport.is_closing
-        self.close = protocol.finish
+        self._protocol = protocol
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self._protocol.transport.writelines((held, data))
+        else:
+            self._held = data
+            self._protocol.loop.call_soon(self._let_go)
+
+    def close(self) -> None:
+        self._let_go()
+        self._protocol.finish()
+
+    def _let_go(self) -> None:
+        if self._held:
+            self._protocol.transport.write(self._held)
+            self._held = b""
 
 
 def _response(error: HoldfastError) -> bytes:

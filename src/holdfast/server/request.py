@@ -19,6 +19,8 @@ A = TypeVar("A")
 
 VERIFIED = "holdfast.verified"
 """Where the scope of a request has what its token says."""
+COMMANDS = "holdfast.commands"
+"""Where it has the names of the commands that were carried out for it."""
 
 
 def identity_of(request: Request) -> Bearer:
@@ -44,6 +46,7 @@ async def perform(request: Request, command: Command[A], once: RequestId | None 
     if once is not None:
         inner = Once(once, inner)
     name = type(command).__name__
+    request.scope.setdefault(COMMANDS, []).append(name)
     try:
         answer = await store_of(request).aexecute(inner)
     except HoldfastError as error:

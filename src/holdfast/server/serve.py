@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import ssl
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from multiprocessing import parent_process
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,6 @@ KEEP_ALIVE = 75
 BACKLOG = 2048
 WORKER_PATIENCE = 60
 """Seconds that a process has to begin to serve, and that it may be silent."""
-ROUND = 0.5
 
 
 def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> None:
@@ -136,6 +136,7 @@ def build(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        gc.freeze()  # what lives as long as the process need not be looked through again and again
         yield
         await store.aclose()
 
@@ -147,13 +148,14 @@ def build_in_process() -> FastAPI:
     from holdfast.cli.service import log_to_stderr
 
     log_to_stderr()
-    Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
+    Thread(target=_follow_parent, daemon=True).start()
     return build(load())
 
 
-def _follow(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(ROUND)
+def _follow_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from datetime import timedelta
+from functools import cached_property
 from typing import TypeAlias
 
 import jwt
@@ -18,7 +19,7 @@ from holdfast.authority import (
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.errors import Forbidden, InvalidInput
+from holdfast.errors import Forbidden, InvalidInput, InvalidSettings
 from holdfast.server.keys import SigningKeys, open_keys
 from holdfast.settings import Settings
 
@@ -30,12 +31,17 @@ Bearer: TypeAlias = TaskIdentity | WatcherIdentity | JobIdentity | WorkerIdentit
 """Those who can have a token. The others live behind a pipe."""
 
 
-class Verified(msgspec.Struct, frozen=True):
+class Verified(msgspec.Struct, frozen=True, dict=True):
     """What a token says, once its signature was found right."""
 
     identity: Bearer
     issued_at: float = msgspec.field(name="iat")
     expires_at: float = msgspec.field(name="exp")
+
+    @cached_property
+    def bearer(self) -> bytes:
+        """The identity as bytes, made once for all the requests that come with the token."""
+        return msgspec.json.encode(self.identity)
 
     @property
     def renewable(self) -> bool:
@@ -121,6 +127,11 @@ class Tokens:
 
 def open_tokens(settings: Settings) -> Tokens:
     """Tokens of the keys that are configured here."""
+    if not settings.api.token_lifetime:
+        raise InvalidSettings(
+            "api.token_lifetime is 0, so no token would be good for anything",
+            hint="10m is the default",
+        )
     return Tokens(open_keys(settings), settings.api.token_lifetime)
 
 

@@ -23,7 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.store import Store
 from holdfast.transport import InvalidAddress, InvalidToken, Response, Transport, Unreachable
-from holdfast.wire import JSON, Refusal, command_types, raised
+from holdfast.wire import JSON, Refusal, raised
 
 A = TypeVar("A")
 
@@ -87,8 +87,6 @@ class HttpStore(Store):
     def _commands(self) -> frozenset[str]:
         """Names of the commands that the server's own store supports."""
         response = self._ask("GET")
-        if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
-            return frozenset(kind.__name__ for kind in command_types())
         if response.status != HTTPStatus.OK:
             raise self._refusal(response)
         try:

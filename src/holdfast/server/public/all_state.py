@@ -10,16 +10,16 @@ from pydantic.json_schema import SkipJsonSchema
 from holdfast import command as c
 from holdfast.errors import InvalidInput
 from holdfast.scope import AssetScope, TaskScope
+from holdfast.server.problems import problems
 from holdfast.server.public.asset_state import AssetStateStoreEntry
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.entry import fields
 from holdfast.server.public.model import Answer, AssetId, AssetName, Id, Index
 from holdfast.server.public.parameter import AssetEntries, TaskEntries
-from holdfast.server.public.problems import problems
 from holdfast.server.public.route import public_router
 from holdfast.server.public.task_state import TaskStateStoreEntry
 
-router = public_router("State Store", 501, 502)
+router = public_router("State stores", 501, 502)
 
 
 class FoundTaskEntry(TaskStateStoreEntry):

@@ -10,6 +10,7 @@ from holdfast import command as c
 from holdfast.accessor import rewind_target
 from holdfast.entry import Version
 from holdfast.errors import NotFound
+from holdfast.server.problems import BODY, problems
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.model import (
@@ -23,11 +24,10 @@ from holdfast.server.public.model import (
     stored,
 )
 from holdfast.server.public.parameter import AssetEntries, AssetInPath, AssetKey, IfVersion
-from holdfast.server.public.problems import BODY, problems
 from holdfast.server.public.route import public_router
 from holdfast.server.public.writing import Written, change, write
 
-router = public_router("Asset State Store", 404, 501, 502)
+router = public_router("Asset state store", 404, 501, 502)
 
 PLACE = "/assets/{asset_id}/state-store"
 

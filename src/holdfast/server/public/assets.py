@@ -16,13 +16,13 @@ from holdfast.entry import AssetInfo
 from holdfast.errors import InvalidInput, UnknownAsset
 from holdfast.run import AssetEvent as Event
 from holdfast.scope import AssetScope
+from holdfast.server.problems import BODY, problems
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.model import Answer, AssetId, AssetName, Body
 from holdfast.server.public.parameter import AssetInPath, Limit, Offset
-from holdfast.server.public.problems import BODY, problems
 from holdfast.server.public.route import public_router
 
-router = public_router("Asset")
+router = public_router("Assets")
 
 
 class Asset(Answer):

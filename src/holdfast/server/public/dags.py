@@ -19,13 +19,13 @@ from holdfast.schedule import (
     schedule_text,
     spec_of,
 )
+from holdfast.server.problems import BODY, problems
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.model import Answer, Body
 from holdfast.server.public.parameter import DagId, Limit, Offset
-from holdfast.server.public.problems import BODY, problems
 from holdfast.server.public.route import public_router
 
-router = public_router("DAG")
+router = public_router("DAGs")
 
 
 class Dag(Answer):

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import InvalidInput, WrongContentType
 from holdfast.server.problem import MEDIA_TYPE
-from holdfast.server.public.problems import problems
+from holdfast.server.problems import problems
 
 PREFIX = "/api/v2"
 

@@ -17,15 +17,15 @@ from holdfast.actions.runs import check_deletable, manual_run
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.run import Run, RunKind, RunState
 from holdfast.runner.logs import run_logs
+from holdfast.server.problems import BODY, problems
 from holdfast.server.public.assets import AssetEvent, of_event
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.model import Answer, Body, Id, Time
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId
-from holdfast.server.public.problems import BODY, problems
 from holdfast.server.public.route import public_router
 from holdfast.value import decode, encode
 
-router = public_router("DagRun")
+router = public_router("DAG runs")
 
 PLACE = "/dags/{dag_id}/dagRuns"
 

@@ -14,13 +14,13 @@ from holdfast import run_command as r
 from holdfast.actions.tasks import choose, find
 from holdfast.run import AttemptInfo, Outcome, TaskState
 from holdfast.run import TaskInstance as Known
+from holdfast.server.problems import BODY, problems
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.model import Answer, Body, Id, Index
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId, TaskInPath
-from holdfast.server.public.problems import BODY, problems
 from holdfast.server.public.route import public_router
 
-router = public_router("Task Instance", 404)
+router = public_router("Task instances", 404)
 
 PLACE = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
 

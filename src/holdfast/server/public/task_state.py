@@ -11,15 +11,15 @@ from pydantic import Field
 from holdfast import command as c
 from holdfast.errors import InvalidInput
 from holdfast.retention import expires_at as default_expiry
+from holdfast.server.problems import BODY, problems
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.model import Answer, Body, Time
 from holdfast.server.public.parameter import IfVersion, Key, TaskEntries, TaskInPath
-from holdfast.server.public.problems import BODY, problems
 from holdfast.server.public.route import public_router
 from holdfast.server.public.writing import Written, change, write
 
-router = public_router("Task State Store", 404, 501, 502)
+router = public_router("Task state store", 404, 501, 502)
 
 PLACE = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/state-store"
 

@@ -101,6 +101,25 @@ class Declarations(StoreFixtures):
         )
         assert (orders.name, orders.dags) == ("orders", ("returns", "sales"))
 
+    def test_one_asset_is_found_by_id_name_or_uri(self, do: Door) -> None:
+        do(DeclareDagAssets("sales", (OF_ORDERS, OF_CUSTOMERS)))
+        do(DeclareDagAssets("returns", (OF_ORDERS,)))
+        _, orders = do(ListAssets())
+
+        for scope in (AssetScope(orders.asset_id), ORDERS, AssetScope(uri=ORDERS_URI)):
+            assert do(c.GetAsset(scope)) == orders
+        with pytest.raises(UnknownAsset):
+            do(c.GetAsset(AssetScope(name="orderz")))
+
+    def test_assets_are_listed_page_by_page(self, do: Door) -> None:
+        do(DeclareDagAssets("sales", tuple((name, name) for name in "cab")))
+        do(DeclareDagAssets("returns", tuple((name, name) for name in "ab")))
+
+        assert [info.name for info in do(ListAssets(limit=2))] == ["a", "b"]
+        assert [info.dags for info in do(ListAssets(2, 1))] == [("returns", "sales"), ("sales",)]
+        assert [info.name for info in do(ListAssets(offset=2))] == ["c"]
+        assert do(ListAssets(limit=1, offset=3)) == ()
+
     def test_an_asset_stays_active_while_one_dag_declares_it(self, do: Door) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
         do(DeclareDagAssets("returns", (OF_ORDERS,)))

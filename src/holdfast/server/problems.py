@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 
 class ProblemDetail(BaseModel):
@@ -16,7 +17,9 @@ class ProblemDetail(BaseModel):
         examples=["not_found"],
     )
     message: str = Field(description="What failed, and where.")
-    hint: str | None = Field(None, description="What to do next; left out where nothing is known.")
+    hint: str | SkipJsonSchema[None] = Field(
+        default=None, description="What to do next; left out where nothing is known."
+    )
 
 
 class Problem(BaseModel):

@@ -1,0 +1,128 @@
+"""The door that every request comes through."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from secrets import token_hex
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.errors import Forbidden, HoldfastError, NoToken
+from holdfast.server import metrics, problem
+from holdfast.server.access_log import AccessLog
+from holdfast.server.lean import BODY, PREFIX, LeanRoutes
+from holdfast.server.limits import (
+    MOST_UNDER_WAY,
+    REFUSAL,
+    ClientGone,
+    RateLimit,
+    overloaded,
+    read_body,
+)
+from holdfast.server.problem import REQUEST_ID
+from holdfast.server.request import VERIFIED
+from holdfast.server.tokens import Tokens, Verified
+from holdfast.settings import Api
+
+GUARDED = (PREFIX, "/api/")
+"""The paths that a token is needed for."""
+CLIENT_GONE = 499
+
+
+class Door:
+    """Asks each request for its token, takes in its body within the limits, lets it through, and
+    sees to it that it is answered, counted and logged."""
+
+    def __init__(self, app: ASGIApp, lean: LeanRoutes, tokens: Tokens, api: Api) -> None:
+        self._app = app
+        self._lean = lean
+        self._tokens = tokens
+        self._max_body = api.max_body_bytes
+        self._rate_limit = RateLimit(api.rate_limit)
+        self._log = AccessLog() if api.access_log else None
+        self._under_way = 0
+        self._name = token_hex(4)
+        self._numbers = count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        request_id = scope[REQUEST_ID] = f"{self._name}-{next(self._numbers)}"
+        code = 0
+        size = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal code, size
+            if message["type"] == "http.response.start":
+                code = message["status"]
+                headers = message["headers"]
+                headers.append((b"x-request-id", request_id.encode()))
+                if code < 400 and (renewed := self._renewed(scope)) is not None:
+                    headers.append((b"refreshed-api-token", renewed.encode()))
+            else:
+                size += len(message.get("body", b""))
+            await send(message)
+
+        self._under_way += 1
+        metrics.under_way.inc()
+        try:
+            await self._let_in(scope, receive, answer)
+        except (HoldfastError, HTTPException) as error:
+            await problem.respond(scope, error)(scope, receive, answer)
+        except ClientGone:
+            code = CLIENT_GONE
+        except Exception as error:
+            if not code:  # else FastAPI has had it told already
+                await problem.unexpected(scope, error)(scope, receive, answer)
+        finally:
+            self._under_way -= 1
+            metrics.under_way.dec()
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", "none")
+            metrics.count_request(scope["method"], route, code, seconds)
+            if self._log is not None:
+                self._log.write(scope, code, seconds, size, request_id)
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if REFUSAL in scope:
+            raise scope[REFUSAL]
+        if self._under_way > MOST_UNDER_WAY:
+            raise overloaded()
+        path = scope["path"]
+        if path.startswith(GUARDED):
+            verified = scope[VERIFIED] = self._verified(scope)
+            self._rate_limit.count(verified.identity)
+        body = scope[BODY] = await read_body(scope, receive, self._max_body)
+        if path.startswith(PREFIX):
+            response = await self._lean.answer(scope, receive)
+            await response(scope, receive, send)
+            return
+
+        async def give() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, give, send)
+
+    def _verified(self, scope: Scope) -> Verified:
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                scheme, _, text = value.strip().partition(b" ")
+                if scheme.lower() != b"bearer" or not text:
+                    break
+                try:
+                    return self._tokens.verify(text.strip().decode("ascii", "replace"))
+                except Forbidden:
+                    metrics.refused_tokens.inc()
+                    raise
+        raise NoToken(
+            "there is no token with the request",
+            hint="send it as `Authorization: Bearer …`; `holdfast auth` makes tokens",
+        )
+
+    def _renewed(self, scope: Scope) -> str | None:
+        verified: Verified | None = scope.get(VERIFIED)
+        return None if verified is None else self._tokens.renewed(verified)

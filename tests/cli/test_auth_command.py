@@ -1,0 +1,168 @@
+"""`holdfast auth`: tokens, and the key behind them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conftest import Result
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.authority import Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.connection import open_store, whoami
+from holdfast.run import RunKind
+from holdfast.scope import TaskScope
+from holdfast.server.tokens import Verified, open_tokens
+from holdfast.settings import load
+from holdfast.store import Store
+
+SCOPE = TaskScope("etl", "r1", "load")
+
+
+@pytest.fixture
+def store(project: Path) -> Iterator[Store]:
+    """The embedded store, which has runs and attempts too."""
+    with open_store(load()) as store:
+        yield store
+
+
+def verified(text: str) -> Verified:
+    return open_tokens(load()).verify(text)
+
+
+def test_a_task_token_is_for_the_attempt_that_it_begins(
+    holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
+) -> None:
+    result = holdfast("auth", "task-token", *task)
+
+    printed = msgspec.json.decode(result.out)
+    run = store.execute(r.GetRun("etl", "r1"))
+    assert result.status == 0
+    assert result.out.count("\n") == 1
+    assert printed["ti_id"] == str(SCOPE.ti_id)
+    assert verified(printed["token"]).identity == TaskIdentity(SCOPE, 1)
+    assert run.kind is RunKind.EXTERNAL
+    expires_at = datetime.fromisoformat(printed["expires_at"]).timestamp()
+    assert expires_at == pytest.approx(time.time() + 600, abs=30)
+
+
+def test_a_task_token_is_for_the_attempt_under_way(
+    holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
+) -> None:
+    store.execute(c.RegisterTask(SCOPE))
+    for _ in range(3):
+        store.execute(c.StartAttempt(SCOPE))
+
+    printed = [msgspec.json.decode(holdfast("auth", "task-token", *task).out) for _ in range(2)]
+
+    assert [one["attempt"] for one in printed] == [3, 3]
+
+
+def test_after_an_attempt_that_ended_a_task_token_begins_the_next(
+    holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
+) -> None:
+    first = msgspec.json.decode(holdfast("auth", "task-token", *task).out)
+    writer = TaskIdentity(SCOPE, 1).writer
+    store.execute(c.FinishAttempt(writer, succeeded=False))
+
+    second = msgspec.json.decode(holdfast("auth", "task-token", *task).out)
+
+    assert (first["attempt"], second["attempt"]) == (1, 2)
+
+
+def test_a_task_token_names_its_assets_and_map_index(
+    holdfast: Callable[..., Result], orders: Store, task: tuple[str, ...]
+) -> None:
+    orders.execute(c.DeclareAsset("customers", "s3://lake/customers"))
+
+    result = holdfast(
+        *("auth", "task-token", *task, "--map-index", "3", "--lifetime", "2h"),
+        *("--asset", "orders", "--asset-uri", "s3://lake/customers"),
+    )
+
+    token = verified(msgspec.json.decode(result.out)["token"])
+    assets = (("orders", "s3://lake/orders"), ("customers", "s3://lake/customers"))
+    assert token.identity == TaskIdentity(TaskScope("etl", "r1", "load", 3), 1, assets)
+    assert token.expires_at == pytest.approx(time.time() + 7200, abs=30)
+
+
+def test_an_asset_that_is_not_known_gives_no_token_and_begins_nothing(
+    holdfast: Callable[..., Result], orders: Store, task: tuple[str, ...]
+) -> None:
+    result = holdfast("auth", "task-token", *task, "--asset", "orderz")
+
+    assert (result.status, result.out) == (1, "")
+    assert "asset `orderz` is not known" in result.err
+    assert orders.execute(r.ListRuns()) == ()
+
+
+def test_a_user_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:
+    mine = holdfast("auth", "user-token", "--role", "viewer")
+    anns = holdfast("auth", "user-token", "--role", "admin", "--user", "ann", "--lifetime", "1d")
+
+    assert verified(mine.out.strip()).identity == UserIdentity(whoami().user, Role.VIEWER)
+    token = verified(anns.out.strip())
+    assert token.identity == UserIdentity("ann", Role.ADMIN)
+    assert token.expires_at == pytest.approx(time.time() + 86_400, abs=30)
+
+
+def test_a_worker_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:
+    result = holdfast("auth", "worker-token", "--name", "machine-7")
+
+    assert verified(result.out.strip()).identity == WorkerIdentity("machine-7")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("user-token",),
+        ("user-token", "--role", "god"),
+        ("user-token", "--role", "admin", "--user", ""),
+        ("user-token", "--role", "admin", "--lifetime", "0"),
+        ("user-token", "--role", "admin", "--lifetime", "soon"),
+        ("worker-token", "--name", "a\nb"),
+        ("task-token", "--dag-id", "etl", "--run-id", "r1"),
+        ("task-token", "--dag-id", "", "--run-id", "r1", "--task-id", "t"),
+        ("rotate-key", "--overlap", "long"),
+    ],
+)
+def test_bad_usage_is_told_and_makes_no_token(
+    holdfast: Callable[..., Result], args: tuple[str, ...]
+) -> None:
+    result = holdfast("auth", *args)
+
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("error: ")
+
+
+def test_a_rotated_key_leaves_old_tokens_their_time(holdfast: Callable[..., Result]) -> None:
+    old = holdfast("auth", "user-token", "--role", "viewer").out.strip()
+    keys = load().home / "signing-keys.json"
+    before = keys.read_bytes()
+
+    result = holdfast("auth", "rotate-key", "--overlap", "1h")
+    new = holdfast("auth", "user-token", "--role", "viewer").out.strip()
+
+    assert (result.status, result.out) == (0, "")
+    assert "for 1h more" in result.err
+    assert keys.read_bytes() != before
+    assert verified(old).identity == verified(new).identity
+    assert old.split(".")[0] != new.split(".")[0]
+
+
+def test_a_configured_key_cannot_be_rotated_by_a_command(
+    holdfast: Callable[..., Result], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST__API__SIGNING_KEY", "s" * 40)
+
+    result = holdfast("auth", "rotate-key")
+
+    assert result.status == 2
+    assert "HOLDFAST__API__SIGNING_KEY" in result.err
+    assert "ssss" not in result.err
+    assert not (project / ".holdfast" / "signing-keys.json").exists()

@@ -1,0 +1,82 @@
+"""Listings page by page, and how many there are in all."""
+
+from __future__ import annotations
+
+import pytest
+from sample_runs import (
+    CUSTOMERS_CHANGED,
+    ORDERS,
+    ORDERS_CHANGED,
+    RUN,
+    begin,
+    create,
+    dag,
+    emit,
+    finish,
+    start,
+)
+
+from holdfast import command as c
+from holdfast import run_command as rc
+from holdfast.errors import UnknownAsset
+from holdfast.run import RunKind, RunState, TaskState
+from holdfast.scope import AssetScope
+from holdfast.store import Store
+
+
+def test_dags_are_listed_page_by_page_and_counted(store: Store) -> None:
+    store.execute(rc.SaveFile("f.py", tuple(dag(name) for name in "cab")))
+
+    assert [one.dag_id for one in store.execute(rc.ListDags(2))] == ["a", "b"]
+    assert [one.dag_id for one in store.execute(rc.ListDags(2, 2))] == ["c"]
+    assert store.execute(rc.Count(rc.ListDags(1, 1))) == 3
+
+
+def test_runs_are_counted_by_the_conditions_of_their_listing(store: Store) -> None:
+    begin(store)
+    create(store, "tuesday")
+    store.execute(rc.CreateRun(dag_id="other", run_id="x", kind=RunKind.BACKFILL))
+
+    def count(**conditions: object) -> int:
+        return store.execute(rc.Count(rc.ListRuns(**conditions, limit=1, offset=1)))  # type: ignore[arg-type]
+
+    assert count() == 3
+    assert count(dag_id="sales") == 2
+    assert count(states=(RunState.QUEUED,)) == 2
+    assert count(dag_id="sales", states=(RunState.QUEUED, RunState.FAILED)) == 1
+    assert count(kinds=(RunKind.BACKFILL,)) == 1
+    assert count(dag_id="unknown") == 0
+
+
+def test_task_instances_are_listed_page_by_page_and_counted(store: Store) -> None:
+    begin(store)
+    finish(store, start(store))
+
+    page = store.execute(rc.ListTaskInstances(limit=1, offset=1))
+    assert [one.scope.task_id for one in page] == ["report"]
+    assert store.execute(rc.Count(rc.ListTaskInstances(limit=1))) == 2
+    done = rc.ListTaskInstances(dag_id="sales", run_id=RUN[1], states=(TaskState.SUCCESS,))
+    assert store.execute(rc.Count(done)) == 1
+    assert store.execute(rc.Count(rc.ListTaskInstances(task_id="load", map_index=0))) == 0
+    [load] = store.execute(rc.ListTaskInstances(task_id="load", map_index=-1))
+    assert load.state is TaskState.SUCCESS
+
+
+def test_events_are_listed_page_by_page_and_counted(store: Store) -> None:
+    emit(store, ORDERS_CHANGED, CUSTOMERS_CHANGED)
+    emit(store, ORDERS_CHANGED)
+
+    [first] = store.execute(rc.ListAssetEvents(ORDERS, limit=1, offset=1))
+    assert first.number == 1
+    assert store.execute(rc.Count(rc.ListAssetEvents(ORDERS, limit=1))) == 2
+    assert store.execute(rc.Count(rc.ListAssetEvents(limit=1))) == 3
+    with pytest.raises(UnknownAsset):
+        store.execute(rc.ListAssetEvents(AssetScope(name="orderz")))
+
+
+def test_assets_are_counted(store: Store) -> None:
+    assert store.execute(rc.Count(c.ListAssets())) == 0
+    for dag_id in ("a", "b"):
+        store.execute(c.DeclareDagAssets(dag_id, (("orders", "o"), ("customers", "c"))))
+
+    assert store.execute(rc.Count(c.ListAssets(limit=1, offset=1))) == 2
