@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast import command as c
 from holdfast import run_command as r
-from holdfast.condition import CurrentIntent, Guarded, LiveAttempt
+from holdfast.condition import CurrentIntent, Guard, Guarded, LiveAttempt
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
 from holdfast.errors import Forbidden
 from holdfast.run import Watch
@@ -148,15 +148,42 @@ def is_read(command: c.Command[Any]) -> bool:
 
 def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
     """The command as it is to be carried out for them; Forbidden where they may not ask it."""
+    if isinstance(identity, TaskIdentity | JobIdentity):
+        command = _signed(command, identity.writer)
     check(identity, command)
     if isinstance(identity, UserIdentity):
         return _signed(command, ApiWriter(identity.user))
     if isinstance(identity, TaskIdentity) and is_read(command):
-        return Guarded(LiveAttempt(identity.writer), _seen_by(command, identity.writer))
+        return Guarded(_guard(identity), _seen_by(command, identity.writer))
     if isinstance(identity, JobIdentity):
-        guard = CurrentIntent(identity.scope, identity.key, identity.intent)
-        return Guarded(guard, command)
+        return Guarded(_guard(identity), command)
     return command
+
+
+def _guard(identity: TaskIdentity | JobIdentity) -> Guard:
+    """What must hold for its token to be good."""
+    if isinstance(identity, TaskIdentity):
+        return LiveAttempt(identity.writer)
+    return CurrentIntent(identity.scope, identity.key, identity.intent)
+
+
+def check_issue(identity: Identity, wanted: TaskIdentity | JobIdentity) -> Guarded:
+    """A command that succeeds while a token for `wanted` is good; Forbidden where it is not theirs
+    to give: workers give to any task and job, a task to its own jobs."""
+    match identity:
+        case WorkerIdentity():
+            allowed = True
+        case TaskIdentity():
+            own = isinstance(wanted, JobIdentity) and wanted.scope == identity.scope
+            allowed = own and set(wanted.assets) <= set(identity.assets)
+        case _:
+            allowed = False
+    if not allowed:
+        raise Forbidden(
+            f"{identity} may not give a token to {wanted}",
+            hint="workers give tokens to tasks, and a task to its own jobs",
+        )
+    return Guarded(_guard(wanted), c.Now())
 
 
 def check(identity: Identity, command: c.Command[Any]) -> None:
@@ -261,7 +288,7 @@ def _is_one_of(scope: StoreScope | None, assets: Assets) -> bool:
 
 
 def _signed(command: c.Command[Any], writer: Writer) -> c.Command[Any]:
-    """With the person as writer, unless it is an attempt that writes."""
+    """With the token's bearer as writer, unless an attempt says that it writes."""
     given = getattr(command, "writer", None)
     if isinstance(given, ApiWriter | WatcherWriter):
         return msgspec.structs.replace(command, writer=writer)

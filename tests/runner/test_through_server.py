@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from alternating import alternating
 from project import Project, new_project, wait_until
+from serving import Served
 
 from holdfast.run import RunState
 from servers import Server, postgres_server
@@ -78,52 +77,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
         return left_by(project)
 
 
-class Served:
-    """A server of a project, which may be killed and started again at its address."""
-
-    def __init__(self, project: Project, port: int = 0) -> None:
-        self._project = project
-        self._file = project.path("server.out").open("a")
-        self._start(port)
-
-    def _start(self, port: int) -> None:
-        arguments = [sys.executable, "-m", "holdfast", "server", "--port", str(port)]
-        self.process = subprocess.Popen(
-            arguments,
-            cwd=self._project.directory,
-            env=self._project.environ | {"HOLDFAST__API__ACCESS_LOG": "false"},
-            stdout=subprocess.PIPE,
-            stderr=self._file,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline().strip().rpartition(":")[2])
-
-    def kill(self) -> None:
-        self.process.kill()
-        self._end()
-
-    def restart(self) -> None:
-        self._start(self.port)
-
-    def stop(self) -> int:
-        self.process.terminate()
-        return self._end()
-
-    def _end(self) -> int:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return self.process.wait(timeout=60)
-
-
 @pytest.fixture
 def servers(project: Project) -> Iterator[list[Served]]:
     """Two of them, on one database."""
     served = [Served(project), Served(project)]
     yield served
     for one in served:
-        assert one.process.poll() is not None or one.stop() == 0
-        one._file.close()
+        one.close()
 
 
 def left_by(project: Project) -> dict[str, object]:

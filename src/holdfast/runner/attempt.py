@@ -6,6 +6,7 @@ import logging
 import signal
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from holdfast.run import Ending, Outcome, TaskState
 from holdfast.runner.channel import encode
 from holdfast.runner.child import STARTUP
 from holdfast.runner.ending import StopReason, ending_of
+from holdfast.runner.endpoint import Endpoints
 from holdfast.runner.logs import log_path
 from holdfast.runner.messages import (
     CallbackStartup,
@@ -64,6 +66,7 @@ class Surroundings(NamedTuple):
     rules: Rules
     home: Path
     spark: SparkServer
+    endpoints: Endpoints
 
 
 class Attempt:
@@ -165,7 +168,8 @@ class Attempt:
             child.channel.send(STARTUP, encode(startup))
         except OSError:
             return None
-        report = relay(child.channel, self._with.store, ChildIdentity(writer))
+        endpoint = partial(self._with.endpoints.open, task, writer)
+        report = relay(child.channel, self._with.store, ChildIdentity(writer), endpoint)
         self._timeout_at = None
         if isinstance(report, Failed) and startup.spark and self._with.spark.is_lost(startup.spark):
             self._stop = self._stop or StopReason.SPARK

@@ -24,6 +24,13 @@ class SparkAddress(msgspec.Struct, frozen=True):
     """What else a connection string has after `;`, where the user gave one."""
 
 
+class Endpoint(msgspec.Struct, frozen=True):
+    """A server that has the task's stores, and a token for them."""
+
+    url: str
+    token: str
+
+
 class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     """Run one attempt of a task instance."""
 

@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import msgspec
 
 from holdfast.authority import Identity, check
 from holdfast.errors import HoldfastError
 from holdfast.runner.channel import Channel
 from holdfast.runner.child import REPORT, report_decoder
-from holdfast.runner.messages import Report
+from holdfast.runner.messages import Endpoint, Report
 from holdfast.store import Store
-from holdfast.stores.pipe import ANSWER, COMMAND, ERROR
+from holdfast.stores.pipe import ANSWER, COMMAND, ENDPOINT, ERROR
 from holdfast.wire import MSGPACK
 
 
-def relay(channel: Channel, store: Store, identity: Identity) -> Report | None:
+def relay(
+    channel: Channel,
+    store: Store,
+    identity: Identity,
+    endpoint: Callable[[], Endpoint] | None = None,
+) -> Report | None:
     """Until the child reports, which is its last word, or its end of the channel closes.
 
-    What is neither a command nor a report did not come from our side of the child, and the channel
-    is of no use any more.
+    What is none of its messages did not come from our side of the child, and the channel is of no
+    use any more.
     """
     while (frame := channel.receive()) is not None:
         kind, data = frame
         try:
             if kind == REPORT:
                 return report_decoder.decode(data)
-            if kind != COMMAND:
+            if kind == COMMAND:
+                channel.send(*_answered(partial(_carry_out, data, store, identity)))
+            elif kind == ENDPOINT and endpoint is not None:
+                channel.send(*_answered(endpoint))
+            else:
                 return None
-            channel.send(*_answer(data, store, identity))
         except (OSError, msgspec.DecodeError):
             return None
     return None
 
 
-def _answer(data: bytes, store: Store, identity: Identity) -> tuple[bytes, bytes]:
+def _carry_out(data: bytes, store: Store, identity: Identity) -> Any:
+    command = MSGPACK.decode_command(data)
+    check(identity, command)
+    return store.execute(command)
+
+
+def _answered(ask: Callable[[], Any]) -> tuple[bytes, bytes]:
     try:
-        command = MSGPACK.decode_command(data)
-        check(identity, command)
-        return ANSWER, MSGPACK.encode(store.execute(command))
+        return ANSWER, MSGPACK.encode(ask())
     except HoldfastError as error:
         return ERROR, MSGPACK.encode_error(error)

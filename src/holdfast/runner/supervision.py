@@ -19,6 +19,7 @@ from holdfast.runner.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, cal
 from holdfast.runner.channel import NOTICE, Channel, encode
 from holdfast.runner.child import STARTUP
 from holdfast.runner.ending import StopReason
+from holdfast.runner.endpoint import Endpoints
 from holdfast.runner.messages import CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.nursery import LauncherGone, Nursery
 from holdfast.runner.orders import (
@@ -67,8 +68,9 @@ class Supervisor:
         self._through_server = bool(settings.workers.server_url)
         self._store = _open_store(settings, scheduler)
         self._spark = SparkServer(settings, nursery)
+        self._endpoints = Endpoints(settings, self._store)
         self._surroundings = Surroundings(
-            self._store, nursery, rules(settings), settings.home, self._spark
+            self._store, nursery, rules(settings), settings.home, self._spark, self._endpoints
         )
         self._lock = Lock()
         self._threads: set[Thread] = set()
@@ -98,6 +100,7 @@ class Supervisor:
         for thread in threads:
             thread.join()
         self._nursery.close()
+        self._endpoints.close()
         self._store.close()
 
     def _take(self, order: Order) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, Union
 import msgspec
 from fastapi.security import HTTPBearer
 
+from holdfast.authority import JobIdentity, TaskIdentity
 from holdfast.command import CleanUpBackend
 from holdfast.scope import MAX_ASSET_LENGTH
 from holdfast.server.problems import BODY, problems
@@ -102,6 +103,18 @@ def operation(
     return described
 
 
+def tokens() -> Description:
+    """What FastAPI is told of the route for tokens."""
+    body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Bearer"})
+    answer = _json(_object({"token": {"type": "string"}}))
+    return {
+        "operation_id": "post_token",
+        "responses": problems(404, 409, 502, *BODY)
+        | {200: {"content": answer, "description": "The token."}},
+        "openapi_extra": {"requestBody": {"required": True, "content": body}},
+    }
+
+
 def supported_commands() -> Description:
     """What FastAPI is told of the route that lists them."""
     names = _json({"type": "array", "items": {"type": "string"}})
@@ -135,10 +148,11 @@ def command_schemas() -> Description:
     custom backend takes."""
     described = tuple(kind for kind in command_types() if kind is not CleanUpBackend)
     every: Any = Union[described]  # noqa: UP007  (made from a list)
-    [command], parts = msgspec.json.schema_components(
-        [every], ref_template=f"{_SCHEMAS}{_PREFIX}{{name}}"
+    bearer: Any = TaskIdentity | JobIdentity
+    [command, wanted], parts = msgspec.json.schema_components(
+        [every, bearer], ref_template=f"{_SCHEMAS}{_PREFIX}{{name}}"
     )
-    schemas = _understood(parts | {"Command": command})
+    schemas = _understood(parts | {"Command": command, "Bearer": wanted})
     return {f"{_PREFIX}{name}": schema for name, schema in schemas.items()}
 
 

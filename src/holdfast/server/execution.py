@@ -17,7 +17,13 @@ from starlette.responses import Response
 
 from holdfast import command as c
 from holdfast import run_command as r
-from holdfast.authority import JobIdentity, TaskIdentity, WatcherIdentity, is_read
+from holdfast.authority import (
+    JobIdentity,
+    TaskIdentity,
+    WatcherIdentity,
+    check_issue,
+    is_read,
+)
 from holdfast.condition import RequestId
 from holdfast.entry import TaskWriter, WatcherWriter
 from holdfast.errors import Forbidden, InvalidInput, NotFound, WrongContentType
@@ -28,7 +34,7 @@ from holdfast.server.lean import BODY, Endpoint
 from holdfast.server.path import decoded
 from holdfast.server.problem import MEDIA_TYPE
 from holdfast.server.problems import problems
-from holdfast.server.request import VERIFIED, identity_of, perform, settings_of, store_of
+from holdfast.server.request import VERIFIED, identity_of, perform, settings_of, store_of, tokens_of
 from holdfast.server.tokens import Verified
 from holdfast.value import encode, fits, shown
 from holdfast.wire import JSON, command_types
@@ -84,6 +90,15 @@ async def post_command(request: Request) -> Response:
     request_id = _request_id(request)
     answer = await perform(request, command, None if is_read(command) else request_id)
     return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
+
+
+@router.post("/tokens", **d.tokens())
+async def post_token(request: Request) -> Response:
+    """A token for a live attempt, or for a job whose intent is current."""
+    wanted = _body(request, _wanted, "it names a task's attempt or a job")
+    await store_of(request).aexecute(check_issue(identity_of(request), wanted))
+    token = tokens_of(request).issue(wanted)
+    return Response(JSON.encode({"token": token}), media_type=MEDIA_TYPE)
 
 
 @_route("GET", "/ti/{ti_id}/{key:path}", d.TI_ID, d.KEY_IN_PATH)
@@ -163,6 +178,7 @@ class AssetValue(msgspec.Struct, forbid_unknown_fields=True):
 
 _task_value = msgspec.json.Decoder(TaskValue)
 _asset_value = msgspec.json.Decoder(AssetValue)
+_wanted = msgspec.json.Decoder(TaskIdentity | JobIdentity)
 
 
 def _task(request: Request) -> TaskIdentity | JobIdentity:
@@ -236,13 +252,13 @@ def _json(request: Request) -> bytes:
     return cast(bytes, request.scope[BODY])
 
 
-def _body(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
+def _body(
+    request: Request, decoder: msgspec.json.Decoder[Any], hint: str = 'send {"value": …}'
+) -> Any:
     try:
         return decoder.decode(_json(request))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(
-            f"the body is not what it should be: {error}", hint='send {"value": …}'
-        ) from None
+        raise InvalidInput(f"the body is not what it should be: {error}", hint=hint) from None
 
 
 def _text(request: Request, value: Any, scope: StoreScope, key: str) -> str:

@@ -11,7 +11,7 @@ from holdfast.command import Command
 from holdfast.condition import Once, RequestId
 from holdfast.errors import HoldfastError, NoToken
 from holdfast.server import metrics
-from holdfast.server.tokens import Bearer, Verified
+from holdfast.server.tokens import Bearer, Tokens, Verified
 from holdfast.settings import Settings
 from holdfast.store import Store
 
@@ -38,6 +38,10 @@ def settings_of(request: Request) -> Settings:
 def store_of(request: Request) -> Store:
     """The store itself, which asks nobody who they are; routes use `perform`."""
     return cast(Store, request.app.state.store)
+
+
+def tokens_of(request: Request) -> Tokens:
+    return cast(Tokens, request.app.state.tokens)
 
 
 async def perform(request: Request, command: Command[A], once: RequestId | None = None) -> A:

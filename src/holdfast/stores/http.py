@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.authority import is_read
+from holdfast.authority import JobIdentity, TaskIdentity, is_read
 from holdfast.command import Command
 from holdfast.errors import (
     Forbidden,
@@ -27,7 +27,8 @@ from holdfast.wire import JSON, Refusal, raised
 
 A = TypeVar("A")
 
-PATH: Final = "/execution/commands"
+COMMANDS: Final = "/execution/commands"
+TOKENS: Final = "/execution/tokens"
 _HEADERS: Final = {"Content-Type": "application/json"}
 
 
@@ -35,6 +36,12 @@ class Problem(msgspec.Struct, frozen=True):
     """The body of every answer that is an error."""
 
     detail: Refusal
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """The answer to the wish for a token."""
+
+    token: str
 
 
 class HttpStore(Store):
@@ -80,6 +87,16 @@ class HttpStore(Store):
         except msgspec.DecodeError:
             raise self._stranger(response) from None
 
+    def token_for(self, wanted: TaskIdentity | JobIdentity) -> str:
+        """A token that may do less than this store's own, for somebody else."""
+        response = self._ask("POST", JSON.encode(wanted), path=TOKENS)
+        if response.status != HTTPStatus.OK:
+            raise self._refusal(response)
+        try:
+            return msgspec.json.decode(response.body, type=Issued).token
+        except msgspec.DecodeError:
+            raise self._stranger(response) from None
+
     def close(self) -> None:
         self._transport.close()
 
@@ -94,9 +111,11 @@ class HttpStore(Store):
         except msgspec.DecodeError:
             raise self._stranger(response) from None
 
-    def _ask(self, method: str, body: bytes = b"", *, once: bool = False) -> Response:
+    def _ask(
+        self, method: str, body: bytes = b"", *, path: str = COMMANDS, once: bool = False
+    ) -> Response:
         try:
-            return self._transport.request(method, PATH, body, _HEADERS, once=once)
+            return self._transport.request(method, path, body, _HEADERS, once=once)
         except Unreachable as error:
             raise StoreUnavailable(
                 str(error), hint="check the URL, and whether `holdfast server` runs there"

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from threading import Lock, current_thread, main_thread
 from typing import Any, TypeVar
 
+import msgspec
+
 from holdfast.command import Command
 from holdfast.errors import NotSupported, StoreUnavailable
 from holdfast.runner.channel import Channel
+from holdfast.runner.messages import Endpoint
 from holdfast.store import Store
 from holdfast.wire import MSGPACK, command_types
 
@@ -19,6 +22,7 @@ A = TypeVar("A")
 COMMAND = b"C"
 ANSWER = b"A"
 ERROR = b"E"
+ENDPOINT = b"H"
 
 
 class PipeStore(Store):
@@ -41,16 +45,23 @@ class PipeStore(Store):
         return command in command_types()
 
     def execute(self, command: Command[A]) -> A:
+        return MSGPACK.decode_answer(command, self._ask(COMMAND, MSGPACK.encode(command)))
+
+    def endpoint(self) -> Endpoint:
+        """Where other processes reach the stores of this task, for as long as its attempt lives."""
+        return msgspec.msgpack.decode(self._ask(ENDPOINT, b""), type=Endpoint)
+
+    def _ask(self, kind: bytes, request: bytes) -> bytes:
         if os.getpid() != self._process:
             raise NotSupported(
                 "this is a fork of the task's process, which has no connection to the supervisor",
                 hint="use the stores in the process that runs the task",
             )
         with self._lock, self._undisturbed():
-            kind, data = self._exchange(MSGPACK.encode(command))
-        if kind == ERROR:
+            answer, data = self._exchange(kind, request)
+        if answer == ERROR:
             raise MSGPACK.decode_error(data)
-        return MSGPACK.decode_answer(command, data)
+        return data
 
     def interrupt(self, error: BaseException) -> None:
         """Raise in the main thread, which asks, as soon as it does not wait for an answer: one
@@ -73,9 +84,9 @@ class PipeStore(Store):
         if postponed is not None:
             raise postponed
 
-    def _exchange(self, request: bytes) -> tuple[bytes, bytes]:
+    def _exchange(self, kind: bytes, request: bytes) -> tuple[bytes, bytes]:
         try:
-            self._channel.send(COMMAND, request)
+            self._channel.send(kind, request)
             frame = self._channel.receive()
         except OSError:
             frame = None
