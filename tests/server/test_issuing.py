@@ -1,0 +1,88 @@
+"""Tokens that are given on: by workers to attempts, and by a task to its jobs."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from talk import ADMIN, ORDERS, Answer, Served
+
+from holdfast import command as c
+from holdfast.authority import Identity, JobIdentity, TaskIdentity, WorkerIdentity
+from holdfast.scope import TaskScope
+
+WORKER = WorkerIdentity("w1")
+
+
+def issue(served: Served, wanted: TaskIdentity | JobIdentity, bearer: Identity) -> Answer:
+    return served.ask("POST", "/execution/tokens", msgspec.json.encode(wanted), token=bearer)
+
+
+def write(served: Served, scope: TaskScope, token: str) -> int:
+    return served.ask(
+        "PUT", f"/execution/store/ti/{scope.ti_id}/k", {"value": 1}, token=token
+    ).status
+
+
+def job_of(served: Served, task: TaskIdentity, **changes: object) -> JobIdentity:
+    """A job whose intent is current."""
+    served.store.execute(c.Set(task.scope, "job.intent", '"i-1"', task.writer))
+    return msgspec.structs.replace(
+        JobIdentity(task.scope, "job.intent", "i-1", task.assets), **changes
+    )
+
+
+def test_a_worker_gives_a_token_to_an_attempt(served: Served, task: TaskIdentity) -> None:
+    answer = issue(served, task, WORKER)
+
+    assert answer.status == 200
+    assert write(served, task.scope, answer.json["token"]) == 204
+
+
+def test_an_attempt_that_has_ended_gets_none(served: Served, task: TaskIdentity) -> None:
+    served.store.execute(c.FinishAttempt(task.writer, succeeded=False))
+
+    answer = issue(served, task, WORKER)
+
+    assert (answer.status, answer.reason) == (409, "stale_attempt")
+
+
+def test_a_task_gives_a_token_to_its_job_which_outlives_it(
+    served: Served, task: TaskIdentity
+) -> None:
+    token = issue(served, job_of(served, task), task).json["token"]
+    served.store.execute(c.FinishAttempt(task.writer, succeeded=False))
+
+    assert write(served, task.scope, token) == 204
+
+
+def test_a_job_is_refused_once_its_intent_is_another(served: Served, task: TaskIdentity) -> None:
+    token = issue(served, job_of(served, task), task).json["token"]
+    served.store.execute(c.Set(task.scope, "job.intent", '"i-2"', task.writer))
+
+    assert write(served, task.scope, token) == 409
+
+
+@pytest.mark.parametrize("bearer", ["task", "admin", "other"])
+def test_others_may_not_give_an_attempt_a_token(
+    served: Served, task: TaskIdentity, bearer: str
+) -> None:
+    bearers = {"task": task, "admin": ADMIN, "other": served.new_attempt("other")}
+
+    answer = issue(served, task, bearers[bearer])
+
+    assert (answer.status, answer.reason) == (403, "forbidden")
+
+
+def test_a_task_may_not_give_its_job_more_than_it_has(served: Served, task: TaskIdentity) -> None:
+    other = served.new_attempt("other")
+    greedy = job_of(served, task, assets=(ORDERS, ("customers", "s3://lake/customers")))
+
+    assert issue(served, greedy, task).status == 403
+    assert issue(served, job_of(served, other), task).status == 403
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"type":"user","user":"x","role":"admin"}'])
+def test_what_is_no_task_or_job_is_told(served: Served, body: bytes) -> None:
+    answer = served.ask("POST", "/execution/tokens", body, token=WORKER)
+
+    assert (answer.status, answer.reason) == (422, "invalid")
