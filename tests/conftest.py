@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from servers import Server, ServerDatabase, SqliteDatabase, mariadb_server, postgres_server
+
+# Hundreds of processes are started here: each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# Each JVM lives for seconds: to compile and verify with care would take longer than it saves.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 settings.register_profile("holdfast", derandomize=True, database=None, deadline=None)
 settings.load_profile("holdfast")
@@ -25,7 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The suite is shipped without our markers, so they are put on its tests here."""
+    """Tests with Spark come first: they take longest, and what they share is then made once.
+
+    The suite is shipped without our markers, so they are put on its tests here.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
     for item in items:
         if item.name.startswith("test_random_commands"):
             item.add_marker("chaos")

@@ -39,7 +39,7 @@ class KillableServer:
     def kill(self) -> None:
         """SIGKILL, for each of its processes."""
         with suppress(psutil.NoSuchProcess):
-            everyone = [self._process, *self._process.children(recursive=True)]
+            everyone = self._everyone()
             for process in everyone:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
@@ -49,6 +49,18 @@ class KillableServer:
         """An orderly end, as for a restart by its administrator; clients are sent away."""
         self._process.send_signal(_GOOD_END[self.server.url.get_backend_name()])
         self._process.wait()
+
+    def hang(self) -> None:
+        """Let it hold its connections, and answer nothing."""
+        for process in self._everyone():
+            process.suspend()
+
+    def go_on(self) -> None:
+        for process in self._everyone():
+            process.resume()
+
+    def _everyone(self) -> list[psutil.Process]:
+        return [self._process, *self._process.children(recursive=True)]
 
     def start(self) -> None:
         """Start it as it was started first, and wait until it answers."""

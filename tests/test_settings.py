@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from rich.pretty import pretty_repr
 
 from holdfast.errors import InvalidSettings
 from holdfast.settings import declared, duration, duration_text, load, rows, without_password
@@ -237,6 +238,21 @@ def test_rows_say_value_origin_and_meaning(tmp_path: Path) -> None:
     assert shown["state_store.asset_history_limit"].origin == "default"
     assert list(shown) == [setting.name for setting in declared()]
     assert all(row.description for row in shown.values())
+
+
+def test_the_repr_of_settings_shows_no_secrets(tmp_path: Path) -> None:
+    environ = {
+        "HOLDFAST__DATABASE__URL": "postgresql://ann:secret-1@host/db",
+        "HOLDFAST__API__SIGNING_KEY": "secret-2" * 8,
+        "HOLDFAST__SPARK__REMOTE": "sc://host:1/;token=secret-3",
+        "HOLDFAST__SPARK__CONF": '{"spark.hadoop.fs.s3a.secret.key": "secret-4"}',
+    }
+    settings = load(tmp_path, environ)
+
+    for shown in (repr(settings), str(settings.api), pretty_repr(settings)):
+        assert "secret-" not in shown
+    assert "url='postgresql://ann:***@host/db'" in repr(settings)
+    assert "port=8793" in repr(settings.api)
 
 
 def test_the_default_database_is_shown_as_the_url_in_force(tmp_path: Path) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast import command as c
 from holdfast import run_command as r
-from holdfast.condition import CurrentIntent, Guard, Guarded, LiveAttempt
+from holdfast.condition import CurrentIntent, Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
 from holdfast.errors import Forbidden
 from holdfast.run import Watch
 from holdfast.scope import AssetScope, StoreScope, TaskScope
+
+W = TypeVar("W", bound=c.Command[Any])
+
+LONGEST_LEASE = timedelta(hours=1)
 
 Assets: TypeAlias = tuple[tuple[str | None, str | None], ...]
 """Assets by name and URI, as far as they are known."""
@@ -137,7 +142,7 @@ _ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult)
 _EDITS = (
     *_ATTEMPT_WRITES,
     *(c.RegisterTask, c.DeclareAsset, c.StartAttempt, c.FinishAttempt),
-    *(r.Heartbeat, r.PauseDag, r.CreateRun, r.ClearTasks, r.MarkTask),
+    *(r.PauseDag, r.CreateRun, r.ClearTasks, r.MarkTask),
 )
 
 
@@ -148,42 +153,62 @@ def is_read(command: c.Command[Any]) -> bool:
 
 def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
     """The command as it is to be carried out for them; Forbidden where they may not ask it."""
-    if isinstance(identity, TaskIdentity | JobIdentity):
-        command = _signed(command, identity.writer)
+    command = signed(identity, command)
     check(identity, command)
-    if isinstance(identity, UserIdentity):
-        return _signed(command, ApiWriter(identity.user))
-    if isinstance(identity, TaskIdentity) and is_read(command):
-        return Guarded(_guard(identity), _seen_by(command, identity.writer))
-    if isinstance(identity, JobIdentity):
-        return Guarded(_guard(identity), command)
+    match identity:
+        case TaskIdentity() | WatcherIdentity() if is_read(command):
+            return Guarded(_guard(identity), command)
+        case JobIdentity():
+            return Guarded(_guard(identity), command)
     return command
 
 
-def _guard(identity: TaskIdentity | JobIdentity) -> Guard:
-    """What must hold for its token to be good."""
-    if isinstance(identity, TaskIdentity):
-        return LiveAttempt(identity.writer)
-    return CurrentIntent(identity.scope, identity.key, identity.intent)
+def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
+    """The command as one of theirs: they write and read as themselves, or as the attempt that they
+    say. Only an admin may write in the name of a task that does not run."""
+    match identity:
+        case TaskIdentity():
+            return _seen_by(_written_by(command, identity.writer), identity.writer)
+        case JobIdentity():
+            return _written_by(command, identity.writer)
+        case WatcherIdentity() if isinstance(command, r.Emit):
+            writes = [_written_by(write, WatcherWriter()) for write in command.writes]
+            return msgspec.structs.replace(command, writes=writes)
+        case UserIdentity():
+            writer = getattr(command, "writer", None)
+            if identity.role is not Role.ADMIN or not isinstance(writer, TaskWriter):
+                return _written_by(command, ApiWriter(identity.user))
+    return command
 
 
-def check_issue(identity: Identity, wanted: TaskIdentity | JobIdentity) -> Guarded:
-    """A command that succeeds while a token for `wanted` is good; Forbidden where it is not theirs
-    to give: workers give to any task and job, a task to its own jobs."""
+def _guard(identity: TaskIdentity | JobIdentity | WatcherIdentity) -> Guard:
+    """What must hold for their token to be good."""
+    match identity:
+        case TaskIdentity():
+            return LiveAttempt(identity.writer)
+        case JobIdentity():
+            return CurrentIntent(identity.scope, identity.key, identity.intent)
+        case WatcherIdentity():
+            return LiveWatch(identity.watch)
+
+
+def issuing(identity: Identity, wanted: TaskIdentity | JobIdentity) -> c.Command[Any]:
+    """A command that succeeds while they may give a token to `wanted`; Forbidden where that is not
+    theirs to give: workers give to any task and job, a task to its own jobs."""
+    good: c.Command[Any] = Guarded(_guard(wanted), c.Now())
     match identity:
         case WorkerIdentity():
-            allowed = True
-        case TaskIdentity():
-            own = isinstance(wanted, JobIdentity) and wanted.scope == identity.scope
-            allowed = own and set(wanted.assets) <= set(identity.assets)
-        case _:
-            allowed = False
-    if not allowed:
-        raise Forbidden(
-            f"{identity} may not give a token to {wanted}",
-            hint="workers give tokens to tasks, and a task to its own jobs",
-        )
-    return Guarded(_guard(wanted), c.Now())
+            return good
+        case TaskIdentity() if (
+            isinstance(wanted, JobIdentity)
+            and wanted.scope == identity.scope
+            and set(wanted.assets) <= set(identity.assets)
+        ):
+            return Guarded(_guard(identity), good)
+    raise Forbidden(
+        f"{identity} may not give a token to {wanted}",
+        hint="workers give tokens to tasks, and a task to its own jobs",
+    )
 
 
 def check(identity: Identity, command: c.Command[Any]) -> None:
@@ -200,29 +225,21 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
         case TaskIdentity():
             return _permits_task(identity, command)
         case ChildIdentity(writer=writer):
-            if isinstance(command, _ATTEMPT_WRITES):
-                scope = _scope(command)
-                reached = not isinstance(scope, TaskScope) or scope == writer.scope
-                return command.writer == writer and reached
-            reader = getattr(command, "reader", None)
-            return isinstance(command, _TASK_READS) and reader in (None, writer)
+            return _permits_child(writer, command)
         case JobIdentity():
             return _permits_job(identity, command)
-        case WatcherIdentity(watch=watch):
-            own = ((watch.asset.name, watch.asset.uri),)
-            if isinstance(command, r.Emit):
-                return command.watch == watch and all(
-                    _is_one_of(write.scope, own) for write in command.writes
-                )
-            return isinstance(command, c.Now) or (
-                isinstance(command, _ENTRY_READS) and _is_one_of(_scope(command), own)
-            )
+        case WatcherIdentity():
+            return _permits_watcher(identity, command)
         case WorkerIdentity():
             return _permits_worker(command)
         case UserIdentity(role=Role.ADMIN):
             return True
-        case UserIdentity(role=role):
-            return is_read(command) or (role is Role.EDITOR and isinstance(command, _EDITS))
+        case UserIdentity(role=Role.EDITOR):
+            if isinstance(command, r.Heartbeat):
+                return _is_modest(command) and not command.watches
+            return is_read(command) or isinstance(command, _EDITS)
+        case UserIdentity():
+            return is_read(command)
         case CallbackIdentity():
             return isinstance(command, _TASK_READS)
         case ImportIdentity():
@@ -231,25 +248,67 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
 
 def _permits_task(identity: TaskIdentity, command: c.Command[Any]) -> bool:
     if isinstance(command, r.Heartbeat):
-        return set(command.attempts) <= {identity.writer} and not (command.runs or command.watches)
+        own = set(command.attempts) <= {identity.writer}
+        return own and not command.watches and _is_modest(command)
     if isinstance(command, c.FinishAttempt):
-        return command.writer == identity.writer
+        events = command.ending.events if command.ending else ()
+        return command.writer == identity.writer and all(
+            (event.name, event.uri) in identity.assets and not event.aliases for event in events
+        )
     if isinstance(command, _ATTEMPT_WRITES):
         return command.writer == identity.writer and _reaches(identity, command)
     return _permits_reading(identity, command)
 
 
+def _permits_child(writer: TaskWriter, command: c.Command[Any]) -> bool:
+    if isinstance(command, _ATTEMPT_WRITES):
+        scope = _scope(command)
+        reached = not isinstance(scope, TaskScope) or scope == writer.scope
+        return command.writer == writer and reached
+    reader = getattr(command, "reader", None)
+    return isinstance(command, _TASK_READS) and reader in (None, writer)
+
+
 def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
     if isinstance(command, _ENTRY_WRITES):
-        return command.writer == identity.writer and _reaches(identity, command)
+        own = command.writer == identity.writer and _reaches(identity, command)
+        return own and not getattr(command, "all_map_indices", False)
     return _permits_reading(identity, command)
+
+
+def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool:
+    asset = identity.watch.asset
+    own = ((asset.name, asset.uri),)
+    if isinstance(command, r.Emit):
+        return command.watch == identity.watch and all(
+            _is_one_of(write.scope, own) and _is_watchers(write) for write in command.writes
+        )
+    return isinstance(command, c.Now) or (
+        isinstance(command, _ENTRY_READS)
+        and _is_one_of(_scope(command), own)
+        and getattr(command, "reader", None) is None
+    )
 
 
 def _permits_worker(command: c.Command[Any]) -> bool:
     if isinstance(command, _ATTEMPT_WRITES):
         return isinstance(command.writer, TaskWriter) and command.writer.attempt is not None
-    running = (c.StartAttempt, c.FinishAttempt, r.Heartbeat, r.StartWatch, r.Emit)
+    if isinstance(command, r.Heartbeat):
+        return _is_modest(command)
+    if isinstance(command, r.Emit):
+        return all(map(_is_watchers, command.writes))
+    running = (c.StartAttempt, c.FinishAttempt, r.StartWatch)
     return is_read(command) or isinstance(command, running)
+
+
+def _is_modest(heartbeat: r.Heartbeat) -> bool:
+    """It renews no run, which only schedulers hold, and nothing for so long that a worker which
+    died would not be missed."""
+    return not heartbeat.runs and timedelta(0) < heartbeat.lease <= LONGEST_LEASE
+
+
+def _is_watchers(write: r.AssetWrite) -> bool:
+    return isinstance(write.writer, WatcherWriter) and not getattr(write, "on_success", False)
 
 
 def _permits_reading(identity: TaskIdentity | JobIdentity, command: c.Command[Any]) -> bool:
@@ -287,16 +346,16 @@ def _is_one_of(scope: StoreScope | None, assets: Assets) -> bool:
     return any(scope.uri == uri for _, uri in assets)
 
 
-def _signed(command: c.Command[Any], writer: Writer) -> c.Command[Any]:
-    """With the token's bearer as writer, unless an attempt says that it writes."""
+def _written_by(command: W, writer: Writer) -> W:
+    """With this writer, unless an attempt says that it writes."""
     given = getattr(command, "writer", None)
-    if isinstance(given, ApiWriter | WatcherWriter):
-        return msgspec.structs.replace(command, writer=writer)
-    return command
+    if given is None or (isinstance(given, TaskWriter) and given.attempt is not None):
+        return command
+    return msgspec.structs.replace(command, writer=writer)
 
 
 def _seen_by(command: c.Command[Any], reader: TaskWriter) -> c.Command[Any]:
-    if isinstance(command, c.Get | c.GetEntry | c.List):
+    if isinstance(command, c.Get | c.GetEntry | c.List) and command.reader is None:
         return msgspec.structs.replace(command, reader=reader)
     return command
 

@@ -7,7 +7,7 @@ whose staged writes are seen.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from holdfast.entry import (
     Writer,
 )
 from holdfast.errors import InvalidInput
-from holdfast.run import Ending, Process
+from holdfast.run import Ending, Outcome, Process, TaskState
 from holdfast.scope import AssetScope, StoreScope, TaskScope, check_id
 from holdfast.value import check_key
 
@@ -301,9 +301,34 @@ class FinishAttempt(Command[None], frozen=True):
     ending: Ending | None = None
     """What a runner knows beyond that; without it, the task instance has succeeded or failed."""
 
+    def __post_init__(self) -> None:
+        if self.writer.attempt is None:
+            raise InvalidInput(f"{self.writer.scope}: it is not said which attempt has ended")
+        if self.ending is not None:
+            _check_ending(self.writer.scope, self.ending, self.succeeded)
+
     @property
     def repeatable(self) -> bool:
         return False
+
+
+_STATES: Final = {
+    Outcome.SUCCESS: {TaskState.SUCCESS},
+    Outcome.FAILED: {TaskState.FAILED, TaskState.UP_FOR_RETRY},
+    Outcome.SKIPPED: {TaskState.SKIPPED},
+    Outcome.INTERRUPTED: {TaskState.SCHEDULED, TaskState.FAILED},
+}
+"""What may become of a task instance when an attempt has ended so."""
+
+
+def _check_ending(scope: TaskScope, ending: Ending, succeeded: bool) -> None:
+    outcome, state = ending.outcome, ending.state
+    if succeeded != (outcome is Outcome.SUCCESS) or state not in _STATES[outcome]:
+        raise InvalidInput(
+            f"{scope}: an attempt that ended with {outcome} leaves no task that is {state}"
+        )
+    if ending.events and not succeeded:
+        raise InvalidInput(f"{scope}: only an attempt that succeeded has events")
 
 
 class Now(Command[datetime], frozen=True):

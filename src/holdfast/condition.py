@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.command import Command
 from holdfast.entry import TaskWriter
+from holdfast.run import Watch
 from holdfast.scope import TaskScope
 
 
@@ -28,7 +29,13 @@ class CurrentIntent(msgspec.Struct, frozen=True, tag="intent"):
     intent: str
 
 
-Guard: TypeAlias = LiveAttempt | CurrentIntent
+class LiveWatch(msgspec.Struct, frozen=True, tag="watch"):
+    """The watch is the newest of its watcher."""
+
+    watch: Watch
+
+
+Guard: TypeAlias = LiveAttempt | CurrentIntent | LiveWatch
 
 
 class Guarded(Command[Any], frozen=True):

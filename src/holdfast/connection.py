@@ -30,12 +30,18 @@ from holdfast.stores.sql import SqlStore
 TOKEN_VARIABLE: Final = "HOLDFAST_TOKEN"  # noqa: S105  (its name, not its content)
 
 
-def open_store(settings: Settings, *, retry_window: timedelta = timedelta(0)) -> Store:
+def open_store(
+    settings: Settings,
+    *,
+    retry_window: timedelta = timedelta(0),
+    answer_timeout: timedelta | None = None,
+) -> Store:
     """The configured store: the product's database, and behind it the configured backend."""
     ledger = SqlStore(
         settings.database_url,
         history_limit=settings.state_store.asset_history_limit,
         retry_window=retry_window,
+        answer_timeout=answer_timeout,
     )
     return load_backend(settings.state_store.backend).open(ledger)
 

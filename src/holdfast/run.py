@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from holdfast.entry import TaskWriter
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.scope import MAX_ASSET_LENGTH, AssetScope, TaskScope, check_id
+from holdfast.value import check_json_object
 
 RETURN_VALUE: Final = "return_value"
 """The key under which what a task returned is kept."""
@@ -158,6 +159,12 @@ class EmittedEvent(msgspec.Struct, frozen=True):
     extra: str = "{}"
     aliases: tuple[str, ...] = ()
     """The aliases that the task named it by."""
+
+    def __post_init__(self) -> None:
+        AssetScope(name=self.name, uri=self.uri)
+        for alias in self.aliases:
+            check_id("asset alias", alias, MAX_ASSET_LENGTH)
+        check_json_object(f"extra of the event of asset `{self.name}`", self.extra)
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from holdfast.run import (
     WatchInfo,
 )
 from holdfast.scope import AssetScope, TaskScope, check_id
-from holdfast.value import check_key
+from holdfast.value import check_json, check_json_object, check_key
 
 
 class SaveFile(Command[None], frozen=True):
@@ -101,6 +101,7 @@ class CreateRun(Command[Run], frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_id("dag_id", self.dag_id)
         check_id("run_id", self.run_id)
+        check_json_object(f"conf of run {self.dag_id}/{self.run_id}", self.conf)
 
     @property
     def repeatable(self) -> bool:
@@ -295,6 +296,7 @@ class PutResult(Command[None], frozen=True):
 
     def __post_init__(self) -> None:
         check_key(self.key, self.writer.scope)
+        check_json(f"the result `{self.key}` of {self.writer.scope}", self.value)
 
 
 class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):

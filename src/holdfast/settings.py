@@ -20,7 +20,18 @@ VARIABLE_PREFIX: Final = "HOLDFAST__"
 A_CENTURY: Final = 36_500
 
 
-class Core(msgspec.Struct, frozen=True):
+class Section(msgspec.Struct, frozen=True):
+    """Settings that belong together. Their repr may come into a log, so it shows no secrets."""
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(key, _shown(key, getattr(self, key))) for key in self.__struct_fields__]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{key}={value!r}" for key, value in self.__rich_repr__())
+        return f"{type(self).__name__}({fields})"
+
+
+class Core(Section, frozen=True):
     home: Annotated[
         str,
         Meta(
@@ -38,7 +49,7 @@ class Core(msgspec.Struct, frozen=True):
     ] = timedelta(seconds=60)
 
 
-class Database(msgspec.Struct, frozen=True):
+class Database(Section, frozen=True):
     url: Annotated[
         str,
         Meta(
@@ -48,7 +59,7 @@ class Database(msgspec.Struct, frozen=True):
     ] = ""
 
 
-class StateStore(msgspec.Struct, frozen=True):
+class StateStore(Section, frozen=True):
     backend: Annotated[
         str, Meta(min_length=1, description="The server-side backend, as `package.module.Class`.")
     ] = "holdfast.stores.metastore.MetastoreStateBackend"
@@ -102,7 +113,7 @@ class StateStore(msgspec.Struct, frozen=True):
     ] = timedelta(hours=1)
 
 
-class Workers(msgspec.Struct, frozen=True):
+class Workers(Section, frozen=True):
     server_url: Annotated[
         str,
         Meta(
@@ -112,7 +123,7 @@ class Workers(msgspec.Struct, frozen=True):
     ] = ""
 
 
-class Api(msgspec.Struct, frozen=True):
+class Api(Section, frozen=True):
     host: Annotated[
         str,
         Meta(
@@ -166,7 +177,7 @@ class Api(msgspec.Struct, frozen=True):
     access_log: Annotated[bool, Meta(description="Log a line for each request.")] = True
 
 
-class Spark(msgspec.Struct, frozen=True):
+class Spark(Section, frozen=True):
     master: Annotated[
         str,
         Meta(
@@ -212,7 +223,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.database.url or f"sqlite:///{self.home / 'holdfast.db'}"
 
 
-SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
+SECTIONS: Final[Mapping[str, type[Section]]] = {
     "core": Core,
     "database": Database,
     "state_store": StateStore,
@@ -311,17 +322,23 @@ def rows(settings: Settings) -> Iterator[Row]:
     for setting in declared():
         value = getattr(getattr(settings, setting.section), setting.key)
         if setting.name == "database.url":
-            value = without_password(settings.database_url)
-        elif setting.name == "spark.remote":
-            value = without_password(value)
-        elif setting.secret:
-            value = "***" if value else ""
-        elif setting.name == "spark.conf":
-            value = conf_text(value) if value else ""
+            value = settings.database_url
         elif isinstance(value, timedelta):
             value = duration_text(value)
+        value = _shown(setting.key, value)
         origin = settings.origins.get(setting.name, "default")
         yield Row(setting.name, value, origin, setting.description)
+
+
+def _shown(key: str, value: Any) -> Any:
+    """A setting's value without what is secret in it."""
+    if key in ("url", "remote", "server_url"):
+        return without_password(value)
+    if key == "signing_key":
+        return "***" if value else ""
+    if key == "conf":
+        return conf_text(value) if value else ""
+    return value
 
 
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -93,6 +94,38 @@ def parse(text: str) -> str:
             f"the value is not JSON: {error}", hint="text is written in quotes: '\"like this\"'"
         ) from None
     return encode(value)
+
+
+def check_json(what: str, text: str) -> Any:
+    """The value behind JSON text, which is to be kept as it is; refused where `encode` would not
+    have written it."""
+    try:
+        value = decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidInput(f"{what} is not JSON: {error}") from None
+    # Not by `_plain`, whose paths take their time: results of tasks may be large.
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        if any(type(item) is int and not -(2**63) <= item < 2**63 for item in level):
+            raise InvalidInput(f"{what} has an integer beyond 64 bits")
+        level = [inner for item in level for inner in _parts(item)]
+        if not level:
+            return value
+    raise InvalidInput(f"{what} is nested deeper than {MAX_DEPTH} levels")
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def check_json_object(what: str, text: str) -> None:
+    """The same, for what has to be a JSON object."""
+    if not isinstance(check_json(what, text), dict):
+        raise InvalidInput(
+            f"{what} is no JSON object: {text[:40]}", hint="""write '{"key": "value"}'"""
+        )
 
 
 def as_reference(reference: str) -> str:

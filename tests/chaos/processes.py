@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-Pipe: TypeAlias = "Connection[Any, Any]"
+from forks import FORKS
 
-# Forked from a server that has imported everything, a process starts in milliseconds.
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(
-    ["holdfast.cleanup.run", "holdfast.stores.sql", "psycopg", "pymysql", "pytest"]
-)
+Pipe: TypeAlias = "Connection[Any, Any]"
 
 
 class Worker:
     """A process that runs `work(pipe, *args)`."""
 
     def __init__(self, work: Callable[..., None], *args: Any) -> None:
-        self.pipe, theirs = _context.Pipe()
-        self.process = _context.Process(target=work, args=(theirs, *args), daemon=True)
+        self.pipe, theirs = FORKS.Pipe()
+        self.process = FORKS.Process(target=work, args=(theirs, *args), daemon=True)
         self.process.start()
         theirs.close()
 

@@ -80,7 +80,7 @@ def test_cleanup_takes_no_entry_that_is_written_anew(
         workers(3, w.clean_up_until_told, database_url) as cleaners,
         workers(4, w.rewrite_expired, database_url, turns) as writers,
     ):
-        start_together(writers)
+        start_together([*cleaners, *writers])
         for writer in writers:
             writer.finish()
         for cleaner in cleaners:

@@ -19,7 +19,7 @@ from holdfast.run import Outcome, RunState
 from holdfast.scope import AssetScope
 from holdfast.stores.sql import SqlStore
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
 
 PIPELINE = Path(__file__).parent / "pipelines" / "loading.py"
 KINDS = ("child", "run", "spark", "supervisor", "launcher")

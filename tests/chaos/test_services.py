@@ -55,8 +55,10 @@ def test_each_file_counts_once_whatever_is_killed(seed: int, tmp_path: Path) -> 
         part.write_text(str(number))
         part.rename(inbox / f"{number:04}.txt")
         if number in (FILES // 3, 2 * FILES // 3):
-            project.kill(victims.pop(), timeout=20)
-            if standalone.poll() is not None:
+            victim = victims.pop()
+            project.kill(victim, timeout=20)
+            if victim == "standalone":
+                standalone.wait(60)
                 standalone = project.start("standalone", "dags")
         time.sleep(random.uniform(0.0, 0.3))
     project.wait_until(lambda: sum_in(store) == sum(range(FILES)), LONGEST)

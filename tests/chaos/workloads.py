@@ -184,6 +184,7 @@ def rewrite_expired(pipe: Pipe, url: str, times: int, number: int) -> None:
         for turn in range(times):
             for key in keys:
                 store.execute(c.Set(TASK, key, "-1", ME, PAST))
+            time.sleep(0.01)  # else cleaners would seldom come in between
             for key in keys:
                 store.execute(c.Set(TASK, key, str(turn), ME))
             for key in keys:
@@ -195,6 +196,7 @@ def clean_up_until_told(pipe: Pipe, url: str, number: int) -> None:
     """Run cleanups without a break, in batches or not; reports how many rows went."""
     gone = 0
     with SqlStore(url) as store:
+        wait_for_start(pipe)
         while not pipe.poll():
             gone += sum(delete(CleanupPlan.now(store), batch_size=(0, 3, 1000)[number % 3]))
             gone += sum(1 for _ in take(CleanupPlan.now(store), batch_size=2))

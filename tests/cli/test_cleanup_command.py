@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from holdfast.command import CleanUpBackend, Command, DeleteExpired, List, Set, TaskFilter
+from holdfast.command import (
+    CleanUpBackend,
+    Command,
+    DeleteExpired,
+    ForgetRequests,
+    List,
+    Now,
+    Set,
+    TaskFilter,
+)
 from holdfast.entry import ApiWriter, BackendCleanup
 from holdfast.scope import TaskScope
 from holdfast.store import Store
@@ -25,6 +35,10 @@ class CustomStore(Store):
         return command is not DeleteExpired
 
     def execute(self, command: Command[Any]) -> Any:
+        if isinstance(command, Now):
+            return datetime.now(UTC)
+        if isinstance(command, ForgetRequests):
+            return 0
         assert isinstance(command, CleanUpBackend)
         self.calls += 1
         return BackendCleanup("custom.Backend", self.cleans_up)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from forks import FORKS
 from holdfast import command as c
 from holdfast import run_command as rc
 from holdfast.condition import Once, RequestId
@@ -37,8 +37,6 @@ ORDERS = AssetScope(name="orders")
 ORDERS_SPEC = AssetSpec("orders", "s3://lake/orders")
 PROCESS = Process("here", 1, "t0")
 STORED = "Ünïcödé 🚀"
-
-_processes = multiprocessing.get_context("forkserver")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
@@ -250,7 +248,7 @@ def test_no_data_is_lost_with_the_revisions_row(url: str, engine: sa.Engine) -> 
 
 
 def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
-    with ProcessPoolExecutor(4, mp_context=_processes) as pool:
+    with ProcessPoolExecutor(4, mp_context=FORKS) as pool:
         outcomes = list(pool.map(schema.migrate, [url] * 4))
     assert [after for _, after in outcomes] == [schema.HEAD] * 4
     assert sorted(before or "" for before, _ in outcomes) == ["", *[schema.HEAD] * 3]
@@ -259,7 +257,7 @@ def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
 
 def test_a_migration_that_was_killed_is_run_again(url: str, engine: sa.Engine) -> None:
     for enough in (1, 8, 12, 16, 19):
-        process = _processes.Process(target=schema.migrate, args=(url,))
+        process = FORKS.Process(target=schema.migrate, args=(url,))
         process.start()
         while process.is_alive() and len(tables(engine)) < enough:
             pass

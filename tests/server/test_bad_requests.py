@@ -14,12 +14,6 @@ from talk import ADMIN, Answer, Served, answer_in, received
 
 from holdfast.authority import TaskIdentity
 
-FAST = {
-    "api__request_timeout": "1s",
-    "api__max_body_bytes": "65536",
-    "api__max_header_bytes": "4096",
-}
-
 
 @pytest.fixture(scope="module")
 def strict(make_served: Callable[..., Served]) -> Served:
@@ -198,6 +192,50 @@ def test_a_body_without_length_is_refused_when_it_has_become_too_large(
     assert strict.entries(attempt.scope) == {}
 
 
+def test_a_body_without_length_that_comes_in_one_piece_is_counted_too(
+    strict: Served, attempt: TaskIdentity
+) -> None:
+    body = b'{"value": "' + b"x" * 0x11000 + b'"}'
+    chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+
+    answer = raw(strict, head(strict, attempt, "Transfer-Encoding: chunked") + chunk)
+
+    assert (answer.status, answer.reason) == (413, "request_too_large")
+    assert strict.entries(attempt.scope) == {}
+
+
+@pytest.mark.parametrize("lines", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("path", ["/health/live", "/nothing"])
+def test_a_body_is_only_taken_where_there_is_a_token(strict: Served, path: str, lines: str) -> None:
+    start = f"POST {path} HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n2\r\n{{}}\r\n"
+
+    answer = raw(strict, start.encode())
+
+    assert (answer.status, answer.reason) == (413, "request_too_large")
+
+
+@pytest.mark.parametrize("trailer", [b"a: b\r\n" * 200_000, b"a: " + b"b" * 1_000_000])
+def test_what_comes_after_a_body_is_not_taken_without_end(
+    strict: Served, attempt: TaskIdentity, trailer: bytes
+) -> None:
+    start = head(strict, attempt, "Transfer-Encoding: chunked") + b"0\r\n"
+
+    answer = raw(strict, start + trailer)
+
+    assert (answer.status, answer.reason) == (431, "head_too_large")
+
+
+def test_a_token_that_comes_after_the_body_is_none(strict: Served, attempt: TaskIdentity) -> None:
+    whole = head(strict, attempt, "Transfer-Encoding: chunked", "Connection: close")
+    [line] = [line for line in whole.splitlines(keepends=True) if line.startswith(b"Authorization")]
+    body = b'c\r\n{"value": 1}\r\n0\r\n' + line + b"\r\n"
+
+    answer = raw(strict, whole.replace(line, b"") + body)
+
+    assert (answer.status, answer.reason) == (401, "unauthorized")
+    assert strict.entries(attempt.scope) == {}
+
+
 def test_a_chunked_body_within_the_limit_is_taken(strict: Served, attempt: TaskIdentity) -> None:
     body = b'5\r\n{"val\r\n7\r\nue": 1}\r\n0\r\n\r\n'
     lines = ("Transfer-Encoding: chunked", "Connection: close")
@@ -266,6 +304,62 @@ def test_a_body_that_drips_in_is_given_up(strict: Served, attempt: TaskIdentity)
 def test_a_connection_on_which_nothing_comes_is_closed(strict: Served) -> None:
     with strict.connect() as connection:
         assert received(connection) == b""
+
+
+def test_an_empty_line_after_a_request_does_not_keep_the_connection(strict: Served) -> None:
+    with strict.connect(5) as connection:
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK")
+        connection.sendall(b"\r\n")
+
+        answer = answer_in(received(connection))
+
+    assert (answer.status, answer.reason) == (408, "request_too_slow")
+
+
+def unread(served: Served, *lines: str, count: int) -> socket.socket:
+    """A connection on which so many answers come that nobody reads."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    host, _, port = served.address.partition(":")
+    connection.connect((host, int(port)))
+    asked = "\r\n".join(["GET /openapi.json HTTP/1.1", "Host: x", *lines, "", ""])
+    connection.sendall(asked.encode() * count)
+    return connection
+
+
+def connections_of(served: Served) -> int:
+    return len(served.server._server.server_state.connections)
+
+
+@pytest.mark.parametrize(("lines", "count"), [((), 60), (("Connection: close",), 1)])
+def test_a_client_that_does_not_read_is_given_up(
+    strict: Served,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: tuple[str, ...],
+    count: int,
+) -> None:
+    async def much() -> bytes:
+        return b" " * 8_000_000
+
+    monkeypatch.setattr(strict.server._server.config.loaded_app, "openapi_json", much)
+    before = connections_of(strict)
+    deaf = [unread(strict, *lines, count=count) for _ in range(3)]
+    end = time.monotonic() + 6
+    begun = False
+    while time.monotonic() < end and not (begun and connections_of(strict) <= before):
+        begun = begun or connections_of(strict) == before + 3
+        time.sleep(0.05)
+    left = connections_of(strict) - before
+    figures = strict.ask("GET", "/metrics").body.decode()
+    for connection in deaf:
+        connection.close()
+
+    assert begun
+    assert left <= 0
+    assert "holdfast_requests_under_way 1.0" in figures
+    assert "Traceback" not in caplog.text
 
 
 def test_slow_clients_do_not_hold_up_others(strict: Served, attempt: TaskIdentity) -> None:
@@ -416,3 +510,17 @@ def test_what_goes_wrong_inside_is_told_without_details(
     assert answer.headers["x-request-id"].encode() in answer.body
     assert "swordfish" in caplog.text
     assert answer.headers["x-request-id"] in caplog.text
+
+
+def test_a_path_makes_no_line_in_the_log(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(text: str) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(served.server.tokens, "verify", fail)
+
+    served.ask("GET", "/api/v2/dags/a%0Ainvented", token="x")
+
+    [line] = [record.getMessage() for record in caplog.records if "invented" in record.getMessage()]
+    assert line.endswith("GET /api/v2/dags/a%0Ainvented")

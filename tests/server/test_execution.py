@@ -177,7 +177,16 @@ def test_an_asset_entry_tells_which_task_wrote_it(
 
 @pytest.mark.parametrize(
     "query",
-    ["", "name=orders", "key=a", "name=orders&key=a&key=b", "name=%FF&key=a", "name=&key=a"],
+    [
+        "",
+        "name=orders",
+        "key=a",
+        "name=orders&key=a&key=b",
+        "name=%FF&key=a",
+        "name=&key=a",
+        "name=orders&key=a&uri=s3://lake/orders",
+        "name=orders&key=a&kee=b",
+    ],
 )
 def test_a_query_that_does_not_name_an_entry_is_refused(
     served: Served, task: TaskIdentity, orders: AssetScope, query: str
@@ -188,6 +197,39 @@ def test_a_query_that_does_not_name_an_entry_is_refused(
 
     assert (answer.status, answer.reason) == (422, "invalid")
     assert served.entries(orders) == {}
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+@pytest.mark.parametrize("query", ["all_map_indices=true", "x", "x=%FF"])
+def test_a_query_of_a_task_store_is_refused(
+    served: Served, task: TaskIdentity, method: str, query: str
+) -> None:
+    served.put(task.scope, "a", "1")
+
+    answer = served.ask(method, f"{place(task, 'a')}?{query}", {"value": 2}, token=task)
+    clearing = served.ask("DELETE", f"{place(task, 'a')[:-2]}?{query}", token=task)
+
+    assert (answer.status, answer.reason) == (422, "invalid")
+    assert (clearing.status, clearing.reason) == (422, "invalid")
+    assert served.entries(task.scope) == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", "store/asset/by-name/clear?name=orders&key=a"),
+        ("POST", "commands?dry_run=true"),
+        ("GET", "commands?x=1"),
+        ("POST", "tokens?x=1"),
+    ],
+)
+def test_what_is_not_known_in_a_query_is_refused(
+    served: Served, task: TaskIdentity, method: str, path: str
+) -> None:
+    answer = served.ask(method, f"/execution/{path}", {"command": "Now"}, token=task)
+
+    assert (answer.status, answer.reason) == (422, "invalid")
+    assert b"is not known" in answer.body
 
 
 def test_the_api_version_of_airflow_is_taken_whatever_it_says(

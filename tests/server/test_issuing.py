@@ -55,6 +55,15 @@ def test_a_task_gives_a_token_to_its_job_which_outlives_it(
     assert write(served, task.scope, token) == 204
 
 
+def test_a_task_whose_attempt_has_ended_gives_none(served: Served, task: TaskIdentity) -> None:
+    job = job_of(served, task)
+    served.new_attempt(task.scope.task_id)
+
+    answer = issue(served, job, task)
+
+    assert (answer.status, answer.reason) == (409, "stale_attempt")
+
+
 def test_a_job_is_refused_once_its_intent_is_another(served: Served, task: TaskIdentity) -> None:
     token = issue(served, job_of(served, task), task).json["token"]
     served.store.execute(c.Set(task.scope, "job.intent", '"i-2"', task.writer))

@@ -124,6 +124,22 @@ def test_a_token_of_a_new_key_is_taken_at_once(
     assert tokens.verify(open_tokens(settings).issue(ANN)).identity == ANN
 
 
+def test_names_of_keys_that_are_not_known_do_not_have_the_file_read_each_time(
+    settings: Settings,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(module, "GLANCE", 3600.0)
+    keys = open_keys(settings)
+    file.write_text("broken")
+
+    found = [keys.find(f"unknown-{number}") for number in range(10)]
+
+    assert set(found) == {None}
+    assert caplog.text.count("the signing keys stay as they were") == 1
+
+
 def test_keys_whose_time_is_over_are_forgotten_at_the_next_rotation(
     settings: Settings, file: Path
 ) -> None:

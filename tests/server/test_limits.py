@@ -79,6 +79,22 @@ def test_only_so_many_bearers_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
     assert len(rate._ends) == 10
 
 
+def test_whoever_asked_last_is_forgotten_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_BEARERS", 2)
+    rate = RateLimit(1)
+    first, second, third = (WorkerIdentity(str(number)) for number in range(3))
+    rate.count(first)
+    rate.count(second)
+    with pytest.raises(TooManyRequests):
+        rate.count(first)
+
+    rate.count(third)
+
+    with pytest.raises(TooManyRequests):
+        rate.count(first)
+    rate.count(second)
+
+
 class BlockedStore(MemoryStore):
     """Answers when it is told to."""
 

@@ -151,6 +151,29 @@ def test_what_needs_a_token_says_so(description: dict[str, Any]) -> None:
         assert not guarded or {"401", "403", "422", "429", "503"} <= set(operation["responses"])
 
 
+def test_the_stores_of_workers_say_what_may_stand_against_a_request_and_their_other_name(
+    description: dict[str, Any],
+) -> None:
+    for path, operation in operations_in(description):
+        if path.startswith("/execution/store/"):
+            assert "409" in operation["responses"], path
+            assert "`/execution/state/…`" in operation["description"], path
+
+
+def test_a_new_token_is_told_of_where_it_may_come(description: dict[str, Any]) -> None:
+    for path, operation in operations_in(description):
+        told = {
+            int(status)
+            for status, response in operation["responses"].items()
+            if "Refreshed-API-Token" in response.get("headers", {})
+        }
+        asks_the_store = path.startswith("/execution/") and operation["operationId"] != (
+            "list_commands"
+        )
+        possible = {int(status) for status in operation["responses"]} & {200, 204, 404, 409}
+        assert told == (possible if asks_the_store else set()), path
+
+
 def test_bodies_take_no_unknown_fields(description: dict[str, Any]) -> None:
     bodies = [name for name in description["components"]["schemas"] if name.endswith("Body")]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from holdfast.authority import TaskIdentity
 from holdfast.command import Command
 from holdfast.errors import StoreUnavailable
 from holdfast.server import status
+from holdfast.server.description import command_schemas
 from holdfast.stores.memory import MemoryStore
 
 
@@ -59,7 +61,7 @@ def test_a_server_without_its_store_is_alive_and_says_no_more(
 
 
 def test_a_store_that_hangs_does_not_hang_the_health_check(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def hang(command: object) -> None:
         await asyncio.sleep(30)
@@ -70,6 +72,7 @@ def test_a_store_that_hangs_does_not_hang_the_health_check(
     answer = served.ask("GET", "/health")
 
     assert (answer.status, answer.json["status"]) == (503, "alive")
+    assert "not ready: the database does not answer" in caplog.text
 
 
 def figure(text: str, name: str) -> float:
@@ -119,7 +122,8 @@ def test_each_request_is_one_line_of_json_without_its_token(
 ) -> None:
     token = served.token(task)
     place = f"/execution/store/ti/{task.scope.ti_id}/a%2Fb"
-    served.ask("PUT", f"{place}?token={token}", {"value": 1}, token=token)
+    served.put(task.scope, "a/b", "1")
+    served.ask("GET", f"/health/live?token={token}")
     answer = served.ask("GET", place, token=token)
 
     logged = capsys.readouterr().err
@@ -127,7 +131,7 @@ def test_each_request_is_one_line_of_json_without_its_token(
 
     assert token not in logged
     assert [(line["method"], line["status"], line["path"]) for line in lines[-2:]] == [
-        ("PUT", 204, place),
+        ("GET", 200, "/health/live"),
         ("GET", 200, place),
     ]
     assert lines[-1]["who"] == f"attempt 1 of {task.scope}"
@@ -170,6 +174,17 @@ def test_the_description_names_every_route_once(served: Served) -> None:
     assert len(operations) == len(set(operations))
     assert "/execution/commands" in described["paths"]
     assert "WireSet" in described["components"]["schemas"]
+
+
+def test_those_who_ask_first_get_the_whole_description(make_served: Callable[..., Served]) -> None:
+    served = make_served()
+    command_schemas.cache_clear()
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: served.ask("GET", "/openapi.json").body, range(8)))
+
+    assert len(set(answers)) == 1
+    assert b"WireCommand" in answers[0]
 
 
 def test_a_store_that_was_given_stays_open_when_the_server_closes(

@@ -11,7 +11,7 @@ from typing import Any
 import jwt
 import msgspec
 import pytest
-from talk import ADMIN, ORDERS, Served
+from talk import ADMIN, ORDERS, Answer, Served
 
 from holdfast import command as c
 from holdfast import run_command as r
@@ -29,7 +29,7 @@ from holdfast.authority import (
 )
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.run import TaskState, Watch
+from holdfast.run import Process, TaskState, Watch
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.server import tokens as module
 from holdfast.server.keys import GivenKeys, Key
@@ -117,7 +117,7 @@ BAD = {
     "tampered with": tampered(),
     "truncated": signed(claims_of())[:-5],
     "of two parts": signed(claims_of()).rpartition(".")[0],
-    "run out": signed(claims_of(exp=time.time() - 1)),
+    "run out": signed(claims_of(exp=time.time() - 6)),
     "without an end": signed(without(claims_of(), "exp")),
     "with no number as end": signed(claims_of(exp="never")),
     "for somebody else": signed(claims_of(aud="another service")),
@@ -157,10 +157,22 @@ def test_a_token_runs_out_though_it_is_remembered(
     text = tokens.issue(ADMIN)
     tokens.verify(text)
 
-    monkeypatch.setattr(module.time, "time", clock_ahead(601))
+    monkeypatch.setattr(module.time, "time", clock_ahead(606))
 
     with pytest.raises(Forbidden, match="run out"):
         tokens.verify(text)
+
+
+def test_a_server_whose_clock_is_some_seconds_ahead_takes_a_token_to_its_end(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, new = tokens.issue(ADMIN), tokens.issue(WorkerIdentity("w"))
+    tokens.verify(known)
+
+    monkeypatch.setattr(module.time, "time", clock_ahead(604))
+
+    assert tokens.verify(known).identity == ADMIN
+    assert tokens.verify(new).identity == WorkerIdentity("w")
 
 
 def test_only_so_many_tokens_are_remembered(
@@ -301,18 +313,55 @@ def test_a_token_is_of_no_use_after_its_attempt(
     assert "stale" not in served.entries(AssetScope(name="orders"))
 
 
-def test_a_renewed_token_comes_with_a_request_that_succeeded(
-    served: Served, task: TaskIdentity
+@pytest.fixture
+def old(served: Served, task: TaskIdentity, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A token whose life is more than half over."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 400)
+    token = served.server.tokens.issue(task, timedelta(seconds=600))
+    monkeypatch.undo()
+    return token
+
+
+def heartbeat(served: Served, task: TaskIdentity, token: str) -> Answer:
+    command = r.Heartbeat(
+        process=Process("host", 1, "x"), lease=timedelta(minutes=1), attempts=(task.writer,)
+    )
+    return served.ask("POST", "/execution/commands", JSON.encode(command), token=token)
+
+
+def test_a_token_is_renewed_while_its_attempt_lives(
+    served: Served, task: TaskIdentity, old: str
 ) -> None:
-    old = served.server.tokens.issue(task, timedelta(seconds=6))
-    early = served.ask("PUT", read(task), {"value": 1}, token=old)
-    time.sleep(3.1)
+    served.put(task.scope, "a", "1")
+    answers = [
+        served.ask("GET", read(task), token=old),
+        served.ask("GET", read(task) + "missing", token=old),
+        served.ask("PUT", read(task), {"value": 2}, token=old),
+        heartbeat(served, task, old),
+    ]
 
-    late = served.ask("GET", read(task), token=old)
-    failed = served.ask("GET", read(task) + "b", token=old)
-    fresh = late.headers["refreshed-api-token"]
+    assert [answer.status for answer in answers] == [200, 404, 204, 200]
+    for answer in answers:
+        fresh = answer.headers["refreshed-api-token"]
+        assert served.server.tokens.verify(fresh).identity == task
+        assert served.ask("GET", read(task), token=fresh).status == 200
 
-    assert "refreshed-api-token" not in early.headers
-    assert "refreshed-api-token" not in failed.headers
-    assert served.server.tokens.verify(fresh).identity == task
-    assert served.ask("GET", read(task), token=fresh).status == 200
+
+def test_a_young_token_is_not_renewed(served: Served, task: TaskIdentity) -> None:
+    assert "refreshed-api-token" not in served.ask("GET", read(task), token=task).headers
+
+
+def test_a_token_is_not_renewed_once_its_attempt_has_ended(
+    served: Served, task: TaskIdentity, old: str
+) -> None:
+    finish = JSON.encode(c.FinishAttempt(task.writer, succeeded=False))
+    answers = [
+        served.ask("POST", "/execution/commands", finish, token=old),
+        served.ask("GET", "/execution/commands", token=old),
+        heartbeat(served, task, old),
+        served.ask("GET", read(task), token=old),
+    ]
+
+    assert [answer.status for answer in answers] == [200, 200, 200, 409]
+    assert all("refreshed-api-token" not in answer.headers for answer in answers)

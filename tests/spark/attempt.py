@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.accessor import ExternalTaskStore, TaskStore
@@ -128,6 +129,16 @@ def open_late(address: SparkAddress) -> str:
             return str(error)
 
 
+def lose_spark(address: SparkAddress, begun: Path) -> float:
+    """When a job has failed whose server was killed, and its session is over."""
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException), session_of(address, "bereft") as spark:
+        begun.touch()
+        spark.range(0, 10**13, 1, 64).selectExpr("sum(id % 7)").collect()
+    return time.monotonic()
+
+
 def try_to_open(address: SparkAddress) -> tuple[str, float]:
     begin = time.monotonic()
     try:
@@ -140,7 +151,7 @@ def try_to_open(address: SparkAddress) -> tuple[str, float]:
 def progress_of_jobs(address: SparkAddress) -> dict[str, Any]:
     store = store_of("progress")
     with task_session(address, store, TaskWriter(scope_of("progress"), 1), BEGUN) as spark:
-        spark.range(0, 16, 1, 8).select(slowly("id")).collect()
+        spark.range(0, 8, 1, 8).select(slowly("id")).collect()
         spark.range(100).collect()
     return dict(store.items())
 

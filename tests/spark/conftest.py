@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
 
 import pytest
-from kept import QUICK, Kept, await_end, kept_server
+from kept import Kept, await_end, kept_server
 
-from holdfast.spark.preload import MODULES
+from forks import FORKS
 
 R = TypeVar("R")
 
@@ -19,8 +18,7 @@ R = TypeVar("R")
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     """A local server. Nothing may be left of it at the end."""
-    conf = {"spark.driver.extraJavaOptions": QUICK}
-    with kept_server(tmp_path_factory.mktemp("spark"), conf=conf) as server:
+    with kept_server(tmp_path_factory.mktemp("spark")) as server:
         yield server
         processes = server.processes()
     assert await_end(processes) == []
@@ -30,9 +28,7 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
 def forking() -> ForkServerContext:
     """Processes forked from one that has loaded Spark, not from pytest's: that one may fork again
     for other tests, and may therefore not speak to Spark itself."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(MODULES))
-    return context
+    return FORKS
 
 
 @pytest.fixture

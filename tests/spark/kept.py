@@ -17,8 +17,6 @@ import psutil
 
 from holdfast.runner.messages import SparkAddress, SparkStartup
 
-QUICK = "-XX:TieredStopAtLevel=1"
-"""For a JVM that lives for a test: less time for compiling."""
 KEEPER = Path(__file__).with_name("keeper.py")
 
 

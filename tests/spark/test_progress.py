@@ -24,7 +24,7 @@ class RefusingStore(MemoryStore):
 
 class SlowStore(MemoryStore):
     def execute(self, command: Command[A]) -> A:
-        time.sleep(2)
+        time.sleep(1)
         return super().execute(command)
 
 

@@ -5,8 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,9 @@ import attempt
 import psutil
 import pyspark
 import pytest
-from kept import QUICK, Kept, await_end, await_true, kept_server, start_keeper
+from kept import Kept, await_end, await_true, kept_server, start_keeper
+
+pytestmark = pytest.mark.xdist_group("spark")
 
 LOOPBACK = "127.0.0.1"
 HOLD = """
@@ -49,12 +54,7 @@ def daemon(name: str, *arguments: str, log: Path) -> Iterator[None]:
             [home / "bin" / "spark-class", name, *arguments],
             stdout=output,
             stderr=output,
-            env=os.environ
-            | {
-                "SPARK_HOME": str(home),
-                "SPARK_LOCAL_IP": LOOPBACK,
-                "SPARK_DAEMON_JAVA_OPTS": QUICK,
-            },
+            env=os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK},
         )
     started = [psutil.Process(process.pid)]
     try:
@@ -88,31 +88,34 @@ def cluster(directory: Path) -> Iterator[str]:
 def test_a_cluster_is_reached_through_its_master(
     tmp_path: Path, in_process: Callable[..., Any]
 ) -> None:
-    quick = {"spark.executor.extraJavaOptions": QUICK, "spark.driver.extraJavaOptions": QUICK}
-
-    with (
-        cluster(tmp_path) as master,
-        kept_server(tmp_path, master=master, conf=quick) as server,
-    ):
+    with cluster(tmp_path) as master, kept_server(tmp_path, master=master) as server:
         in_process(attempt.write_in_python, server.address, "rows")
 
     assert lines(tmp_path / "rows") == [sys.executable] * 4
 
 
 def test_nothing_of_a_server_outlives_its_keeper(
-    tmp_path: Path, in_process: Callable[..., Any]
+    tmp_path: Path, in_process: Callable[..., Any], forking: ForkServerContext
 ) -> None:
-    conf = {"spark.app.name": "ours", "spark.driver.extraJavaOptions": QUICK}
+    begun = tmp_path / "begun"
 
-    with kept_server(tmp_path, conf=conf) as server:
+    with (
+        kept_server(tmp_path, conf={"spark.app.name": "ours"}) as server,
+        ProcessPoolExecutor(1, mp_context=forking) as pool,
+    ):
         in_process(attempt.write_in_python, server.address, "rows")
+        told = pool.submit(attempt.lose_spark, server.address, begun)
+        await_true(begun.exists)
         processes = server.processes()
         commands = [process.as_dict(["cmdline"], ad_value=[])["cmdline"] for process in processes]
         server.keeper.kill()
+        killed = time.monotonic()
 
         assert any("pyspark.daemon" in command for command in commands)
         assert await_end(processes) == []
+        assert told.result(timeout=60) - killed < 5
 
+    begun.unlink()
     (place,) = tmp_path.glob("server-*")
     assert "Submitted application: ours" in (place / "spark.log").read_text()
     assert not (place / "spark.properties").exists()
@@ -150,10 +153,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
-        conf = {
-            "spark.ui.port": str(taken.getsockname()[1]),
-            "spark.driver.extraJavaOptions": QUICK,
-        }
+        conf = {"spark.ui.port": str(taken.getsockname()[1])}
         with start_keeper(tmp_path, conf=conf) as keeper:
             assert keeper.wait(timeout=60) == 1
             assert keeper.stderr is not None

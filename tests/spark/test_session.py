@@ -18,6 +18,8 @@ from holdfast.entry import TaskWriter
 from holdfast.scope import TaskScope
 from holdfast.spark.session import session_id
 
+pytestmark = pytest.mark.xdist_group("spark")
+
 
 def active_tasks(server: Kept) -> int:
     """Spark tasks that executors run now, as the Spark UI tells."""
@@ -115,7 +117,7 @@ def test_a_server_that_is_gone_is_told_soon(
     message, seconds = in_process(attempt.try_to_open, gone)
 
     assert "no Spark session at localhost:1" in message
-    assert seconds < 15
+    assert seconds < 5
 
 
 def test_nobody_gets_in_without_the_token(

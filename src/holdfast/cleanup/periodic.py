@@ -11,14 +11,12 @@ from holdfast import command as c
 from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.plan import CleanupPlan, can_plan
+from holdfast.cleanup.requests import forget_requests
 from holdfast.errors import HoldfastError
 from holdfast.settings import StateStore
 from holdfast.store import Store
 
 log = logging.getLogger("holdfast.cleanup")
-
-SILENCE = timedelta(days=1)
-"""A client that has been silent for so long does not send its last request again."""
 
 
 class PeriodicCleanup:
@@ -47,7 +45,7 @@ class PeriodicCleanup:
             grace = timedelta(days=self._settings.orphan_grace_days)
             if swept := OrphanPlan.now(self._store, grace).sweep():
                 log.info("removed the state of %d assets that no DAG declares any more", swept)
-            self._store.execute(c.ForgetRequests(self._store.execute(c.Now()) - SILENCE))
+            forget_requests(self._store)
         except HoldfastError as error:
             log.warning("cleanup failed: %s", error.message)
 

@@ -11,6 +11,7 @@ import msgspec
 from holdfast import command as c
 from holdfast.cleanup import run
 from holdfast.cleanup.plan import CleanupPlan, can_plan
+from holdfast.cleanup.requests import forget_requests
 from holdfast.cli import document
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_lines
@@ -33,12 +34,16 @@ from holdfast.store import Store
 def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
     """Delete the task entries that have expired by now.
 
+    The answers that a server keeps for clients that have been silent for a day go too.
+
     Rows are shown by dag, run, task, map index and key. Also spelled `clean` and
     `cleanup-task-states`.
     """
     settings = load()
     size = settings.state_store.state_cleanup_batch_size if batch_size is None else batch_size
     with open_store(settings) as store:
+        if not dry_run:
+            forget_requests(store)
         if not can_plan(store):
             clean_backend(store, settings.state_store.backend, dry_run, as_json)
             return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Lifespan
 
@@ -40,6 +42,19 @@ def make_app(
 
 
 class _Application(FastAPI):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._describing = asyncio.Lock()
+        self._description = b""
+
+    async def openapi_json(self) -> bytes:
+        """OpenAPI, made for the first who asks: it takes a while, and so not in the event loop."""
+        async with self._describing:
+            if not self._description:
+                described = await asyncio.to_thread(self.openapi)
+                self._description = msgspec.json.encode(described)
+        return self._description
+
     def openapi(self) -> dict[str, Any]:
         if not self.openapi_schema:
             super().openapi()["components"]["schemas"].update(command_schemas())

@@ -12,10 +12,11 @@ import msgspec
 
 from holdfast import command as c
 from holdfast import run_command as r
+from holdfast.authority import Identity, signed
 from holdfast.entry import ApiWriter
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.scope import StoreScope, TaskScope
-from holdfast.value import fits, parse, too_large
+from holdfast.value import check_json, fits, parse, too_large
 from holdfast.wire import JSON
 
 LONGEST = timedelta(days=36_500)
@@ -26,9 +27,9 @@ _HARMLESS = frozenset({str, bool, float, type(None), TaskScope})
 log = logging.getLogger("holdfast.server")
 
 
-def decode_command(body: bytes, max_value_bytes: int) -> c.Command[Any]:
-    """The command in a body; InvalidInput where it is none, or holds what cannot be stored."""
-    command = JSON.decode_command(body)
+def decode_command(body: bytes, identity: Identity, max_value_bytes: int) -> c.Command[Any]:
+    """Their command in a body; InvalidInput where it is none, or holds what cannot be stored."""
+    command = signed(identity, JSON.decode_command(body))
     _check(command, "")
     if rb"\u0000" in body:
         _check_text(command, "")
@@ -42,11 +43,9 @@ def decode_command(body: bytes, max_value_bytes: int) -> c.Command[Any]:
             if isinstance(writer, ApiWriter):
                 raise too_large(text, max_value_bytes, where)
             warn_of_size(scope, key, max_value_bytes)
-    for what, text in _documents(command):
-        try:
-            msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise InvalidInput(f"{what} is not JSON: {error}") from None
+    ending = command.ending if isinstance(command, c.FinishAttempt) else None
+    if ending is not None and ending.result is not None:
+        check_json("the result of the task", ending.result)
     return command
 
 
@@ -107,18 +106,3 @@ def _values(command: c.Command[Any]) -> Iterator[tuple[StoreScope, str, str, Any
     elif isinstance(command, r.Emit):
         for write in command.writes:
             yield from _values(write)
-
-
-def _documents(command: c.Command[Any]) -> Iterator[tuple[str, str]]:
-    """Other JSON that it holds."""
-    if isinstance(command, r.PutResult):
-        yield f"the result `{command.key}` of {command.writer.scope}", command.value
-    elif isinstance(command, r.CreateRun):
-        yield f"conf of run {command.dag_id}/{command.run_id}", command.conf
-    elif isinstance(command, r.Emit) and command.event is not None:
-        yield f"extra of the event of `{command.event.name}`", command.event.extra
-    elif isinstance(command, c.FinishAttempt) and command.ending is not None:
-        if command.ending.result is not None:
-            yield f"the result of {command.writer.scope}", command.ending.result
-        for event in command.ending.events:
-            yield f"extra of the event of `{event.name}`", event.extra

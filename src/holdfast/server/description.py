@@ -3,7 +3,7 @@ request."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias, Union
 
@@ -13,6 +13,7 @@ from fastapi.security import HTTPBearer
 from holdfast.authority import JobIdentity, TaskIdentity
 from holdfast.command import CleanUpBackend
 from holdfast.scope import MAX_ASSET_LENGTH
+from holdfast.server.lean import STATE
 from holdfast.server.problems import BODY, problems
 from holdfast.value import MAX_KEY_LENGTH
 from holdfast.wire import command_types
@@ -28,6 +29,13 @@ bearer = HTTPBearer(
     auto_error=False,
 )
 
+_RENEWED: Description = {
+    "Refreshed-API-Token": {
+        "description": "A new token, to be used from then on, once half of the time of the one "
+        "that was sent is over.",
+        "schema": {"type": "string"},
+    }
+}
 _SCHEMAS = "#/components/schemas/"
 _PREFIX = "Wire"
 
@@ -80,22 +88,25 @@ TASK_VALUE = _object(
 
 def operation(
     method: str,
-    name: str,
+    endpoint: Callable[..., Any],
     path: str,
     parameters: Sequence[Description],
     body: Description | None,
 ) -> Description:
     """What FastAPI is told of a route of the two stores."""
+    name = endpoint.__name__
     by = "_by_name" if "by-name" in path else "_by_uri" if "by-uri" in path else ""
-    statuses = [404, 501, 502] if method == "GET" else [404, 409, 501, 502]
-    responses = problems(*statuses, *(BODY if body else ()))
+    responses = problems(404, 409, 501, 502, *(BODY if body else ()))
     if method == "GET":
         responses[200] = {"content": _json(VALUE), "description": "The value."}
+    else:
+        responses[204] = {"description": "It is done."}
     described: Description = {
         "name": f"{name}{by}",
         "operation_id": f"{name}{by}",
+        "description": f"{endpoint.__doc__} It is at `{STATE}…` too.",
         "status_code": 200 if method == "GET" else 204,
-        "responses": responses,
+        "responses": _renewing(responses),
         "openapi_extra": {"parameters": list(parameters)},
     }
     if body is not None:
@@ -109,8 +120,9 @@ def tokens() -> Description:
     answer = _json(_object({"token": {"type": "string"}}))
     return {
         "operation_id": "post_token",
-        "responses": problems(404, 409, 502, *BODY)
-        | {200: {"content": answer, "description": "The token."}},
+        "responses": _renewing(
+            problems(404, 409, 502, *BODY) | {200: {"content": answer, "description": "The token."}}
+        ),
         "openapi_extra": {"requestBody": {"required": True, "content": body}},
     }
 
@@ -136,8 +148,10 @@ def commands() -> Description:
     body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Command"})
     return {
         "operation_id": "post_command",
-        "responses": problems(404, 409, 501, 502, *BODY)
-        | {200: {"content": _json({}), "description": "The command's answer."}},
+        "responses": _renewing(
+            problems(404, 409, 501, 502, *BODY)
+            | {200: {"content": _json({}), "description": "The command's answer."}}
+        ),
         "openapi_extra": {"parameters": [key], "requestBody": {"required": True, "content": body}},
     }
 
@@ -168,6 +182,13 @@ def _understood(schema: Any) -> Any:
         for name, part in schema.items()
         if not (name == "items" and part is False)
     }
+
+
+def _renewing(responses: dict[int | str, Description]) -> dict[int | str, Description]:
+    """They may come with a new token: the store was asked, and the bearer was found good."""
+    for status in responses.keys() & {200, 204, 404, 409}:
+        responses[status]["headers"] = _RENEWED
+    return responses
 
 
 def _json(schema: Description) -> Description:

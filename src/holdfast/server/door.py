@@ -22,12 +22,12 @@ from holdfast.server.limits import (
     read_body,
 )
 from holdfast.server.problem import REQUEST_ID
-from holdfast.server.request import VERIFIED
+from holdfast.server.request import GOOD, VERIFIED
 from holdfast.server.tokens import Tokens, Verified
 from holdfast.settings import Api
 
 GUARDED = (PREFIX, "/api/")
-"""The paths that a token is needed for."""
+"""The paths that a token is needed for. Only they take a body."""
 CLIENT_GONE = 499
 
 
@@ -61,7 +61,7 @@ class Door:
                 code = message["status"]
                 headers = message["headers"]
                 headers.append((b"x-request-id", request_id.encode()))
-                if code < 400 and (renewed := self._renewed(scope)) is not None:
+                if (renewed := self._renewed(scope)) is not None:
                     headers.append((b"refreshed-api-token", renewed.encode()))
             else:
                 size += len(message.get("body", b""))
@@ -93,10 +93,12 @@ class Door:
         if self._under_way > MOST_UNDER_WAY:
             raise overloaded()
         path = scope["path"]
+        max_body = 0
         if path.startswith(GUARDED):
+            max_body = self._max_body
             verified = scope[VERIFIED] = self._verified(scope)
             self._rate_limit.count(verified.identity)
-        body = scope[BODY] = await read_body(scope, receive, self._max_body)
+        body = scope[BODY] = await read_body(scope, receive, max_body)
         if path.startswith(PREFIX):
             response = await self._lean.answer(scope, receive)
             await response(scope, receive, send)
@@ -124,5 +126,7 @@ class Door:
         )
 
     def _renewed(self, scope: Scope) -> str | None:
-        verified: Verified | None = scope.get(VERIFIED)
-        return None if verified is None else self._tokens.renewed(verified)
+        if not scope.get(GOOD):
+            return None
+        verified: Verified = scope[VERIFIED]
+        return self._tokens.renewed(verified)

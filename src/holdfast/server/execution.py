@@ -21,12 +21,12 @@ from holdfast.authority import (
     JobIdentity,
     TaskIdentity,
     WatcherIdentity,
-    check_issue,
     is_read,
+    issuing,
 )
 from holdfast.condition import RequestId
 from holdfast.entry import TaskWriter, WatcherWriter
-from holdfast.errors import Forbidden, InvalidInput, NotFound, WrongContentType
+from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.server import description as d
 from holdfast.server.content import decode_command, utc, warn_of_size
@@ -34,7 +34,16 @@ from holdfast.server.lean import BODY, Endpoint
 from holdfast.server.path import decoded
 from holdfast.server.problem import MEDIA_TYPE
 from holdfast.server.problems import problems
-from holdfast.server.request import VERIFIED, identity_of, perform, settings_of, store_of, tokens_of
+from holdfast.server.request import (
+    VERIFIED,
+    carry_out,
+    identity_of,
+    perform,
+    settings_of,
+    store_of,
+    tokens_of,
+)
+from holdfast.server.strictness import check_content_type, check_query
 from holdfast.server.tokens import Verified
 from holdfast.value import encode, fits, shown
 from holdfast.wire import JSON, command_types
@@ -54,7 +63,7 @@ def _route(
     method: str, path: str, *parameters: d.Description, body: d.Description | None = None
 ) -> Registered:
     def add(endpoint: Endpoint) -> Endpoint:
-        described = d.operation(method, endpoint.__name__, path, parameters, body)
+        described = d.operation(method, endpoint, path, parameters, body)
         router.add_api_route(f"/store{path}", endpoint, methods=[method], **described)
         return endpoint
 
@@ -77,6 +86,7 @@ def _asset_route(
 @router.get("/commands", **d.supported_commands())
 async def list_commands(request: Request) -> Response:
     """The commands that the server's store takes at all."""
+    _query(request)
     store = store_of(request)
     names = sorted(kind.__name__ for kind in command_types() if store.supports(kind))
     return Response(JSON.encode(names), media_type=MEDIA_TYPE)
@@ -85,8 +95,9 @@ async def list_commands(request: Request) -> Response:
 @router.post("/commands", **d.commands())
 async def post_command(request: Request) -> Response:
     """Carry out any command that the token allows; the answer is the command's own."""
+    _query(request)
     limit = settings_of(request).state_store.max_value_storage_bytes
-    command = decode_command(_json(request), limit)
+    command = decode_command(_json(request), identity_of(request), limit)
     request_id = _request_id(request)
     answer = await perform(request, command, None if is_read(command) else request_id)
     return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
@@ -95,8 +106,9 @@ async def post_command(request: Request) -> Response:
 @router.post("/tokens", **d.tokens())
 async def post_token(request: Request) -> Response:
     """A token for a live attempt, or for a job whose intent is current."""
+    _query(request)
     wanted = _body(request, _wanted, "it names a task's attempt or a job")
-    await store_of(request).aexecute(check_issue(identity_of(request), wanted))
+    await carry_out(request, issuing(identity_of(request), wanted), "IssueToken")
     token = tokens_of(request).issue(wanted)
     return Response(JSON.encode({"token": token}), media_type=MEDIA_TYPE)
 
@@ -159,7 +171,7 @@ async def delete_asset_entry(request: Request) -> Response:
 @_asset_route("DELETE", "clear")
 async def clear_asset_store(request: Request) -> Response:
     """Remove every key of an asset's store."""
-    scope = _asset(request, _query(request))
+    scope, _ = _asset(request)
     return await _change(request, lambda writer: c.Clear(scope, writer))
 
 
@@ -194,6 +206,7 @@ def _task(request: Request) -> TaskIdentity | JobIdentity:
 def _task_scope(request: Request) -> TaskScope:
     """The task instance of the path, which must be the token's own."""
     scope = _task(request).scope
+    _query(request)
     given = request.path_params["ti_id"]
     if given != scope.ti_text:
         _check_own(decoded(given, "id"), scope)
@@ -217,18 +230,23 @@ def _task_entry(request: Request) -> tuple[TaskScope, str]:
 
 
 def _asset_entry(request: Request) -> tuple[AssetScope, str]:
-    query = _query(request)
-    return _asset(request, query), _field(query, "key")
+    scope, query = _asset(request, "key")
+    return scope, query["key"]
 
 
-def _asset(request: Request, query: dict[str, str]) -> AssetScope:
-    if "/by-name/" in request.scope["path"]:
-        return AssetScope(name=_field(query, "name"))
-    return AssetScope(uri=_field(query, "uri"))
+def _asset(request: Request, *others: str) -> tuple[AssetScope, dict[str, str]]:
+    """The asset that the query names, and the whole query, which has these others too."""
+    by = "name" if "/by-name/" in request.scope["path"] else "uri"
+    query = _query(request, by, *others)
+    scope = AssetScope(name=query[by]) if by == "name" else AssetScope(uri=query[by])
+    return scope, query
 
 
-def _query(request: Request) -> dict[str, str]:
+def _query(request: Request, *names: str) -> dict[str, str]:
+    """What the query has, which is these names and no others."""
     raw = request.scope["query_string"]
+    if not raw and not names:
+        return {}
     try:
         pairs = parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=20)
     except ValueError:
@@ -236,19 +254,15 @@ def _query(request: Request) -> dict[str, str]:
     query = dict(pairs)
     if len(query) < len(pairs):
         raise InvalidInput("the query has a field twice", hint="give each once")
+    check_query(query, names)
+    for name in names:
+        if name not in query:
+            raise InvalidInput(f"the query lacks `{name}`", hint=f"add {name}=…, percent-encoded")
     return query
 
 
-def _field(query: dict[str, str], name: str) -> str:
-    if name not in query:
-        raise InvalidInput(f"the query lacks `{name}`", hint=f"add {name}=…, percent-encoded")
-    return query[name]
-
-
 def _json(request: Request) -> bytes:
-    kind = request.headers.get("content-type", MEDIA_TYPE).partition(";")[0].strip().lower()
-    if kind != MEDIA_TYPE:
-        raise WrongContentType(f"the body is {kind[:100]}", hint=f"send it as {MEDIA_TYPE}")
+    check_content_type(request)
     return cast(bytes, request.scope[BODY])
 
 

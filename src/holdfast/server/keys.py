@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import logging
+import math
 import os
 import secrets
 import tempfile
@@ -22,7 +23,8 @@ from holdfast.settings import Settings
 FILE_NAME = "signing-keys.json"
 SHORTEST = 32
 GLANCE = 1.0
-"""How often, at most, the file is looked at while the keys that are known suffice."""
+"""How often, at most, the file is looked at while the keys that are known suffice, and how often
+for the sake of names that are not known."""
 
 log = logging.getLogger("holdfast.server")
 
@@ -75,6 +77,7 @@ class KeyFile(SigningKeys):
         self._path = path
         if not path.exists():
             _make(path)
+        self._missed_at = -math.inf
         self._mark = _mark(path)
         self._take(_read(path))
 
@@ -84,10 +87,14 @@ class KeyFile(SigningKeys):
         return self._keys[0]
 
     def find(self, id: str) -> Key | None:
+        now = time.monotonic()
         key = self._by_id.get(id)
-        if key is None or time.monotonic() > self._looked_at + GLANCE:
+        if key is None and now > self._missed_at + GLANCE:
+            self._missed_at = now
             self._look()
-            key = self._by_id.get(id)
+        elif now > self._looked_at + GLANCE:
+            self._look()
+        key = self._by_id.get(id)
         if key is None or (key.until is not None and key.until < time.time()):
             return None
         return key

@@ -42,18 +42,20 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         if message["type"] == "http.disconnect":
             raise ClientGone
         part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise too_large(limit)
         if not message.get("more_body", False):
             return b"".join((*parts, part)) if parts else part
         if part:
-            size += len(part)
-            if size > limit:
-                raise too_large(limit)
             parts.append(part)
         if REFUSAL in scope:
             raise scope[REFUSAL]
 
 
 def too_large(limit: int) -> HoldfastError:
+    if not limit:
+        return RequestTooLarge("no body is taken here", hint="/openapi.json tells where one is")
     return RequestTooLarge(
         f"the body of the request is over {limit:,} bytes",
         hint="store large values elsewhere and their path here, or raise [api] max_body_bytes",
@@ -92,14 +94,16 @@ class RateLimit:
         if not self._rate:
             return
         now = time.monotonic()
-        end = max(now, self._ends.get(bearer, 0.0)) + 1 / self._rate
+        before = self._ends.pop(bearer, 0.0)
+        end = max(now, before) + 1 / self._rate
         early = end - now - max(BURST, 1 / self._rate)
+        # Taken out and put in, so that whoever asked last is forgotten last.
+        self._ends[bearer] = before if early > 0 else end
         if early > 0:
             raise TooOften(
                 f"more than {self._rate:,} requests a second with one token",
                 hint=f"send the next one in {early:.3f} s; [api] rate_limit is the limit",
                 wait=early,
             )
-        self._ends[bearer] = end
         if len(self._ends) > MOST_BEARERS:
             self._ends.popitem(last=False)

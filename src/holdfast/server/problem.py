@@ -76,8 +76,8 @@ def respond(scope: Scope, error: Exception) -> Response:
 
 def unexpected(scope: Scope, error: Exception) -> Response:
     """For what should not have happened: the log has the rest."""
-    asked = (scope[REQUEST_ID], scope["method"], scope["path"])
-    log.error("request %s: %s %s", *asked, exc_info=error)
+    path = scope["raw_path"].decode("ascii")  # decoded, it may hold the end of a line
+    log.error("request %s: %s %s", scope[REQUEST_ID], scope["method"], path, exc_info=error)
     return _response(
         500,
         HoldfastError.code,

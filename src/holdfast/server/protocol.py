@@ -31,30 +31,34 @@ class LimitedProtocol(HttpToolsProtocol):
         self._outlet = _Outlet(self)
         self._deaf = False
         self._in_head = True
-        self._head_bytes = 0
+        self._loose_bytes = 0  # of what has come since the last of a body
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
         self._start_timer()
         if len(self.connections) > MOST_CONNECTIONS:
             self._refuse(overloaded())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_unread()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        if self._in_head:
-            self._head_bytes += len(data)
+        self._loose_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > self._max_head and not self._deaf:
+        if self._loose_bytes > self._max_head and not self._deaf:
             self._refuse(_head_too_large(self._max_head))
+        elif self._in_head and self._timer is None and self._is_idle():
+            # Whatever it was, it has ended uvicorn's own wait for the next request.
+            self._start_timer()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head_bytes = max(1, self._head_bytes)
-        if self._timer is None:
-            self._start_timer()
+        self._loose_bytes = max(1, self._loose_bytes)
+        self._stop_timer()
+        self._start_timer()
 
     def on_headers_complete(self) -> None:
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -62,12 +66,18 @@ class LimitedProtocol(HttpToolsProtocol):
             cast(Any, self.scope)[REFUSAL] = _head_too_large(self._max_head)
         super().on_headers_complete()
         self.cycle.transport = cast(Any, self._outlet)
+        self.headers = []  # those after the body are not the request's
         self._in_head = False
-        self._head_bytes = 0
+        self._loose_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        self._loose_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._stop_timer()
         self._in_head = True
+        self._loose_bytes = 0
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -75,17 +85,39 @@ class LimitedProtocol(HttpToolsProtocol):
             RequestRefused("this is not HTTP as it should be", hint="the server speaks HTTP/1.1")
         )
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_unread()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._stop_unread()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._close()
+
     def finish(self) -> None:
         """Close, but not while the client is still sending: it would not see the answer."""
+        if self.transport.is_closing():
+            return
         if not self._deaf and not self.cycle.more_body:
-            self.transport.close()
+            self._close()
             return
         self._deaf = True
         self._stop_timer()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
-        self._timer = self.loop.call_later(LINGER, self.transport.close)
+        self._timer = self.loop.call_later(LINGER, self._close)
+
+    def _close(self) -> None:
+        """Close when the client has read everything, or has had its time to."""
+        self.transport.close()
+        self._start_unread()
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
     def _start_timer(self) -> None:
         if self._seconds:
@@ -96,17 +128,26 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
+    def _start_unread(self) -> None:
+        if self._seconds and self._unread is None:
+            self._unread = self.loop.call_later(self._seconds, self.transport.abort)
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
     def _time_is_over(self) -> None:
         self._timer = None
-        if self._in_head and not self._head_bytes:
-            self.transport.close()
+        if self._in_head and not self._loose_bytes:
+            self._close()
         else:
             self._refuse(too_slow(self._timeout))
 
     def _refuse(self, error: HoldfastError) -> None:
         """Take in no more, and say why, in answer to the request that is being read."""
         self._deaf = True
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self._is_idle():
             self.cycle.keep_alive = False
             if not self._in_head:
                 cast(Any, self.cycle.scope)[REFUSAL] = error
@@ -115,7 +156,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.write(_response(error))
             self.finish()
         else:
-            self.transport.close()
+            self._close()
 
 
 class _Outlet:
@@ -130,7 +171,7 @@ class _Outlet:
     def write(self, data: bytes) -> None:
         if self._held:
             held, self._held = self._held, b""
-            self._protocol.transport.writelines((held, data))
+            self._send(held, data)
         else:
             self._held = data
             self._protocol.loop.call_soon(self._let_go)
@@ -141,8 +182,12 @@ class _Outlet:
 
     def _let_go(self) -> None:
         if self._held:
-            self._protocol.transport.write(self._held)
-            self._held = b""
+            held, self._held = self._held, b""
+            self._send(held)
+
+    def _send(self, *parts: bytes) -> None:
+        if not self.is_closing():  # the client may have left since the answer was begun
+            self._protocol.transport.writelines(parts)
 
 
 def _response(error: HoldfastError) -> bytes:

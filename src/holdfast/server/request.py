@@ -7,9 +7,10 @@ from typing import Any, TypeVar, cast
 from fastapi import Request
 
 from holdfast.authority import authorized
-from holdfast.command import Command
+from holdfast.command import Command, FinishAttempt
 from holdfast.condition import Once, RequestId
-from holdfast.errors import HoldfastError, NoToken
+from holdfast.errors import HoldfastError, NotFound, NoToken, VersionConflict
+from holdfast.run_command import Heartbeat
 from holdfast.server import metrics
 from holdfast.server.tokens import Bearer, Tokens, Verified
 from holdfast.settings import Settings
@@ -19,6 +20,8 @@ A = TypeVar("A")
 
 VERIFIED = "holdfast.verified"
 """Where the scope of a request has what its token says."""
+GOOD = "holdfast.good"
+"""Where it has whether the store has just found that the token is still good."""
 COMMANDS = "holdfast.commands"
 """Where it has the names of the commands that were carried out for it."""
 
@@ -49,12 +52,22 @@ async def perform(request: Request, command: Command[A], once: RequestId | None 
     inner: Command[Any] = authorized(identity_of(request), command)
     if once is not None:
         inner = Once(once, inner)
-    name = type(command).__name__
+    answer = await carry_out(request, inner, type(command).__name__)
+    if isinstance(command, FinishAttempt) or (isinstance(command, Heartbeat) and answer.attempts):
+        request.scope[GOOD] = False
+    return cast(A, answer)
+
+
+async def carry_out(request: Request, command: Command[Any], name: str) -> Any:
+    """Carry out, count and log a command that they may ask."""
     request.scope.setdefault(COMMANDS, []).append(name)
     try:
-        answer = await store_of(request).aexecute(inner)
+        answer = await store_of(request).aexecute(command)
     except HoldfastError as error:
         metrics.count_command(name, error.code)
+        # What is not there, or has another version, was looked up for a bearer who may.
+        request.scope[GOOD] = isinstance(error, NotFound | VersionConflict)
         raise
     metrics.count_command(name, "ok")
-    return cast(A, answer)
+    request.scope[GOOD] = True
+    return answer

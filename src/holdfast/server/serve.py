@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -15,6 +16,7 @@ from multiprocessing import parent_process
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cleanup.requests import forget_now_and_then
 from holdfast.connection import open_store
 from holdfast.errors import InvalidSettings
 from holdfast.server import packages
@@ -29,6 +31,8 @@ GRACE = 30
 """Seconds that requests under way have to finish when the server is stopped."""
 STORE_PATIENCE = timedelta(seconds=5)
 """How long a request waits for a database that went away; then the client is told to ask again."""
+ANSWER_PATIENCE = timedelta(seconds=15)
+"""How long it waits for one that is there and silent."""
 KEEP_ALIVE = 75
 BACKLOG = 2048
 WORKER_PATIENCE = 60
@@ -137,7 +141,9 @@ def build(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         gc.freeze()  # what lives as long as the process need not be looked through again and again
+        forgetting = asyncio.create_task(forget_now_and_then(store))
         yield
+        forgetting.cancel()
         await store.aclose()
 
     return make_app(store, open_tokens(settings), settings, lifespan)
@@ -168,7 +174,11 @@ def _prepare(settings: Settings) -> None:
 
 
 def _open_store(settings: Settings) -> Store:
-    return open_store(settings, retry_window=min(settings.core.retry_window, STORE_PATIENCE))
+    return open_store(
+        settings,
+        retry_window=min(settings.core.retry_window, STORE_PATIENCE),
+        answer_timeout=ANSWER_PATIENCE,
+    )
 
 
 def _serve_here(

@@ -44,7 +44,7 @@ async def get_health(request: Request) -> Response:
         async with asyncio.timeout(PATIENCE):
             await store_of(request).aexecute(Now())
     except (HoldfastError, TimeoutError) as error:
-        log.warning("not ready: %s", error or "the database does not answer")
+        log.warning("not ready: %s", str(error) or "the database does not answer")
         told |= {"status": "alive", "why": "the database does not answer"}
     return _json(told, 200 if told["status"] == "ready" else 503)
 
@@ -62,9 +62,8 @@ async def get_metrics() -> Response:
 
 
 @router.get("/openapi.json", include_in_schema=False)
-def get_description(request: Request) -> Response:
-    # Not in the event loop: it takes a while, the first time.
-    return Response(msgspec.json.encode(request.app.openapi()), media_type=MEDIA_TYPE)
+async def get_description(request: Request) -> Response:
+    return Response(await request.app.openapi_json(), media_type=MEDIA_TYPE)
 
 
 def _json(told: dict[str, Any], status: int) -> Response:

@@ -26,6 +26,8 @@ from holdfast.settings import Settings
 ALGORITHM = "HS256"
 AUDIENCE = "holdfast"
 MOST_REMEMBERED = 4096
+LEEWAY = 5.0
+"""Seconds that the clock of the server that made a token may be behind ours."""
 
 Bearer: TypeAlias = TaskIdentity | WatcherIdentity | JobIdentity | WorkerIdentity | UserIdentity
 """Those who can have a token. The others live behind a pipe."""
@@ -84,7 +86,7 @@ class Tokens:
         """Whose it is; Forbidden where it is not good."""
         known = self._known.get(text)
         if known is not None:
-            if known.verified.expires_at > time.time() and self._keys.find(known.key):
+            if _is_good(known.verified) and self._keys.find(known.key):
                 self._known.move_to_end(text)
                 return known.verified
             del self._known[text]
@@ -120,7 +122,7 @@ class Tokens:
             raise _refused("its signature is not right") from None
         except (jwt.InvalidTokenError, ValueError, TypeError):
             raise _refused("it is not one that a server of Holdfast has made") from None
-        if verified.expires_at <= time.time():
+        if not _is_good(verified):
             raise _refused("it has run out")
         return key.id, verified
 
@@ -133,6 +135,10 @@ def open_tokens(settings: Settings) -> Tokens:
             hint="10m is the default",
         )
     return Tokens(open_keys(settings), settings.api.token_lifetime)
+
+
+def _is_good(verified: Verified) -> bool:
+    return verified.expires_at + LEEWAY > time.time()
 
 
 def _refused(why: str) -> Forbidden:

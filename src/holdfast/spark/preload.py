@@ -14,6 +14,7 @@ MODULES: Final = (
     "pyspark.sql.functions",
     "pyspark.sql.types",
     "pyspark.sql.window",
+    "holdfast.spark.patience",
     "holdfast.spark.progress",
     "holdfast.spark.session",
 )

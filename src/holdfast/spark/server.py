@@ -29,6 +29,7 @@ TRIES: Final = 3
 """Another process may take a port that was free a moment ago."""
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PORT: Final = "spark.connect.grpc.binding.port"
+_UI_PORT: Final = "spark.ui.port"
 _PORT_TAKEN: Final = re.compile("Address already in use|Failed to bind")
 _CHATTER: Final = re.compile(r"^\tat |^WARNING: |^Using | (INFO|WARN) ")
 _PROPERTIES: Final = "spark.properties"
@@ -54,12 +55,18 @@ def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
         except SparkUnavailable:
             tries -= 1
             killed = (process.poll() or 0) < 0
-            if not tries or not (killed or _PORT_TAKEN.search(log.read_text(errors="replace"))):
+            if not tries or not (killed or _chosen_port_is_taken(startup, log)):
                 raise
         finally:
             process.kill()
             process.wait()
             (place / _PROPERTIES).unlink(missing_ok=True)
+
+
+def _chosen_port_is_taken(startup: SparkStartup, log: Path) -> bool:
+    """Whether other ports may be free; the user's own would be taken again."""
+    chosen = startup.conf.keys().isdisjoint((_PORT, _UI_PORT))
+    return chosen and _PORT_TAKEN.search(log.read_text(errors="replace")) is not None
 
 
 def _start(
@@ -99,7 +106,7 @@ def _start(
         )
     # PySpark only sends a token without TLS to a host of this name.
     has_ui = conf.get("spark.ui.enabled", "true") == "true"
-    ui = f"http://localhost:{conf['spark.ui.port']}" if has_ui else ""
+    ui = f"http://localhost:{conf[_UI_PORT]}" if has_ui else ""
     return process, SparkAddress("localhost", int(conf[_PORT]), token, ui)
 
 
@@ -114,7 +121,7 @@ def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
         "spark.master": startup.master or "local[*]",
         "spark.connect.grpc.binding.address": _LOOPBACK,
         _PORT: str(port),
-        "spark.ui.port": str(ui_port),
+        _UI_PORT: str(ui_port),
         # The next port would be one that nobody knows of; a new start chooses another.
         "spark.port.maxRetries": "0",
         "spark.ui.showConsoleProgress": "false",

@@ -93,6 +93,7 @@ def task_session(
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.session import SparkSession
 
+    from holdfast.spark.patience import be_brief, be_patient
     from holdfast.spark.progress import Progress
 
     # It repeats, as one line of JSON, the error that is raised.
@@ -101,7 +102,7 @@ def task_session(
     try:
         end_earlier_attempts(address, writer, begun)
         session = SparkSession.builder.remote(remote).create()
-        _retry_for_long(session, address)
+        be_patient(session, address)
         session.conf.set("spark.sql.session.timeZone", "UTC")
     except PySparkException as error:
         raise SparkUnavailable(
@@ -115,7 +116,7 @@ def task_session(
         try:
             yield session
         finally:
-            _retry_briefly(session)
+            be_brief(session, address)
             SparkSession.stop(session)
 
 
@@ -125,30 +126,20 @@ def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datet
     from pyspark.errors.exceptions.connect import SparkConnectException
     from pyspark.sql.connect.session import SparkSession
 
+    from holdfast.spark.patience import be_brief, be_patient
+
     for attempt in range(1, writer.attempt or 1):
         earlier = session_id(TaskWriter(writer.scope, attempt), begun)
         session = SparkSession(connection_string(address, earlier))
-        _retry_for_long(session, address)
+        be_patient(session, address)
         try:
             session.interruptAll()
         except SparkConnectException as error:
             if "SESSION_CLOSED" not in (error.getCondition() or ""):
                 raise
         finally:
-            _retry_briefly(session)
+            be_brief(session, address)
             session.stop()
-
-
-def _retry_for_long(session: SparkSession, address: SparkAddress) -> None:
-    """PySpark waits ten minutes for a server; on this machine, one that is gone stays gone."""
-    if address.host in ("localhost", "127.0.0.1", "::1"):
-        _retry_briefly(session)
-
-
-def _retry_briefly(session: SparkSession) -> None:
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-
-    session.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=1000)])
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from holdfast import command as c
-from holdfast.condition import CurrentIntent, Guarded, Once
+from holdfast.authority import is_read
+from holdfast.condition import CurrentIntent, Guarded, LiveWatch, Once
 from holdfast.entry import (
     AssetInfo,
     Entry,
@@ -80,6 +81,7 @@ class _Answered:
     """A client's latest request."""
 
     number: int
+    command: c.Command[Any]
     answer: Any
     at: datetime
 
@@ -217,11 +219,11 @@ class MemoryStore(Store):
             raise refusal.inactive(scope)
         return shelf
 
-    def _fence(self, writer: Writer) -> None:
+    def _fence(self, writer: Writer, reading: bool = False) -> None:
         if isinstance(writer, TaskWriter) and writer.attempt is not None:
             task = self._task(writer.scope)
             if not task.live or task.attempt != writer.attempt:
-                raise refusal.stale(writer, task.attempt, task.live)
+                raise refusal.stale(writer, task.attempt, task.live, reading)
 
     def _put(
         self,
@@ -448,11 +450,13 @@ class MemoryStore(Store):
         client, number = command.request.client, command.request.number
         latest = self._requests.get(client)
         if latest and latest.number == number:
+            if latest.command != command.inner:
+                raise refusal.reused_number(command.request)
             return latest.answer
         if latest and latest.number > number:
             raise refusal.stale_request(command.request, latest.number)
         answer = self.execute(command.inner)
-        self._requests[client] = _Answered(number, answer, self._clock())
+        self._requests[client] = _Answered(number, command.inner, answer, self._clock())
         return answer
 
     def _forget_requests(self, command: c.ForgetRequests) -> int:
@@ -462,12 +466,14 @@ class MemoryStore(Store):
         return len(silent)
 
     def _guarded(self, command: Guarded) -> Any:
-        guard = command.guard
+        guard, reading = command.guard, is_read(command.inner)
         if isinstance(guard, CurrentIntent):
             if self._get(c.Get(guard.scope, guard.key)) != encode(guard.intent):
-                raise refusal.not_current(guard)
+                raise refusal.not_current(guard, reading)
+        elif isinstance(guard, LiveWatch):
+            raise refusal.watch_lost(guard.watch, reading)  # there are no watches here
         else:
-            self._fence(guard.writer)
+            self._fence(guard.writer, reading)
         return self.execute(command.inner)
 
     # expiry

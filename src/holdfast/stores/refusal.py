@@ -48,18 +48,18 @@ def inactive(scope: AssetScope) -> AssetInactive:
     )
 
 
-def stale(writer: TaskWriter, newest: int, live: bool) -> StaleAttempt:
+def stale(writer: TaskWriter, newest: int, live: bool, reading: bool = False) -> StaleAttempt:
     now = f"attempt {newest} is under way" if live else f"attempt {newest}, the newest, has ended"
     return StaleAttempt(
-        f"attempt {writer.attempt} of {writer.scope} may not write: {now}",
-        hint="nothing was written; this process is a leftover and should stop",
+        f"attempt {writer.attempt} of {writer.scope} may not {_does(reading)}: {now}",
+        hint=f"{_nothing(reading)}this process is a leftover and should stop",
     )
 
 
-def not_current(guard: CurrentIntent) -> StaleAttempt:
+def not_current(guard: CurrentIntent, reading: bool) -> StaleAttempt:
     return StaleAttempt(
         f"intent `{guard.intent}` under `{guard.key}` of {guard.scope} is not current any more",
-        hint="nothing was written; another job took this one's place, or the task was cleared, so "
+        hint=f"{_nothing(reading)}another job took this one's place, or the task was cleared, so "
         "this job should stop",
     )
 
@@ -184,11 +184,11 @@ def watched(asset: AssetScope, watcher: str, owner: Process | None) -> Conflict:
     )
 
 
-def watch_lost(watch: Watch) -> StaleAttempt:
+def watch_lost(watch: Watch, reading: bool = False) -> StaleAttempt:
     return StaleAttempt(
-        f"watch {watch.number} of watcher `{watch.watcher}` of {watch.asset} may not write: "
-        "a newer one has begun",
-        hint="nothing was written; this process is a leftover and should stop",
+        f"watch {watch.number} of watcher `{watch.watcher}` of {watch.asset} may not "
+        f"{_does(reading)}: a newer one has begun",
+        hint=f"{_nothing(reading)}this process is a leftover and should stop",
     )
 
 
@@ -197,6 +197,14 @@ def not_watched(watch: Watch, event: EmittedEvent) -> InvalidInput:
         f"watcher `{watch.watcher}` of {watch.asset} reports an event of asset `{event.name}`",
         hint="a watcher reports events of the asset that it watches",
     )
+
+
+def _does(reading: bool) -> str:
+    return "read" if reading else "write"
+
+
+def _nothing(reading: bool) -> str:
+    return "" if reading else "nothing was written; "
 
 
 def _run(dag_id: str, run_id: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -11,14 +10,13 @@ from fastapi import APIRouter, Request, Security
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
-from holdfast.errors import InvalidInput, WrongContentType
-from holdfast.server.problem import MEDIA_TYPE
+from holdfast.errors import InvalidInput
 from holdfast.server.problems import problems
+from holdfast.server.strictness import check_content_type, check_query
 
 PREFIX = "/api/v2"
 
@@ -39,26 +37,15 @@ class PublicRoute(APIRoute):
             return Match.NONE, {}
         return super().matches({**scope, "path": scope["raw_path"].decode("latin-1")})
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] not in (self.methods or ()):
-            routes = [one for one in scope["app"].routes if isinstance(one, PublicRoute)]
-            allowed = {
-                method for one in routes if one.path == self.path for method in one.methods or ()
-            }
-            raise HTTPException(405, headers={"Allow": ", ".join(sorted(allowed))})
-        await super().handle(scope, receive, send)
-
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         known = _query_names(self.dependant)
         takes_body = self.body_field is not None
 
         async def read(request: Request) -> Response:
-            for name in request.query_params:
-                if name not in known:
-                    raise _unknown(name, known)
+            check_query(request.query_params, known)
             if takes_body:
-                _check_content_type(request)
+                check_content_type(request)
                 request = _JsonRequest(request.scope, request.receive)
             return await handle(request)
 
@@ -92,15 +79,3 @@ def _query_names(dependant: Dependant) -> list[str]:
     for inner in dependant.dependencies:
         names += _query_names(inner)
     return names
-
-
-def _unknown(name: str, known: list[str]) -> InvalidInput:
-    shown = get_close_matches(name, known, n=3) or known
-    hint = f"known here: {', '.join(shown)}" if known else "nothing is asked for there"
-    return InvalidInput(f"the query has `{name[:100]}`, which is not known", hint=hint)
-
-
-def _check_content_type(request: Request) -> None:
-    given = request.headers.get("content-type", MEDIA_TYPE)
-    if given.partition(";")[0].strip().lower() != MEDIA_TYPE:
-        raise WrongContentType(f"the body is {given[:100]}", hint=f"send it as {MEDIA_TYPE}")

@@ -9,7 +9,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.sql.failures import is_clash, is_driver_error, is_lost, translate
+from holdfast.stores.sql.failures import is_clash, is_driver_error, is_lost, shown, translate
 
 _MAX_CLASHES = 30
 _LONGEST_PAUSE = 1.0
@@ -20,6 +20,15 @@ class Progress:
 
     begun = False
     committing = False
+    given_up = False
+
+
+def unanswered(url: sa.URL) -> StoreUnavailable:
+    """It holds the connection, and is silent for longer than `answer_timeout`."""
+    return StoreUnavailable(
+        f"the database {shown(url)} does not answer, so a write may or may not have happened",
+        hint="check that it is not overloaded; read the entry to find out, then decide anew",
+    )
 
 
 class Patience:
@@ -34,6 +43,8 @@ class Patience:
 
     def after(self, error: Exception, progress: Progress) -> float:
         """The seconds to wait before the next try, or the error for the caller."""
+        if progress.given_up:
+            raise unanswered(self._url) from error
         if not is_driver_error(error):
             raise error
         if is_clash(error) and self._clashes < _MAX_CLASHES:

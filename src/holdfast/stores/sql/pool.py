@@ -7,7 +7,10 @@ queue operations, and keeps the cursor, which costs psycopg as much again.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
@@ -84,15 +87,27 @@ class Pool:
 class AsyncPool:
     """The same for one event loop; it has no tasks of its own that could outlive a command."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[Any]], longest_wait: float | None = None
+    ) -> None:
         self._connect = connect
+        self._longest_wait = longest_wait or LONGEST_WAIT
         self._idle: list[Link] = []
         self._permits = asyncio.Semaphore(MOST_ASYNC)
 
     async def take(self) -> Link:
-        await self._permits.acquire()
-        if self._idle:
-            return self._idle.pop()
+        """A connection for one command; waits where all are in use, or a new one is made."""
+        try:
+            async with asyncio.timeout(self._longest_wait):
+                await self._permits.acquire()
+                return self._idle.pop() if self._idle else await self._new()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"there was no connection to the database within {self._longest_wait:g} s",
+                hint="check that it answers; or too many commands come at once",
+            ) from None
+
+    async def _new(self) -> Link:
         try:
             connection = await self._connect()
             return Link(connection, connection.cursor())
@@ -113,6 +128,12 @@ class AsyncPool:
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().connection.close()
+
+
+def cut(link: Link) -> None:
+    """End an event loop's connection so that whoever waits for an answer on it sees that."""
+    with suppress(OSError), socket.socket(fileno=os.dup(link.connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 _LEFT_OPEN: list[Link] = []

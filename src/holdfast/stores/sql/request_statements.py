@@ -1,6 +1,7 @@
 """The statements about clients' requests, and about reading while an attempt is live.
 
-Parameters: `who` (the client), `count` (its request's number), `reply` (its answer's JSON text).
+Parameters: `who` (the client), `count` (its request's number), `command` (its command's digest),
+`reply` (its answer's JSON text).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def _of_client() -> sa.ColumnElement[bool]:
 @cache
 def latest() -> Select:
     c = t.client_request.c
-    return sa.select(c.number, c.answer).where(_of_client())
+    return sa.select(c.number, c.command_digest, c.answer).where(_of_client())
 
 
 @cache
@@ -30,6 +31,7 @@ def add_first() -> sa.Insert:
     return sa.insert(t.client_request).values(
         client=sa.bindparam("who"),
         number=sa.bindparam("count"),
+        command_digest=sa.bindparam("command"),
         answer=sa.bindparam("reply"),
         answered_at=now,
     )
@@ -41,7 +43,12 @@ def replace_earlier() -> sa.Update:
     return (
         sa.update(t.client_request)
         .where(_of_client(), t.client_request.c.number < sa.bindparam("count"))
-        .values(number=sa.bindparam("count"), answer=sa.bindparam("reply"), answered_at=now)
+        .values(
+            number=sa.bindparam("count"),
+            command_digest=sa.bindparam("command"),
+            answer=sa.bindparam("reply"),
+            answered_at=now,
+        )
     )
 
 

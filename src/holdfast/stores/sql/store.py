@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -27,8 +28,8 @@ from holdfast.stores.sql.operations.steps import (
     Query,
     Steps,
 )
-from holdfast.stores.sql.patience import Patience, Progress
-from holdfast.stores.sql.pool import AsyncPool, Pool
+from holdfast.stores.sql.patience import Patience, Progress, unanswered
+from holdfast.stores.sql.pool import AsyncPool, Link, Pool, cut
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
 
@@ -39,7 +40,9 @@ class SqlStore(Store):
     """Task and asset state in SQLite, PostgreSQL, or MySQL/MariaDB.
 
     While the database is away, commands wait for it up to `retry_window`, as far as it is safe to
-    send them again. `clock` replaces the database's clock; for SQLite that is this machine's.
+    send them again. Through the door for event loops, one that is there and silent for longer than
+    `answer_timeout` is given up. `clock` replaces the database's clock; for SQLite that is this
+    machine's.
     """
 
     def __init__(
@@ -48,11 +51,13 @@ class SqlStore(Store):
         *,
         history_limit: int = 100,
         retry_window: timedelta = timedelta(0),
+        answer_timeout: timedelta | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self._options = (url, history_limit, retry_window, clock)
+        self._options = (url, history_limit, retry_window, answer_timeout, clock)
         self._url, self._dialect = parse_url(url)
-        self._engine = make_engine(self._url, self._dialect)
+        self._answer_timeout = answer_timeout.total_seconds() if answer_timeout else None
+        self._engine = make_engine(self._url, self._dialect, self._answer_timeout)
         self._context = Context(self._dialect, history_limit)
         self._retry_window = retry_window
         self._now = _clock(clock, self._dialect.embedded)
@@ -106,7 +111,7 @@ class SqlStore(Store):
     async def arun(self, operation: Operation, command: Command[A]) -> A:
         """The same without blocking the event loop."""
         if not self._dialect.native_async:
-            return await asyncio.to_thread(self.run, operation, command)
+            return await self._in_thread(operation, command)
         patience = None
         while True:
             progress = Progress()
@@ -118,6 +123,13 @@ class SqlStore(Store):
                 patience = patience or Patience(self._retry_window, self._url, command.repeatable)
                 pause = patience.after(error, progress)
             await asyncio.sleep(pause)
+
+    async def _in_thread(self, operation: Operation, command: Command[A]) -> A:
+        try:
+            async with asyncio.timeout(self._answer_timeout):
+                return await asyncio.to_thread(self.run, operation, command)
+        except TimeoutError:
+            raise unanswered(self._url) from None
 
     def close(self) -> None:
         self._pool.close()
@@ -186,7 +198,8 @@ class SqlStore(Store):
         pool = self._async_pool()
         link = await pool.take()
         try:
-            answer = await self._adrive(steps, link.cursor, progress)
+            with self._answering(link, progress):
+                answer = await self._adrive(steps, link.cursor, progress)
         except HoldfastError:
             pool.give(link)
             raise
@@ -197,6 +210,24 @@ class SqlStore(Store):
             raise
         pool.give(link)
         return answer
+
+    @contextmanager
+    def _answering(self, link: Link, progress: Progress) -> Iterator[None]:
+        """Give up what does not answer in time. That is not left to a cancellation, for which
+        psycopg would wait until the database agrees."""
+        if self._answer_timeout is None:
+            yield
+            return
+
+        def give_up() -> None:
+            progress.given_up = True
+            cut(link)
+
+        timer = asyncio.get_running_loop().call_later(self._answer_timeout, give_up)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _adrive(self, steps: Steps[A], cursor: Any, progress: Progress) -> A:
         try:
@@ -243,7 +274,7 @@ class SqlStore(Store):
         pool = self._async_pools.get(loop)
         if pool is None:
             connect = partial(self._dialect.connect_async, self._engine)
-            pool = self._async_pools[loop] = AsyncPool(connect)
+            pool = self._async_pools[loop] = AsyncPool(connect, self._answer_timeout)
         return pool
 
 
@@ -260,9 +291,16 @@ def _reopen(
     url: str,
     history_limit: int,
     retry_window: timedelta,
+    answer_timeout: timedelta | None,
     clock: Callable[[], datetime] | None,
 ) -> SqlStore:
-    return SqlStore(url, history_limit=history_limit, retry_window=retry_window, clock=clock)
+    return SqlStore(
+        url,
+        history_limit=history_limit,
+        retry_window=retry_window,
+        answer_timeout=answer_timeout,
+        clock=clock,
+    )
 
 
 _OPEN: WeakSet[SqlStore] = WeakSet()

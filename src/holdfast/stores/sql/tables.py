@@ -340,7 +340,9 @@ client_request = sa.Table(
     metadata,
     sa.Column("client", ExactText(64), primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("command_digest", _digest, nullable=False),
     sa.Column("answer", LongText(), nullable=False),
     sa.Column("answered_at", sa.BigInteger, nullable=False),
 )
-"""The latest request of each client that was carried out, and the JSON text of its answer."""
+"""The latest request of each client that was carried out, what tells its command from another, and
+the JSON text of its answer."""

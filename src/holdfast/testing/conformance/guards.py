@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import command as c
+from holdfast.authority import is_read
 from holdfast.command import (
     Clear,
     Delete,
@@ -212,8 +213,9 @@ class Guards(StoreFixtures):
 
     def _assert_the_first_attempt_reads_nothing(self, do: Door) -> None:
         for read in supported(do, READS):
-            with pytest.raises(StaleAttempt, match="attempt"):
+            with pytest.raises(StaleAttempt, match="may not read") as refused:
                 do(Guarded(LiveAttempt(FIRST), read))
+            assert "written" not in refused.value.hint
 
     def _assert_the_job_is_refused(self, do: Door) -> None:
         commands: list[c.Command[Any]] = [
@@ -225,7 +227,8 @@ class Guards(StoreFixtures):
             Clear(TASK, JOB),
         ]
         for command in supported(do, commands):
-            with pytest.raises(StaleAttempt, match="not current any more"):
+            with pytest.raises(StaleAttempt, match="not current any more") as refused:
                 do(while_current(command))
+            assert ("nothing was written" in refused.value.hint) == (not is_read(command))
         assert do(Get(TASK, "k")) is None
         assert do(Get(ORDERS, "k")) is None

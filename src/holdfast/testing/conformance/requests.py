@@ -155,6 +155,24 @@ class Requests(StoreFixtures):
 
         assert do(Get(scope, "k")) == '"third"'
 
+    def test_a_number_that_was_used_for_another_command_is_refused_and_writes_nothing(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        do(request(1, Set(scope, "first", "1", ANN)))
+        others: list[c.Command[Any]] = [
+            Set(scope, "second", "1", ANN),
+            Set(scope, "first", "2", ANN),
+            Set(scope, "first", "1", ANN, if_version=0),
+            Delete(scope, "first", ANN),
+        ]
+
+        for other in supported(do, others):
+            with pytest.raises(StaleRequest, match="another command"):
+                do(request(1, other))
+
+        assert do(Get(scope, "first")) == "1"
+        assert do(Get(scope, "second")) is None
+
     def test_what_was_refused_is_tried_anew(self, do: Door, scope: StoreScope) -> None:
         version = do(Set(scope, "k", '"theirs"', ANN))
         with pytest.raises(VersionConflict):

@@ -49,7 +49,7 @@ def parse_url(url: str) -> tuple[sa.URL, Dialect]:
     return parsed.set(drivername=dialect.driver), dialect
 
 
-def make_engine(url: sa.URL, dialect: Dialect) -> sa.Engine:
+def make_engine(url: sa.URL, dialect: Dialect, answer_timeout: float | None = None) -> sa.Engine:
     """An engine whose connections commit each statement by itself."""
     try:
         engine = sa.create_engine(
@@ -57,7 +57,7 @@ def make_engine(url: sa.URL, dialect: Dialect) -> sa.Engine:
             paramstyle=dialect.paramstyle,
             poolclass=sa.NullPool,
             pool_reset_on_return=None,
-            **dialect.engine_options(),
+            **dialect.engine_options(answer_timeout),
         )
     except ImportError as error:
         raise MissingDependency(

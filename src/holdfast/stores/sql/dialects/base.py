@@ -39,8 +39,8 @@ class Dialect(ABC):
     extra: ClassVar[str] = ""
     """What to install for it."""
 
-    def engine_options(self) -> dict[str, Any]:
-        """Arguments for `create_engine`."""
+    def engine_options(self, answer_timeout: float | None) -> dict[str, Any]:
+        """Arguments for `create_engine`. The driver keeps the time-out, where it can."""
         return {"isolation_level": "AUTOCOMMIT", "connect_args": self.connect_args}
 
     async def connect_async(self, engine: sa.Engine) -> Any:

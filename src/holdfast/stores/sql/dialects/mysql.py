@@ -26,6 +26,11 @@ class MySQL(Dialect):
 
     connect_args: ClassVar[dict[str, Any]] = {"charset": "utf8mb4", "connect_timeout": 10}
 
+    def engine_options(self, answer_timeout: float | None) -> dict[str, Any]:
+        options = super().engine_options(answer_timeout)
+        limits = {"read_timeout": answer_timeout, "write_timeout": answer_timeout}
+        return options | {"connect_args": self.connect_args | limits}
+
     def on_connect(self, connection: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")

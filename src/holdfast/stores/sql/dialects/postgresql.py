@@ -34,6 +34,11 @@ class PostgreSQL(Dialect):
         "application_name": "holdfast",
         "connect_timeout": 10,
         "prepare_threshold": 0,
+        # A host that vanished is noticed within the minute.
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
     }
 
     async def connect_async(self, engine: sa.Engine) -> Any:
@@ -105,6 +110,7 @@ def _kept_request(scope: sa.CTE) -> sa.CTE:
     values: dict[str, Any] = {
         "client": sa.bindparam("who", type_=sa.Text()),
         "number": sa.bindparam("count", type_=sa.BigInteger()),
+        "command_digest": sa.bindparam("command", type_=sa.Text()),
         "answer": sa.cast(scope.c.revision, sa.Text()),
         "answered_at": now,
     }

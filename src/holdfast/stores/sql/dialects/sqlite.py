@@ -32,7 +32,7 @@ class SQLite(Dialect):
 
     connect_args: ClassVar[dict[str, Any]] = {"check_same_thread": False}
 
-    def engine_options(self) -> dict[str, Any]:
+    def engine_options(self, answer_timeout: float | None) -> dict[str, Any]:
         return {"connect_args": self.connect_args}
 
     def before_connect(self, url: sa.URL) -> None:

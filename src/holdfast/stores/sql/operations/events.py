@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast import run_command as rc
 from holdfast.entry import AssetInfo
 from holdfast.run import AssetEvent, EmittedEvent
-from holdfast.scope import MAX_ASSET_LENGTH, TaskScope, check_id
+from holdfast.scope import TaskScope
 from holdfast.stores.sql import event_statements as e
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql import statements as s
@@ -50,7 +50,6 @@ def record(
     column = run_rows.source_column(source)
     yield e.add_event(), asset | {"extra": event.extra, "source": column}
     for alias in event.aliases:
-        check_id("asset alias", alias, MAX_ASSET_LENGTH)
         names = {"alias": alias, "alias_digest": rows.digest(alias)}
         yield e.add_alias(type(context.dialect)), asset | names
 

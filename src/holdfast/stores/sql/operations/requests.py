@@ -32,8 +32,9 @@ def once(
 ) -> Steps[Any]:
     """Most requests come once, so the command is carried out first, and rolled back where it had
     been before. What is not `revocable` waits until the request is known to be new."""
-    request, inner = command.request, command.inner
+    inner = command.inner
     operation = operation_for(inner)
+    request = _request(command)
     if operation is entries.set_:
         version = yield from _set_at_once(context, request, inner)
         if version is not None:
@@ -42,58 +43,59 @@ def once(
     yield BEGIN
     try:
         if not revocable:
-            yield from _keep(request, None)
+            yield from _keep(command.request, request | _reply(None))
         answer = yield from joined(operation(context, inner))
         if revocable:
-            yield from _keep(request, answer)
+            yield from _keep(command.request, request | _reply(answer))
         else:
-            yield q.set_answer(), _row(request, answer)
+            yield q.set_answer(), request | _reply(answer)
     except HoldfastError:
         # It may be in conflict with nothing but its own first sending.
         yield ROLLBACK
-        latest = yield q.latest(), {"who": request.client}
-        if latest and latest[0][0] == request.number:
-            return _kept(command, latest[0][1])
-        raise
+        latest = yield q.latest(), request
+        if not latest or latest[0][0] != command.request.number:
+            raise
+        _, digest, kept = latest[0]
+        if digest != request["command"]:
+            raise refusal.reused_number(command.request) from None
+        asked = inner.inner if isinstance(inner, Guarded) else inner
+        return JSON.decode_answer(asked, kept.encode())
     return answer
 
 
-def _kept(command: Once, answer: str) -> Any:
-    inner = command.inner
-    asked = inner.inner if isinstance(inner, Guarded) else inner
-    try:
-        return JSON.decode_answer(asked, answer.encode())
-    except msgspec.DecodeError:
-        raise refusal.reused_number(command.request) from None
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def _set_at_once(context: Context, request: RequestId, command: Any) -> Steps[int | None]:
+def _request(command: Once) -> dict[str, Any]:
+    return {
+        "who": command.request.client,
+        "count": command.request.number,
+        "command": rows.digest(_encode(command.inner).decode()),
+    }
+
+
+def _reply(answer: Any) -> dict[str, Any]:
+    return {"reply": JSON.encode(answer).decode()}
+
+
+def _set_at_once(context: Context, request: dict[str, Any], command: Any) -> Steps[int | None]:
     shortcut = context.dialect.set_in_one_statement(once=True)
     params = entries.plain(command)
     if shortcut is None or params is None:
         return None
-    written = yield shortcut, params | {"who": request.client, "count": request.number}
+    written = yield shortcut, params | request
     return written[0][0] if written else None
 
 
-def _keep(request: RequestId, answer: Any) -> Steps[None]:
+def _keep(request: RequestId, row: dict[str, Any]) -> Steps[None]:
     """The request is its client's latest from now on; StaleRequest where it, or a later one, has
     been that already. Who sends it at the same time waits here for the other's commit."""
-    row = _row(request, answer)
     if (yield q.replace_earlier(), row):
         return
     latest = yield q.latest(), row
     if latest:
         raise refusal.stale_request(request, latest[0][0])
     yield q.add_first(), row
-
-
-def _row(request: RequestId, answer: Any) -> dict[str, Any]:
-    return {
-        "who": request.client,
-        "count": request.number,
-        "reply": JSON.encode(answer).decode(),
-    }
 
 
 def forget_requests(context: Context, command: c.ForgetRequests) -> Steps[int]:

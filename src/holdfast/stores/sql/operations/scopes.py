@@ -121,7 +121,7 @@ def fence(writer: TaskWriter) -> Steps[None]:
     check_attempt(writer, *found[0][2:])
 
 
-def check_attempt(writer: TaskWriter, newest: int, live: int | None) -> None:
+def check_attempt(writer: TaskWriter, newest: int, live: int | None, reading: bool = False) -> None:
     """Refuse an attempt that is not the live one."""
     if writer.attempt is not None and writer.attempt != live:
-        raise refusal.stale(writer, newest, live is not None)
+        raise refusal.stale(writer, newest, live is not None, reading)

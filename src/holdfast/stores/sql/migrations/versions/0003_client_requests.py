@@ -19,6 +19,7 @@ def upgrade() -> None:
         "hf_client_request",
         sa.Column("client", ExactText(64), nullable=False),
         sa.Column("number", sa.BigInteger, nullable=False),
+        sa.Column("command_digest", sa.String(64), nullable=False),
         sa.Column("answer", LongText(), nullable=False),
         sa.Column("answered_at", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("client", name="pk_hf_client_request"),

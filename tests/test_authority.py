@@ -1,0 +1,214 @@
+"""What each identity may ask, and as whom it writes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.authority import (
+    Identity,
+    JobIdentity,
+    Role,
+    TaskIdentity,
+    UserIdentity,
+    WatcherIdentity,
+    WorkerIdentity,
+    authorized,
+    issuing,
+    signed,
+)
+from holdfast.condition import CurrentIntent, Guarded, LiveAttempt, LiveWatch
+from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.errors import Forbidden, InvalidInput
+from holdfast.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
+from holdfast.scope import AssetScope, TaskScope
+
+SCOPE = TaskScope("sales", "monday", "load")
+OTHER = TaskScope("sales", "monday", "report")
+ORDERS = AssetScope(name="orders")
+SECRET = AssetScope(name="secret")
+WATCH = Watch(AssetScope(name="orders", uri="s3://orders"), "poll", 3)
+TASK = TaskIdentity(SCOPE, 2, (("orders", "s3://orders"),))
+JOB = JobIdentity(SCOPE, "job.intent", "i-1", (("orders", "s3://orders"),))
+WATCHER = WatcherIdentity(WATCH)
+WORKER = WorkerIdentity("w1")
+EDITOR = UserIdentity("ed", Role.EDITOR)
+ADMIN = UserIdentity("ann", Role.ADMIN)
+VIEWER = UserIdentity("vic", Role.VIEWER)
+HERE = Process("host", 1, "x")
+MINUTE = timedelta(minutes=1)
+
+
+def success(*events: EmittedEvent) -> Ending:
+    return Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, events=events)
+
+
+def heartbeat(**changes: Any) -> r.Heartbeat:
+    return r.Heartbeat(**({"process": HERE, "lease": MINUTE} | changes))
+
+
+ALLOWED: list[tuple[Identity, c.Command[Any]]] = [
+    (TASK, c.Get(SCOPE, "k")),
+    (TASK, c.Set(SCOPE, "k", "1", TASK.writer)),
+    (TASK, c.Set(AssetScope(uri="s3://orders"), "k", "1", TASK.writer, on_success=True)),
+    (TASK, c.FinishAttempt(TASK.writer, True, ending=success(EmittedEvent(*TASK.assets[0])))),
+    (TASK, heartbeat(attempts=(TASK.writer,))),
+    (TASK, r.GetResults("sales", "monday", "report")),
+    (JOB, c.Advance(ORDERS, "k", "1", JOB.writer)),
+    (WATCHER, c.Get(ORDERS, "k")),
+    (WATCHER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", WatcherWriter()),))),
+    (WORKER, c.StartAttempt(OTHER)),
+    (WORKER, c.Set(OTHER, "k", "1", TaskWriter(OTHER, 1))),
+    (EDITOR, c.StartAttempt(OTHER)),
+    (EDITOR, c.Set(OTHER, "k", "1", TaskWriter(OTHER, 1))),
+    (VIEWER, c.List(c.AssetFilter())),
+    (ADMIN, c.DeleteRun("sales", "monday")),
+]
+FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
+    (TASK, c.Get(OTHER, "k")),
+    (TASK, c.Get(SECRET, "k")),
+    (TASK, c.Get(AssetScope(asset_id=1, name="orders"), "k")),
+    (TASK, c.Get(AssetScope(name="secret", uri="s3://orders"), "k")),
+    (TASK, c.List(c.TaskFilter("sales"))),
+    (TASK, c.List(c.AssetFilter())),
+    (TASK, c.Get(ORDERS, "k", TaskWriter(OTHER, 1))),
+    (TASK, c.Set(SCOPE, "k", "1", TaskWriter(SCOPE, 1))),
+    (TASK, c.Set(SCOPE, "k", "1", TaskWriter(OTHER, 2))),
+    (TASK, c.Rewind(SECRET, "k", c.ToVersion(1), TASK.writer)),
+    (TASK, r.PutResult(TaskWriter(OTHER, 1), "k", "1")),
+    (TASK, c.StartAttempt(SCOPE)),
+    (TASK, c.FinishAttempt(TaskWriter(SCOPE, 1), True)),
+    (TASK, c.FinishAttempt(TASK.writer, True, ending=success(EmittedEvent("secret", "s3://x")))),
+    (
+        TASK,
+        c.FinishAttempt(
+            TASK.writer, True, ending=success(EmittedEvent(*TASK.assets[0], aliases=("all",)))
+        ),
+    ),
+    (TASK, heartbeat(attempts=(TaskWriter(OTHER, 1),))),
+    (TASK, heartbeat(runs=(("sales", "monday"),))),
+    (TASK, heartbeat(attempts=(TASK.writer,), lease=timedelta(days=365))),
+    (TASK, heartbeat(attempts=(TASK.writer,), lease=-MINUTE)),
+    (TASK, r.GetResults("sales", "tuesday", "report")),
+    (JOB, c.Set(SECRET, "k", "1", JOB.writer)),
+    (JOB, c.Set(SCOPE, "k", "1", TASK.writer)),
+    (JOB, c.Clear(SCOPE, JOB.writer, all_map_indices=True)),
+    (JOB, c.FinishAttempt(TASK.writer, True)),
+    (JOB, r.PutResult(TASK.writer, "k", "1")),
+    (WATCHER, c.Get(SECRET, "k")),
+    (WATCHER, c.Get(ORDERS, "k", TaskWriter(OTHER, 1))),
+    (WATCHER, c.Set(ORDERS, "k", "1", WatcherWriter())),
+    (WATCHER, r.Emit(WATCH, (c.Set(SECRET, "k", "1", WatcherWriter()),))),
+    (WATCHER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", TaskWriter(OTHER, 1), on_success=True),))),
+    (WATCHER, r.Emit(Watch(WATCH.asset, "poll", 4))),
+    (WORKER, c.Set(ORDERS, "k", "1", ApiWriter("ceo"))),
+    (WORKER, c.Set(ORDERS, "k", "1", TaskWriter(OTHER))),
+    (WORKER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", TaskWriter(OTHER)),))),
+    (WORKER, heartbeat(runs=(("sales", "monday"),))),
+    (WORKER, c.DeleteRun("sales", "monday")),
+    (EDITOR, heartbeat(runs=(("sales", "monday"),))),
+    (EDITOR, c.DeleteRun("sales", "monday")),
+    (EDITOR, c.DeleteAsset(ORDERS)),
+    (EDITOR, r.SaveFile("f.py", ())),
+    (VIEWER, c.Set(ORDERS, "k", "1", ApiWriter("vic"))),
+    (VIEWER, c.StartAttempt(SCOPE)),
+]
+
+
+def name(case: Any) -> str:
+    return str(case) if isinstance(case, Identity) else type(case).__name__
+
+
+@pytest.mark.parametrize(("identity", "command"), ALLOWED, ids=name)
+def test_it_is_allowed(identity: Identity, command: c.Command[Any]) -> None:
+    authorized(identity, command)
+
+
+@pytest.mark.parametrize(("identity", "command"), FORBIDDEN, ids=name)
+def test_it_is_forbidden(identity: Identity, command: c.Command[Any]) -> None:
+    with pytest.raises(Forbidden, match="may not do this"):
+        authorized(identity, command)
+
+
+@pytest.mark.parametrize(
+    ("identity", "given", "written"),
+    [
+        (TASK, ApiWriter("whoever"), TASK.writer),
+        (JOB, ApiWriter("whoever"), JOB.writer),
+        (EDITOR, ApiWriter("ceo"), ApiWriter("ed")),
+        (EDITOR, WatcherWriter(), ApiWriter("ed")),
+        (EDITOR, TaskWriter(OTHER), ApiWriter("ed")),
+        (EDITOR, TaskWriter(OTHER, 3), TaskWriter(OTHER, 3)),
+        (ADMIN, TaskWriter(OTHER), TaskWriter(OTHER)),
+        (ADMIN, ApiWriter("ceo"), ApiWriter("ann")),
+    ],
+)
+def test_they_write_as_themselves(identity: Identity, given: Any, written: Any) -> None:
+    command = signed(identity, c.Set(ORDERS, "k", "1", given))
+
+    assert isinstance(command, c.Set)
+    assert command.writer == written
+
+
+def test_a_watcher_writes_as_one_whatever_it_says() -> None:
+    command = signed(WATCHER, r.Emit(WATCH, (c.Delete(ORDERS, "k", ApiWriter("ceo")),)))
+
+    assert isinstance(command, r.Emit)
+    assert [write.writer for write in command.writes] == [WatcherWriter()]
+
+
+@pytest.mark.parametrize(
+    ("identity", "guard"),
+    [
+        (TASK, LiveAttempt(TASK.writer)),
+        (JOB, CurrentIntent(SCOPE, "job.intent", "i-1")),
+        (WATCHER, LiveWatch(WATCH)),
+    ],
+)
+def test_reads_are_answered_while_the_token_is_good(identity: Identity, guard: Any) -> None:
+    command = authorized(identity, c.Get(ORDERS, "k"))
+
+    assert isinstance(command, Guarded)
+    assert command.guard == guard
+
+
+def test_a_job_writes_while_its_intent_is_current() -> None:
+    command = authorized(JOB, c.Set(SCOPE, "k", "1", JOB.writer))
+
+    assert isinstance(command, Guarded)
+    assert command.guard == CurrentIntent(SCOPE, "job.intent", "i-1")
+
+
+def test_a_task_gives_a_token_to_its_job_while_it_lives_itself() -> None:
+    command = issuing(TASK, JOB)
+
+    assert isinstance(command, Guarded)
+    assert command.guard == LiveAttempt(TASK.writer)
+    assert isinstance(command.inner, Guarded)
+    assert command.inner.guard == CurrentIntent(SCOPE, "job.intent", "i-1")
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "outcome", "state"),
+    [
+        (True, Outcome.SUCCESS, TaskState.RUNNING),
+        (True, Outcome.FAILED, TaskState.FAILED),
+        (False, Outcome.SUCCESS, TaskState.SUCCESS),
+        (False, Outcome.FAILED, TaskState.SCHEDULED),
+        (False, Outcome.SKIPPED, TaskState.SUCCESS),
+    ],
+)
+def test_an_end_that_contradicts_itself_is_refused(
+    succeeded: bool, outcome: Outcome, state: TaskState
+) -> None:
+    with pytest.raises(InvalidInput, match="leaves no task"):
+        c.FinishAttempt(TASK.writer, succeeded, ending=Ending(outcome=outcome, state=state))
+
+
+def test_an_end_of_no_attempt_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="which attempt"):
+        c.FinishAttempt(TaskWriter(SCOPE), True)
