@@ -24,7 +24,7 @@ from holdfast.entry import (
 from holdfast.errors import InvalidInput
 from holdfast.run import Ending, Outcome, Process, TaskState
 from holdfast.scope import AssetScope, StoreScope, TaskScope, check_id
-from holdfast.value import check_key
+from holdfast.value import check_json, check_key
 
 A = TypeVar("A")
 
@@ -327,6 +327,8 @@ def _check_ending(scope: TaskScope, ending: Ending, succeeded: bool) -> None:
         raise InvalidInput(
             f"{scope}: an attempt that ended with {outcome} leaves no task that is {state}"
         )
+    if ending.result is not None:
+        check_json(f"the result of {scope}", ending.result)
     if ending.events and not succeeded:
         raise InvalidInput(f"{scope}: only an attempt that succeeded has events")
 

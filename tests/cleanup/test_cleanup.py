@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from threading import Event
 from typing import Any
 
 import pytest
@@ -10,11 +12,13 @@ from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.cleanup.plan import CleanupPlan
+from holdfast.cleanup.requests import forget_now_and_then
 from holdfast.condition import Once, RequestId
 from holdfast.entry import ApiWriter
-from holdfast.errors import AssetInactive
+from holdfast.errors import AssetInactive, StoreUnavailable
 from holdfast.scope import AssetScope, TaskScope
-from holdfast.settings import StateStore
+from holdfast.server.serve import build
+from holdfast.settings import StateStore, load
 from holdfast.stores.memory import MemoryStore
 
 ANN = ApiWriter("ann")
@@ -37,6 +41,7 @@ class WatchedStore(MemoryStore):
         super().__init__(clock=clock)
         self.held = held
         self.commands: list[c.Command[Any]] = []
+        self.forgot = Event()
 
     def execute(self, command: c.Command[Any]) -> Any:
         self.commands.append(command)
@@ -46,12 +51,20 @@ class WatchedStore(MemoryStore):
                 return 0
             limit = min(command.limit, free)
             return super().execute(c.DeleteExpired(command.cutoff, limit))
-        return super().execute(command)
+        answer = super().execute(command)
+        if isinstance(command, c.ForgetRequests):
+            self.forgot.set()
+        return answer
 
 
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return load(tmp_path, {})
 
 
 def filled(clock: Clock, *, expired: int, held: int = 0) -> WatchedStore:
@@ -178,12 +191,49 @@ def test_an_orphan_cannot_be_written(orphan):
         orphan.execute(c.Set(ORDERS, "watermark", "2", ANN))
 
 
-def test_clients_that_were_silent_for_a_day_are_forgotten_periodically(clock):
+@pytest.fixture
+def store_with_a_silent_client(clock):
     store = filled(clock, expired=0)
     for client in ("silent", "busy"):
         store.execute(Once(RequestId(client, 1), c.Set(LOAD, "k", "1", ANN)))
     clock.now += timedelta(days=1, seconds=1)
     store.execute(Once(RequestId("busy", 2), c.Set(LOAD, "k", "1", ANN)))
+    return store
+
+
+async def test_a_server_forgets_clients_that_were_silent_for_a_day(
+    clock, store_with_a_silent_client, settings, monkeypatch
+):
+    store = store_with_a_silent_client
+    monkeypatch.setattr("holdfast.server.serve.open_store", lambda *_, **options: store)
+    app = build(settings)
+
+    async with app.router.lifespan_context(app):
+        assert await asyncio.to_thread(store.forgot.wait, 20)
+
+    assert store.execute(c.ForgetRequests(clock.now + timedelta(days=1))) == 1
+
+
+async def test_a_server_goes_on_forgetting_when_it_once_could_not(clock, monkeypatch):
+    monkeypatch.setattr("holdfast.cleanup.requests.INTERVAL", timedelta(0))
+
+    class AwayAtFirst(WatchedStore):
+        def execute(self, command):
+            if not self.commands:
+                self.commands.append(command)
+                raise StoreUnavailable("the database is away")
+            return super().execute(command)
+
+    store = AwayAtFirst(clock)
+    task = asyncio.create_task(forget_now_and_then(store))
+    assert await asyncio.to_thread(store.forgot.wait, 20)
+    task.cancel()
+
+
+def test_clients_that_were_silent_for_a_day_are_forgotten_periodically(
+    clock, store_with_a_silent_client
+):
+    store = store_with_a_silent_client
 
     cleanup = PeriodicCleanup(store, StateStore())
     cleanup.tick()

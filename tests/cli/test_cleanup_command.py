@@ -137,6 +137,25 @@ def test_entries_without_expiry_stay(holdfast, mapped):
     assert mapped.execute(List(scope)).total == 2
 
 
+def test_clients_that_were_silent_for_long_are_forgotten_unless_it_is_a_dry_run(
+    holdfast, mapped, monkeypatch
+):
+    forgotten = []
+    execute = mapped.execute
+
+    def noted(command):
+        if isinstance(command, ForgetRequests):
+            forgotten.append(command)
+        return execute(command)
+
+    monkeypatch.setattr(mapped, "execute", noted)
+
+    holdfast("state-store", "clean", "--dry-run")
+    assert forgotten == []
+    holdfast("state-store", "clean")
+    assert len(forgotten) == 1
+
+
 @pytest.mark.parametrize(
     ("cleans_up", "said"),
     [

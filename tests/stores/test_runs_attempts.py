@@ -147,14 +147,21 @@ def test_an_event_that_cannot_be_recorded_leaves_the_staged_write_unapplied(
     assert store.execute(c.Get(ORDERS, "mark")) is None
 
 
-def test_a_failure_keeps_neither_result_nor_event(store: Store) -> None:
+def test_a_failure_keeps_no_result(store: Store) -> None:
     begin(store)
     writer = start(store)
 
-    finish(store, writer, msgspec.structs.replace(FAILED, result="1", events=(ORDERS_CHANGED,)))
+    finish(store, writer, msgspec.structs.replace(FAILED, result="1"))
 
     assert store.execute(rc.GetResults(*RUN, "load")) == ()
-    assert store.execute(rc.ListAssetEvents()) == ()
+
+
+def test_a_failure_has_no_events(store: Store) -> None:
+    begin(store)
+    writer = start(store)
+
+    with pytest.raises(InvalidInput, match="only an attempt that succeeded has events"):
+        finish(store, writer, msgspec.structs.replace(FAILED, events=(ORDERS_CHANGED,)))
 
 
 def test_tasks_that_end_at_once_with_assets_in_any_order_all_end(store: Store) -> None:

@@ -20,9 +20,8 @@ from sample_runs import (
 from holdfast import command as c
 from holdfast import run_command as rc
 from holdfast.dagspec import AliasSpec, AllOf, AnyOf, AssetRefSpec, Condition, TaskSpec
-from holdfast.entry import TaskWriter
-from holdfast.errors import Conflict, InvalidInput, NotFound, UnknownAsset
-from holdfast.run import Ending, Outcome, Run, RunKind, RunState, TaskState
+from holdfast.errors import Conflict, NotFound, UnknownAsset
+from holdfast.run import Run, RunKind, RunState
 from holdfast.scope import TaskScope
 from holdfast.store import Store
 from holdfast.testing import Clock
@@ -243,18 +242,6 @@ def test_a_dag_declares_the_assets_behind_its_aliases(store: Store) -> None:
 
     [info] = store.execute(c.ListAssets())
     assert (info.dags, info.orphaned_at) == (("sales",), None)
-
-
-def test_an_alias_has_the_limits_of_a_name(store: Store) -> None:
-    store.execute(c.RegisterTask(SOURCE))
-    writer = TaskWriter(SOURCE, store.execute(c.StartAttempt(SOURCE)))
-    event = msgspec.structs.replace(ORDERS_CHANGED, aliases=("x" * 1501,))
-    ending = Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, events=(event,))
-
-    with pytest.raises(InvalidInput, match="asset alias has 1501 characters"):
-        store.execute(c.FinishAttempt(writer, True, ending=ending))
-
-    assert store.execute(rc.ListAssetEvents()) == ()
 
 
 def test_one_of_the_schedulers_that_ask_at_once_gets_the_run(store: Store) -> None:

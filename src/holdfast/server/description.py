@@ -73,6 +73,13 @@ KEY_IN_PATH = _parameter("key", "path", _key, "The key, percent-encoded.")
 KEY_IN_QUERY = _parameter("key", "query", _key, "The key.")
 NAME = _parameter("name", "query", _asset, "The asset's name.")
 URI = _parameter("uri", "query", _asset, "The asset's URI.")
+REQUEST = _parameter(
+    "Idempotency-Key",
+    "header",
+    {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}:[1-9][0-9]{0,17}$"},
+    "`CLIENT:NUMBER`. A write that comes again under the same is carried out once, and is "
+    "answered alike. A client has one request under way, and numbers them from 1.",
+)
 VALUE = _object({"value": _value})
 TASK_VALUE = _object(
     {
@@ -107,7 +114,7 @@ def operation(
         "description": f"{endpoint.__doc__} It is at `{STATE}…` too.",
         "status_code": 200 if method == "GET" else 204,
         "responses": _renewing(responses),
-        "openapi_extra": {"parameters": list(parameters)},
+        "openapi_extra": {"parameters": [*parameters, *(() if method == "GET" else (REQUEST,))]},
     }
     if body is not None:
         described["openapi_extra"]["requestBody"] = {"required": True, "content": _json(body)}
@@ -138,13 +145,6 @@ def supported_commands() -> Description:
 
 def commands() -> Description:
     """What FastAPI is told of the route for commands."""
-    key = _parameter(
-        "Idempotency-Key",
-        "header",
-        {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}:[1-9][0-9]{0,17}$"},
-        "`CLIENT:NUMBER`. A write that comes again under the same is carried out once, and is "
-        "answered alike. A client has one request under way, and numbers them from 1.",
-    )
     body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Command"})
     return {
         "operation_id": "post_command",
@@ -152,7 +152,10 @@ def commands() -> Description:
             problems(404, 409, 501, 502, *BODY)
             | {200: {"content": _json({}), "description": "The command's answer."}}
         ),
-        "openapi_extra": {"parameters": [key], "requestBody": {"required": True, "content": body}},
+        "openapi_extra": {
+            "parameters": [REQUEST],
+            "requestBody": {"required": True, "content": body},
+        },
     }
 
 

@@ -127,7 +127,8 @@ async def put_task_entry(request: Request) -> Response:
     body = _body(request, _task_value)
     expires_at = body.expires_at and utc(body.expires_at, "expires_at")
     text = _text(request, body.value, scope, key)
-    await perform(request, c.Set(scope, key, text, _task(request).writer, expires_at))
+    write = c.Set(scope, key, text, _task(request).writer, expires_at)
+    await perform(request, write, _request_id(request))
     return Response(status_code=204)
 
 
@@ -135,14 +136,15 @@ async def put_task_entry(request: Request) -> Response:
 async def delete_task_entry(request: Request) -> Response:
     """Remove a key of the task store."""
     scope, key = _task_entry(request)
-    await perform(request, c.Delete(scope, key, _task(request).writer))
+    await perform(request, c.Delete(scope, key, _task(request).writer), _request_id(request))
     return Response(status_code=204)
 
 
 @_route("DELETE", "/ti/{ti_id}", d.TI_ID)
 async def clear_task_store(request: Request) -> Response:
     """Remove every key of the task store."""
-    await perform(request, c.Clear(_task_scope(request), _task(request).writer))
+    clear = c.Clear(_task_scope(request), _task(request).writer)
+    await perform(request, clear, _request_id(request))
     return Response(status_code=204)
 
 
@@ -291,7 +293,7 @@ def _value(text: str | None, scope: StoreScope, key: str) -> Response:
 
 
 async def _change(request: Request, change: Change) -> Response:
-    await perform(request, _signed(request, change))
+    await perform(request, _signed(request, change), _request_id(request))
     return Response(status_code=204)
 
 

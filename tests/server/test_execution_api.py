@@ -477,3 +477,20 @@ def test_an_unknown_task_instance_is_said_to_be_so(served: Served) -> None:
     answer = served.ask("POST", "/execution/commands", command, token=ADMIN)
 
     assert (answer.status, answer.reason) == (404, "unknown_task_instance")
+
+
+def test_a_write_that_is_sent_again_under_its_number_counts_once(
+    served: Served, task: TaskIdentity
+) -> None:
+    for _ in range(2):
+        put = served.ask(
+            "PUT", place(task, "a"), {"value": 1}, token=task, Idempotency_Key="client-1:1"
+        )
+        assert put.status == 204
+    other = served.ask(
+        "PUT", place(task, "b"), {"value": 1}, token=task, Idempotency_Key="client-1:1"
+    )
+
+    entry = served.store.execute(c.GetEntry(task.scope, "a"))
+    assert entry is not None and entry.version == 1
+    assert (other.status, other.reason) == (409, "stale_request")
