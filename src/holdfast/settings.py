@@ -163,7 +163,8 @@ class Api(Section, frozen=True):
         int, Meta(ge=1024, le=2**20, description="The largest head of a request.")
     ] = 32 * 2**10
     request_timeout: Annotated[
-        timedelta, Meta(description="How long a client may take to send a request.")
+        timedelta,
+        Meta(description="How long a client may take to send a request, and to read the answer."),
     ] = timedelta(seconds=30)
     rate_limit: Annotated[
         int,

@@ -272,7 +272,7 @@ def test_the_client_takes_the_new_token_before_its_own_runs_out(
 
     time.sleep(2.5)
     client.task_state_store.set(task.ti_id, "key", 1, None)
-    time.sleep(2)
+    time.sleep(6.8)
 
     assert client.token != task.token
     assert client.task_state_store.get(task.ti_id, "key")["value"] == 1
