@@ -44,7 +44,7 @@ class Workplace:
         self.directory = directory
         self.warehouse = directory / "warehouse"
         self._conf = json.dumps({"landing": str(landing), "warehouse": str(self.warehouse)})
-        self._environment = os.environ | {
+        self.environment = os.environ | {
             "HOLDFAST__CORE__HOME": str(directory),
             "HOLDFAST__SPARK__REMOTE": remote,
         }
@@ -103,7 +103,7 @@ class Workplace:
     def show(self, *arguments: str) -> str:
         """What a command of Holdfast prints."""
         command = [sys.executable, "-m", "holdfast", *arguments]
-        return subprocess.check_output(command, env=self._environment, text=True)
+        return subprocess.check_output(command, env=self.environment, text=True)
 
     def days(self, run_id: str) -> list[Day]:
         """What `ingest` has recorded in a run."""
@@ -137,4 +137,4 @@ class Workplace:
 
     def _start(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "holdfast", "run", str(PIPELINE), *arguments]
-        self._process = subprocess.Popen(command, env=self._environment, stderr=self._log)
+        self._process = subprocess.Popen(command, env=self.environment, stderr=self._log)

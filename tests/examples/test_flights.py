@@ -1,4 +1,5 @@
-"""The flights pipeline does what the demo shows, here on a few days of two months."""
+"""The flights pipeline does what the demo shows, here on a few days of two months, and also where
+its workers go through a server."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ from scripts import EXAMPLES
 sys.path.insert(0, str(EXAMPLES / "flights"))
 from workplace import Day, Workplace
 
+from holdfast.connection import open_store
+from holdfast.server.embedded import EmbeddedServer
+from holdfast.settings import load
 from server import spark_server
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -42,6 +46,15 @@ class Scene:
     def place(self, name: str) -> Workplace:
         place = Workplace(self._directory / name, self._directory / "landing", self._remote)
         return self._stack.enter_context(place)
+
+    def place_through_server(self, name: str) -> Workplace:
+        """One whose workers have no database, but the URL of a server."""
+        place = self.place(name)
+        settings = load(self._directory, {"HOLDFAST__CORE__HOME": str(place.directory)})
+        server = EmbeddedServer(self._stack.enter_context(open_store(settings)), settings)
+        self._stack.callback(server.close)
+        place.environment["HOLDFAST__WORKERS__SERVER_URL"] = server.url
+        return place
 
     def tables(self, place: Workplace) -> Any:
         return self._call("fingerprints", place.warehouse)
@@ -74,7 +87,7 @@ def test_flights_that_were_killed_come_to_the_same_and_later_only_new_ones_are_r
     scene: Scene,
 ) -> None:
     scene.land("date BETWEEN '2013-01-31' AND '2013-02-05'")
-    undisturbed, killed = scene.place("undisturbed"), scene.place("killed")
+    undisturbed, killed = scene.place("undisturbed"), scene.place_through_server("killed")
     undisturbed.run("first")
 
     killed.begin("first")
