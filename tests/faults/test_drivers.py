@@ -49,6 +49,7 @@ COMMANDS: list[c.Command[Any]] = [
     c.DeclareAsset("orders", "s3://lake/orders"),
     c.DeclareDagAssets("sales", (("orders", "s3://lake/orders"),)),
     c.ListAssets(),
+    c.GetAsset(ORDERS),
     c.DeleteAsset(ORDERS),
     c.StartAttempt(TASK),
     c.FinishAttempt(TaskWriter(TASK, 1), succeeded=True),
@@ -59,6 +60,7 @@ COMMANDS: list[c.Command[Any]] = [
     c.TakeExpired(THEN, 10),
     c.ListOrphans(THEN),
     c.DeleteOrphans(THEN),
+    c.ForgetRequests(THEN),
 ]
 
 

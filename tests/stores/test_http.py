@@ -109,7 +109,7 @@ def test_a_token_that_does_not_allow_it_is_refused(served: ServedStores, behind:
 
 def test_a_token_that_has_run_out_is_refused(served: ServedStores) -> None:
     identity = UserIdentity("ann", Role.ADMIN)
-    token = served.server.tokens.issue(identity, timedelta(seconds=-1))
+    token = served.server.tokens.issue(identity, timedelta(seconds=-10))
     store = HttpStore(served.server.url, token, retry_window=A_WHILE)
     with store, pytest.raises(Forbidden, match="run out\nhint: .*holdfast auth") as caught:
         store.execute(c.Now())

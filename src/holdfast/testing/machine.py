@@ -391,7 +391,7 @@ def machine_for(
     }
     machine: type[StoreMachine] = type("StoreMachineFor", (StoreMachine,), parts)
     machine.TestCase.settings = settings(
-        max_examples=30 + 6 * rounds,
+        max_examples=10 + 6 * rounds,
         stateful_step_count=60,
         deadline=None,
         derandomize=False,
