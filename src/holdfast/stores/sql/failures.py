@@ -21,7 +21,10 @@ _SQLITE = (
     ("disk i/o", "cannot be read or written (disk I/O error)", "check the disk"),
 )
 
-_PASSING = ("starting up", "shutting down", "recovery mode", "too many clients", "terminating")
+_PASSING = (
+    *("starting up", "shutting down", "recovery mode", "not yet accepting", "not accepting"),
+    *("too many clients", "terminating"),
+)
 _MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
 _CLASHES = {"40001", "40P01", "23505"}
 _MYSQL_CLASHES = {1213, 1020, 1062}
