@@ -36,7 +36,7 @@ chaos: setup ## the kill, concurrency and model tests at full count
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m chaos --rounds 50
 
 lint: setup ## style and types
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 

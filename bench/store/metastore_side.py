@@ -12,12 +12,13 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 
-from airflow import settings
 from airflow._shared.state import TaskScope
 from airflow.models.dagrun import DagRun
 from airflow.state.metastore import MetastoreBackend
 from airflow.utils.session import create_session
 from sqlalchemy import text
+
+from airflow import settings
 
 SCOPE = TaskScope("orders", "scheduled__2026-01-01", "load")
 

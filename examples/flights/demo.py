@@ -22,11 +22,11 @@ from plot import draw
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Column, Table
-from server import spark_server, spark_session
 from workplace import Day, Workplace
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.check import check_java, check_packages
+from server import spark_server, spark_session
 
 FLIGHTS: Final = 336_776
 """What the year has."""

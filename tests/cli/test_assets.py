@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import pipeline
 import pytest
 
+import pipeline
 from holdfast.command import DeclareAsset, ListAssets, Set
 from holdfast.connection import open_store
 from holdfast.entry import ApiWriter

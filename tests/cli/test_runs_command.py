@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-import pipeline
 import pytest
 
+import pipeline
 from holdfast.connection import open_store
 from holdfast.errors import NotFound
 from holdfast.run import RunKind

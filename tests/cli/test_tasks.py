@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pipeline
 import pytest
 
+import pipeline
 from holdfast.command import Get, Set, StartAttempt
 from holdfast.connection import open_store
 from holdfast.entry import ApiWriter

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from holdfast import command as c
 from holdfast import run_command as r
+from holdfast.actions.runs import manual_run
 from holdfast.dagspec import DagSpec
 from holdfast.errors import InvalidDag, InvalidInput, NotFound, StaleAttempt
-from holdfast.run import Run, RunKind, RunState, TaskInstance, TaskState
+from holdfast.run import Run, RunState, TaskInstance, TaskState
 from holdfast.runner.conductor import ActiveRun, Conductor
-from holdfast.runner.timetable import run_id as new_run_id
 from holdfast.scope import TaskScope
 from holdfast.settings import Settings
 from holdfast.store import Store
@@ -85,17 +85,8 @@ class LocalRun:
         """A new run, or the unfinished one with that id, held by this process unless it ended."""
         run = self._known(dag, run_id)
         if run is None:
-            now = datetime.now(UTC)
-            run = self._conductor.store.execute(
-                r.CreateRun(
-                    dag_id=dag.dag_id,
-                    run_id=run_id or new_run_id(RunKind.MANUAL, now),
-                    logical_date=now,
-                    data_interval_start=now,
-                    data_interval_end=now,
-                    conf=conf or "{}",
-                )
-            )
+            new = manual_run(dag.dag_id, datetime.now(UTC), run_id, conf or "{}")
+            run = self._conductor.store.execute(new)
         elif conf is not None:
             raise InvalidInput(
                 f"run `{run_id}` exists and has its own conf", hint="leave --conf out to go on"

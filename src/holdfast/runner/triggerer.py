@@ -8,20 +8,18 @@ from datetime import datetime
 from threading import Event
 from typing import NamedTuple
 
-import msgspec
-
 from holdfast import run_command as r
 from holdfast.connection import open_store
-from holdfast.dagspec import DagSpec, WatcherSpec
+from holdfast.dagspec import WatcherSpec
 from holdfast.errors import StoreUnavailable
 from holdfast.runner.orders import Unwatch, WatchAsset
 from holdfast.runner.supervisor import SupervisorLink
+from holdfast.schedule import spec_of
 from holdfast.settings import Settings
 
 ROUND = 1.0
 
 log = logging.getLogger("holdfast.triggerer")
-_spec_decoder = msgspec.json.Decoder(DagSpec)
 
 
 class _Wanted(NamedTuple):
@@ -75,6 +73,6 @@ class Triggerer:
         wanted: dict[WatcherSpec, _Wanted] = {}
         for info in self._store.execute(r.ListDags()):
             if not info.paused:
-                for watcher in _spec_decoder.decode(info.spec).watchers:
+                for watcher in spec_of(info).watchers:
                     wanted.setdefault(watcher, _Wanted(info.file, info.dag_id, info.saved_at))
         return wanted
