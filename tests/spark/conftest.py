@@ -1,18 +1,77 @@
-"""One Spark server for all tests here, and processes that use it."""
+"""The Sparks of the tests here, and processes that use them."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
 from kept import Kept, await_end, kept_server
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from sparks import CONF, shared
 
 from forks import FORKS
+from holdfast.spark.session import connection_string
 
 R = TypeVar("R")
+
+# Other tests fork this process, and their children do not use what it has open.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+@pytest.fixture(scope="module", params=["local", "connect", "cluster"])
+def spark(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """A session in this process, in a server, and on a cluster whose executors have a Python
+    without Holdfast. What a test module defines travels with its functions, as a DAG file's does.
+    """
+    cloudpickle.register_pickle_by_value(request.module)
+    try:
+        if request.param == "local":
+            yield request.getfixturevalue("local_spark")
+            return
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+            worker = os.environ.get("PYTEST_XDIST_WORKER")
+            base = tmp_path_factory.getbasetemp()
+            address = shared(
+                request.param,
+                (base.parent if worker else base) / "sparks",
+                os.getppid() if worker else os.getpid(),
+            )
+            remote = connection_string(address, str(uuid4()))
+            session = SparkSession.builder.remote(remote).create()
+            yield session
+            session.stop()
+    finally:
+        cloudpickle.unregister_pickle_by_value(request.module)
+
+
+@pytest.fixture(scope="session")
+def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark without a server, as a script has it."""
+    place = tmp_path_factory.mktemp("local-spark")
+    builder = SparkSession.builder.master("local[2,4]").config(
+        map=CONF
+        | {
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": str(place / "warehouse"),
+            "spark.local.dir": str(place / "scratch"),
+            "spark.ui.showConsoleProgress": "false",
+        }
+    )
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")
