@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import defaultdict
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
 from holdfast.stores.sql.operations.steps import Query
+
+Known: TypeAlias = tuple[str, dict[str, Any], bool]
+
+_KNOWN: defaultdict[Any, dict[Any, Known]] = defaultdict(dict)
 
 
 class Prepared(NamedTuple):
@@ -20,11 +26,19 @@ class Prepared(NamedTuple):
 
 
 class CompiledStatements:
-    """The SQL text of each statement for one database, compiled on first use."""
+    """The SQL text of each statement for one database, compiled on first use.
+
+    Stores on databases of one kind share it: to compile takes longer than most commands.
+    """
 
     def __init__(self, dialect: Any) -> None:
         self._dialect = dialect
-        self._known: dict[Any, tuple[str, dict[str, Any], bool]] = {}
+
+    @cached_property
+    def _known(self) -> dict[Any, Known]:
+        dialect = self._dialect
+        quote = dialect.identifier_preparer.initial_quote
+        return _KNOWN[type(dialect), dialect.server_version_info, quote]
 
     def prepare(self, query: Query, now: int | None) -> Prepared:
         statement, params = query
@@ -39,7 +53,7 @@ class CompiledStatements:
         many = [{**constants, **one, "now": now} for one in params]
         return Prepared(text, many, True, returns_rows)
 
-    def _compile(self, statement: Any) -> tuple[str, dict[str, Any], bool]:
+    def _compile(self, statement: Any) -> Known:
         # Nobody asks for the ids that an INSERT gives out, so it need not return them.
         plain = statement.inline() if isinstance(statement, sa.Insert) else statement
         compiled = plain.compile(dialect=self._dialect)
