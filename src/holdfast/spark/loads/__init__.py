@@ -1,0 +1,1 @@
+"""Loads of only what is new since an asset's watermark."""

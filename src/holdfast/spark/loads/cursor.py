@@ -1,0 +1,308 @@
+"""The cursor column of an incremental load: which types it may have, and their exact values.
+
+A value crosses three borders: the store's JSON, Spark's literals, and what Spark observed. Each
+type says how, so that nothing depends on the time zone of the session or of the driver.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+from holdfast.errors import InvalidInput, InvalidType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType, StructType
+
+Value: TypeAlias = datetime | date | int | Decimal | str
+Lag: TypeAlias = timedelta | int | Decimal
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_EXACT: Final = Context(prec=100)
+
+
+class Cursor(ABC):
+    """A column by which rows are told to be new."""
+
+    kind: ClassVar[str]
+    """How the store's JSON names the type."""
+    example: ClassVar[str]
+    lag_example: ClassVar[str]
+
+    def __init__(self, name: str, spark_type: DataType) -> None:
+        self.name = name
+        self.spark_type = spark_type
+
+    @property
+    def column(self) -> Column:
+        from pyspark.sql import functions
+
+        return functions.col(quoted(self.name))
+
+    def given(self, what: str, value: Any) -> Value:
+        """A value that the caller or the store's JSON gives, checked."""
+        try:
+            accepted = self._accept(value)
+        except (ValueError, InvalidOperation):
+            accepted = None
+        if accepted is None:
+            raise InvalidType(
+                f"{what} is {value!r}, and the cursor `{self.name}` is of the type {self.kind}",
+                hint=f"write it like this: {self.example}",
+            )
+        if not self._fits(accepted):
+            raise InvalidInput(
+                f"{what} is {value!r}, which the cursor `{self.name}` of the type "
+                f"{self.spark_type.simpleString()} cannot hold"
+            )
+        return accepted
+
+    def given_lag(self, lag: Any) -> Lag:
+        """How far back rows may come late, checked."""
+        accepted = self._accept_lag(lag)
+        if accepted is None:
+            raise InvalidType(
+                f"lag is {lag!r}, and the cursor `{self.name}` is of the type {self.kind}",
+                hint=f"write it like this: {self.lag_example}",
+            )
+        if accepted < type(accepted)(0):  # type: ignore[operator]
+            raise InvalidInput(f"lag is {lag!r}", hint="it is how far to go back: not negative")
+        return accepted
+
+    def before(self, value: Value, lag: Lag) -> Value | None:
+        """The value that far back; None where there is none in this type."""
+        try:
+            earlier = self._minus(value, lag)
+        except OverflowError:
+            return None
+        return earlier if self._fits(earlier) else None
+
+    def as_json(self, value: Value) -> str | int:
+        return str(value)
+
+    def observed(self, column: Column) -> Column:
+        """Text of a value, as Spark makes it; `from_observed` reads it."""
+        return column.cast("string")
+
+    def from_observed(self, text: str) -> Value:
+        try:
+            return self._read(text)
+        except (ValueError, OverflowError):
+            raise InvalidInput(
+                f"the cursor `{self.name}` has the value {text}, which is too far off to be kept",
+                hint="leave such rows out before the load: years go from 1 to 9999",
+            ) from None
+
+    def literal(self, value: Value) -> Column:
+        """Exactly the column's type: a cast of the column would keep the source from filtering."""
+        from pyspark.sql import functions
+
+        return functions.lit(self.as_json(value)).cast(self.spark_type)
+
+    @abstractmethod
+    def _accept(self, value: Any) -> Value | None: ...
+
+    def _read(self, text: str) -> Value:
+        value = self._accept(text)
+        if value is None:
+            raise ValueError(text)
+        return value
+
+    def _fits(self, value: Value) -> bool:
+        return True
+
+    def _accept_lag(self, lag: Any) -> Lag | None:
+        return lag if isinstance(lag, timedelta) else None
+
+    def _minus(self, value: Any, lag: Any) -> Value:
+        return value - lag  # type: ignore[no-any-return]
+
+
+class TimestampCursor(Cursor):
+    """A point in time, whatever the time zone it is shown in."""
+
+    kind = "timestamp"
+    example = "datetime(2026, 1, 31, tzinfo=UTC), or '2026-01-31T00:00:00Z'"
+    lag_example = "timedelta(hours=2)"
+
+    def as_json(self, value: Value) -> str:
+        assert isinstance(value, datetime)
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+    def observed(self, column: Column) -> Column:
+        from pyspark.sql import functions
+
+        return functions.unix_micros(column).cast("string")
+
+    def _read(self, text: str) -> Value:
+        return _EPOCH + timedelta(microseconds=int(text))
+
+    def literal(self, value: Value) -> Column:
+        from pyspark.sql import functions
+
+        assert isinstance(value, datetime)
+        return functions.timestamp_micros(functions.lit((value - _EPOCH) // _MICROSECOND))
+
+    def _accept(self, value: Any) -> Value | None:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if not isinstance(moment, datetime) or moment.tzinfo is None:
+            return None
+        return moment.astimezone(UTC)
+
+
+class LocalTimestampCursor(Cursor):
+    """A date and time without a time zone."""
+
+    kind = "timestamp_ntz"
+    example = "datetime(2026, 1, 31), or '2026-01-31T00:00:00'"
+    lag_example = "timedelta(hours=2)"
+
+    def as_json(self, value: Value) -> str:
+        assert isinstance(value, datetime)
+        return value.isoformat(timespec="microseconds")
+
+    def _accept(self, value: Any) -> Value | None:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return moment if isinstance(moment, datetime) and moment.tzinfo is None else None
+
+
+class DateCursor(Cursor):
+    kind = "date"
+    example = "date(2026, 1, 31), or '2026-01-31'"
+    lag_example = "timedelta(days=2)"
+
+    def as_json(self, value: Value) -> str:
+        assert isinstance(value, date)
+        return value.isoformat()
+
+    def _accept(self, value: Any) -> Value | None:
+        day = date.fromisoformat(value) if isinstance(value, str) else value
+        return day if isinstance(day, date) and not isinstance(day, datetime) else None
+
+    def _accept_lag(self, lag: Any) -> Lag | None:
+        return lag if isinstance(lag, timedelta) and not lag % timedelta(days=1) else None
+
+
+class IntegerCursor(Cursor):
+    kind = "integer"
+    example = "1042"
+    lag_example = "100"
+
+    def as_json(self, value: Value) -> int:
+        assert isinstance(value, int)
+        return value
+
+    def _accept(self, value: Any) -> Value | None:
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def _read(self, text: str) -> Value:
+        return int(text)
+
+    def _fits(self, value: Value) -> bool:
+        bits = {"tinyint": 8, "smallint": 16, "int": 32}.get(self.spark_type.simpleString(), 64)
+        assert isinstance(value, int)
+        return bool(-(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
+
+    def _accept_lag(self, lag: Any) -> Lag | None:
+        return lag if isinstance(lag, int) and not isinstance(lag, bool) else None
+
+
+class DecimalCursor(Cursor):
+    kind = "decimal"
+    example = "Decimal('10.42'), or '10.42'"
+    lag_example = "Decimal('0.50')"
+
+    def as_json(self, value: Value) -> str:
+        return format(value, "f")
+
+    def _accept(self, value: Any) -> Value | None:
+        if isinstance(value, bool) or not isinstance(value, Decimal | int | str):
+            return None
+        number = Decimal(value)
+        return number if number.is_finite() else None
+
+    def _fits(self, value: Value) -> bool:
+        from pyspark.sql.types import DecimalType
+
+        assert isinstance(self.spark_type, DecimalType)
+        assert isinstance(value, Decimal)
+        scaled = value.scaleb(self.spark_type.scale, _EXACT)
+        whole = scaled == scaled.to_integral_value(context=_EXACT)
+        return whole and abs(scaled) < Decimal(10) ** self.spark_type.precision
+
+    def _accept_lag(self, lag: Any) -> Lag | None:
+        if isinstance(lag, bool) or not isinstance(lag, Decimal | int):
+            return None
+        return Decimal(lag) if Decimal(lag).is_finite() else None
+
+    def _minus(self, value: Any, lag: Any) -> Value:
+        return _EXACT.subtract(value, lag)
+
+
+class StringCursor(Cursor):
+    """Text, in the order of its bytes."""
+
+    kind = "string"
+    example = "'2026-01-31'"
+    lag_example = "no lag: text has no distances"
+
+    def _accept(self, value: Any) -> Value | None:
+        return value if isinstance(value, str) else None
+
+    def _accept_lag(self, lag: Any) -> Lag | None:
+        return None
+
+
+def cursor_of(schema: StructType, name: str) -> Cursor:
+    """The cursor of that name among the columns of a DataFrame."""
+    from pyspark.sql import types as t
+
+    spark_type = type_of(schema, name, "the cursor")
+    kinds: dict[type[DataType], type[Cursor]] = {
+        t.TimestampType: TimestampCursor,
+        t.TimestampNTZType: LocalTimestampCursor,
+        t.DateType: DateCursor,
+        t.ByteType: IntegerCursor,
+        t.ShortType: IntegerCursor,
+        t.IntegerType: IntegerCursor,
+        t.LongType: IntegerCursor,
+        t.DecimalType: DecimalCursor,
+        t.StringType: StringCursor,
+    }
+    kind = kinds.get(type(spark_type))
+    if kind is None:
+        raise InvalidType(
+            f"the cursor `{name}` is of the type {spark_type.simpleString()}",
+            hint="a cursor is a timestamp, date, integer, decimal or string; floating point has "
+            "NaN and rounding, cast it to a decimal",
+        )
+    if kind is StringCursor and spark_type.simpleString() != "string":
+        raise InvalidType(
+            f"the cursor `{name}` is of the type {spark_type.simpleString()}: under a collation, "
+            "different texts can be equal",
+            hint="use a column without a collation, or cast it to string",
+        )
+    return kind(name, spark_type)
+
+
+def type_of(schema: StructType, name: str, what: str) -> DataType:
+    """The type of a column that is there once."""
+    if not isinstance(name, str):
+        raise InvalidType(f"{what} is the name of a column, not {name!r}")
+    found = [field.dataType for field in schema.fields if field.name == name]
+    if len(found) != 1:
+        many = "several columns" if found else "no column"
+        raise InvalidInput(
+            f"{what} is `{name}`, and the DataFrame has {many} of that name",
+            hint=f"it has these: {', '.join(schema.names)}",
+        )
+    return found[0]
+
+
+def quoted(name: str) -> str:
+    """The name as SQL reads it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,154 @@
+"""How far an asset is loaded: the value that the asset store keeps for an incremental load."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from itertools import pairwise
+from struct import pack, unpack
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+
+from holdfast.errors import InvalidInput
+from holdfast.spark.loads.cursor import Cursor, Value
+
+GROUPS: Final = 32
+"""Remembered rows are kept in this many groups, each forgotten as a whole."""
+
+
+class Bound(NamedTuple):
+    """Where a range of cursor values begins."""
+
+    value: Any
+    closed: bool
+    """Whether the value itself is in the range."""
+
+    def rank(self) -> tuple[Any, bool]:
+        """What a later beginning has more of."""
+        return self.value, not self.closed
+
+
+def latest(bounds: Iterable[Bound | None]) -> Bound | None:
+    """The range that is in all of them begins here; None: it has no beginning."""
+    return max((bound for bound in bounds if bound), key=Bound.rank, default=None)
+
+
+class Group(NamedTuple):
+    """Hashes of loaded rows, whose cursor values go up to `to`."""
+
+    to: Any
+    keys: tuple[int, ...]
+
+
+class Memory(NamedTuple):
+    """All rows that have been loaded from `since` on, by the hash of key and cursor."""
+
+    columns: dict[str, str]
+    """What the hashes are made of: columns and their types."""
+    since: Bound | None
+    groups: tuple[Group, ...]
+
+    def keys(self) -> list[int]:
+        return [key for group in self.groups for key in group.keys]
+
+    def with_load(self, since: Bound | None, loaded: list[tuple[Value, int]]) -> Self:
+        """With the rows of another load, and without what is before `since`."""
+        added = sorted(row for row in loaded if since is None or row[0] >= since.value)
+        size = -(-len(added) // GROUPS) or 1
+        parts = [added[start : start + size] for start in range(0, len(added), size)]
+        groups = [
+            *(group for group in self.groups if since is None or group.to >= since.value),
+            *(Group(part[-1][0], tuple(key for _, key in part)) for part in parts),
+        ]
+        return self._replace(since=since, groups=tuple(_merged(groups)))
+
+
+def _merged(groups: list[Group]) -> list[Group]:
+    """As many groups as may be, of about the same size."""
+    groups = sorted(groups)
+    while len(groups) > GROUPS:
+        sizes = [len(one.keys) + len(next_.keys) for one, next_ in pairwise(groups)]
+        at = sizes.index(min(sizes))
+        both = Group(groups[at + 1].to, groups[at].keys + groups[at + 1].keys)
+        groups[at : at + 2] = [both]
+    return groups
+
+
+class Watermark(NamedTuple):
+    """The highest cursor value that is loaded."""
+
+    value: Value
+    memory: Memory | None = None
+
+
+class _Since(msgspec.Struct, frozen=True):
+    value: str | int
+    closed: bool = True
+
+
+class _Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+    columns: dict[str, str]
+    keys: list[tuple[str | int, str]]
+    since: _Since | None = None
+
+
+class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+    cursor: str
+    type: str
+    value: str | int
+    seen: _Seen | None = None
+
+
+def as_json(mark: Watermark, cursor: Cursor) -> Any:
+    """The value to store: readable, but for the hashes, and exact."""
+    seen = None
+    if (memory := mark.memory) is not None:
+        since = memory.since and _Since(cursor.as_json(memory.since.value), memory.since.closed)
+        seen = _Seen(
+            memory.columns,
+            [(cursor.as_json(group.to), _packed(group.keys)) for group in memory.groups],
+            since,
+        )
+    stored = _Stored(cursor.name, cursor.kind, cursor.as_json(mark.value), seen)
+    return msgspec.to_builtins(stored)
+
+
+def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
+    """What the store holds; an error where it is not for this cursor."""
+    try:
+        stored = msgspec.convert(found, _Stored)
+    except msgspec.ValidationError:
+        shown = {"cursor": cursor.name, "type": cursor.kind, "value": "…"}
+        raise InvalidInput(
+            f"{where} is {str(found)[:60]}, which no incremental load has written",
+            hint=f"use another key=, or set it to {shown}",
+        ) from None
+    if (stored.cursor, stored.type) != (cursor.name, cursor.kind):
+        raise InvalidInput(
+            f"{where} is for the cursor `{stored.cursor}` of the type {stored.type}, and this load "
+            f"has `{cursor.name}` of the type {cursor.kind}",
+            hint="use another key= to load all anew beside it, rewind it to a version that fits, "
+            "or delete it, with the data, to start over",
+        )
+    value = cursor.given(where, stored.value)
+    if stored.seen is None:
+        return Watermark(value)
+    since = stored.seen.since
+    return Watermark(
+        value,
+        Memory(
+            stored.seen.columns,
+            Bound(cursor.given(where, since.value), since.closed) if since else None,
+            tuple(Group(cursor.given(where, to), _unpacked(keys)) for to, keys in stored.seen.keys),
+        ),
+    )
+
+
+def _packed(keys: tuple[int, ...]) -> str:
+    return b64encode(pack(f">{len(keys)}q", *keys)).decode()
+
+
+def _unpacked(text: str) -> tuple[int, ...]:
+    packed = b64decode(text)
+    return unpack(f">{len(packed) // 8}q", packed)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import types as t
+
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.spark.loads.cursor import Cursor, cursor_of
+
+NEW_YORK = timezone(timedelta(hours=-5))
+LOCAL = datetime(2013, 12, 31, 23, 59)  # noqa: DTZ001
+CURSORS: list[tuple[t.DataType, Any, Any]] = [
+    (
+        t.TimestampType(),
+        datetime(2013, 12, 31, 18, 59, 0, 1, tzinfo=NEW_YORK),
+        "2013-12-31T23:59:00.000001Z",
+    ),
+    (t.TimestampNTZType(), LOCAL, "2013-12-31T23:59:00.000000"),
+    (t.DateType(), date(2013, 12, 31), "2013-12-31"),
+    (t.ByteType(), -128, -128),
+    (t.LongType(), 2**63 - 1, 2**63 - 1),
+    (
+        t.DecimalType(38, 10),
+        Decimal("-1234567890123456789012345678.0000000001"),
+        "-1234567890123456789012345678.0000000001",
+    ),
+    (t.StringType(), "ångström`'\"\\", "ångström`'\"\\"),
+]
+
+
+def cursor(spark_type: t.DataType) -> Cursor:
+    return cursor_of(t.StructType([t.StructField("at", spark_type)]), "at")
+
+
+@pytest.mark.parametrize(("spark_type", "value", "stored"), CURSORS)
+def test_a_value_is_stored_exactly(spark_type: t.DataType, value: Any, stored: Any) -> None:
+    kind = cursor(spark_type)
+
+    assert kind.as_json(value) == stored
+    assert kind.given("the watermark", stored) == value
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "value"),
+    [
+        (t.TimestampType(), datetime(2013, 1, 1)),  # noqa: DTZ001
+        (t.TimestampType(), "2013-01-01T00:00:00"),
+        (t.TimestampType(), date(2013, 1, 1)),
+        (t.TimestampNTZType(), datetime(2013, 1, 1, tzinfo=UTC)),
+        (t.DateType(), datetime(2013, 1, 1, tzinfo=UTC)),
+        (t.DateType(), "today"),
+        (t.LongType(), 1.0),
+        (t.LongType(), True),
+        (t.LongType(), "7"),
+        (t.DecimalType(10, 2), 1.5),
+        (t.DecimalType(10, 2), "NaN"),
+        (t.StringType(), 7),
+    ],
+)
+def test_a_value_of_another_type_is_refused(spark_type: t.DataType, value: Any) -> None:
+    with pytest.raises(InvalidType, match="initial is .*`at` is of the type") as raised:
+        cursor(spark_type).given("initial", value)
+
+    assert "like this" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "value"),
+    [
+        (t.IntegerType(), 2**31),
+        (t.DecimalType(4, 2), Decimal("100")),
+        (t.DecimalType(4, 2), Decimal("0.001")),
+    ],
+)
+def test_a_value_that_the_column_cannot_hold_is_refused(spark_type: t.DataType, value: Any) -> None:
+    with pytest.raises(InvalidInput, match="cannot hold"):
+        cursor(spark_type).given("initial", value)
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "value", "lag", "earlier"),
+    [
+        (
+            t.TimestampType(),
+            datetime(2013, 1, 1, tzinfo=UTC),
+            timedelta(microseconds=1),
+            datetime(2012, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        ),
+        (t.DateType(), date(2013, 3, 1), timedelta(days=1), date(2013, 2, 28)),
+        (t.DateType(), date(1, 1, 1), timedelta(days=1), None),
+        (t.ShortType(), -32768, 1, None),
+        (
+            t.DecimalType(38, 0),
+            Decimal("12345678901234567890123456789012345678"),
+            1,
+            Decimal("12345678901234567890123456789012345677"),
+        ),
+    ],
+)
+def test_a_lag_goes_back_exactly(
+    spark_type: t.DataType, value: Any, lag: Any, earlier: Any
+) -> None:
+    kind = cursor(spark_type)
+
+    assert kind.before(value, kind.given_lag(lag)) == earlier
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "lag"),
+    [
+        (t.TimestampType(), 3600),
+        (t.DateType(), timedelta(hours=1)),
+        (t.LongType(), timedelta(hours=1)),
+        (t.LongType(), -1),
+        (t.DecimalType(10, 2), 0.5),
+        (t.StringType(), 1),
+    ],
+)
+def test_a_lag_that_does_not_fit_the_cursor_is_refused(spark_type: t.DataType, lag: Any) -> None:
+    with pytest.raises((InvalidType, InvalidInput), match="lag is"):
+        cursor(spark_type).given_lag(lag)
+
+
+@pytest.mark.parametrize(
+    "spark_type",
+    [
+        t.DoubleType(),
+        t.BooleanType(),
+        t.BinaryType(),
+        t.NullType(),
+        t.StringType("UNICODE_CI"),
+        t.ArrayType(t.LongType()),
+    ],
+)
+def test_a_type_without_an_exact_order_is_refused(spark_type: t.DataType) -> None:
+    with pytest.raises(InvalidType, match="the cursor `at` is of the type"):
+        cursor(spark_type)
+
+
+@pytest.mark.parametrize("names", [["When", "id"], ["at", "at"]])
+def test_a_column_that_is_not_there_once_is_refused(names: list[str]) -> None:
+    schema = t.StructType([t.StructField(name, t.LongType()) for name in names])
+
+    with pytest.raises(InvalidInput, match="columns? of that name") as raised:
+        cursor_of(schema, "at")
+
+    assert ", ".join(names) in raised.value.hint
+
+
+def test_a_time_that_python_does_not_have_is_told() -> None:
+    with pytest.raises(InvalidInput, match="too far off"):
+        cursor(t.TimestampType()).from_observed(str(10**18))

@@ -1,0 +1,227 @@
+"""What a load refuses, and what goes wrong around it. The kind of Spark does not matter here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loading import Table, connection, frame
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.accessor import AssetStore, Rules
+from holdfast.entry import ApiWriter
+from holdfast.errors import HoldfastError, InvalidInput, InvalidType, VersionConflict
+from holdfast.scope import AssetScope
+from holdfast.sdk.asset_stores import AssetStores
+from holdfast.spark.loads.incremental import Loaded, incremental
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[AssetStore]:
+    with connection(tmp_path) as opened:
+        yield opened.asset_store(name="orders", declare=True)
+
+
+@pytest.fixture
+def df(local_spark: SparkSession) -> DataFrame:
+    return frame(local_spark, [(1, 1), (2, 2), (3, 2)])
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"cursor": "when"}, "no column of that name"),
+        ({"cursor": 7}, "name of a column"),
+        ({"primary_key": ["id", "nr"]}, "the primary key is `nr`"),
+        ({"initial": "1"}, "initial is '1'"),
+        ({"lag": 1}, "with a lag, rows are read again"),
+        ({"on_null": "include"}, "would be loaded again by each load"),
+        ({"on_null": "ignore"}, "on_null is 'ignore'"),
+        ({"closed": "start"}, "closed is 'start'"),
+        ({"closed": "both"}, "is about an end, and there is none"),
+        ({"end_value": 5, "lag": 1, "primary_key": "id"}, "a backfill has no lag"),
+        ({"end_value": 5, "initial": 6}, "end_value 5 is before initial 6"),
+        ({"remember": 0}, "remember is 0"),
+        ({"key": ""}, "the key is empty"),
+    ],
+)
+def test_a_load_that_makes_no_sense_is_refused(
+    df: DataFrame, orders: AssetStore, rules: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        incremental(df, orders, **{"cursor": "at"} | rules)
+
+
+def test_a_stream_is_refused(local_spark: SparkSession, orders: AssetStore) -> None:
+    stream = local_spark.readStream.format("rate").load()
+
+    with pytest.raises(InvalidInput, match="streaming") as raised:
+        incremental(stream, orders, cursor="timestamp")
+
+    assert "foreach_batch" in raised.value.hint
+
+
+def test_the_stores_of_a_task_do_where_they_are_of_one_asset(
+    df: DataFrame, orders: AssetStore
+) -> None:
+    def stores(*names: str) -> AssetStores:
+        scopes = [AssetScope(name=name) for name in names]
+        return AssetStores(orders._store, "the task", scopes, ApiWriter("ann"), Rules())
+
+    assert Table().load(incremental(df, stores("orders"), cursor="at")) == Loaded(3, None, 2)
+    with pytest.raises(InvalidInput, match="declares several assets"):
+        incremental(df, stores("orders", "customers"), cursor="at")
+    with pytest.raises(InvalidType, match="needs an asset store, not dict"):
+        incremental(df, {}, cursor="at")  # type: ignore[arg-type]
+
+
+def test_a_watermark_of_another_type_is_told_and_can_be_deleted(
+    local_spark: SparkSession, df: DataFrame, orders: AssetStore
+) -> None:
+    orders.set("watermark", {"cursor": "at", "type": "date", "value": "2013-12-31"})
+
+    with pytest.raises(InvalidInput, match="`at` of the type date, and this load") as raised:
+        incremental(df, orders, cursor="at")
+
+    assert "rewind" in raised.value.hint
+    orders.delete("watermark")
+    assert Table().load(incremental(df, orders, cursor="at")).rows == 3
+
+
+def test_a_cursor_that_is_all_null_is_an_error_or_nothing_new(
+    local_spark: SparkSession, orders: AssetStore
+) -> None:
+    df = frame(local_spark, [(1, None), (2, None)])
+
+    with pytest.raises(InvalidInput, match="cursor `at` is null"):
+        Table().load(incremental(df, orders, cursor="at"))
+    assert Table().load(incremental(df, orders, cursor="at", on_null="skip")).rows == 0
+    assert orders.entry("watermark") is None
+
+
+def test_more_rows_than_may_be_remembered_are_an_error_that_moves_nothing(
+    df: DataFrame, orders: AssetStore
+) -> None:
+    load = incremental(df, orders, cursor="at", primary_key="id", remember=1)
+
+    with pytest.raises(InvalidInput, match="more than 1 loaded rows may come again"):
+        Table().load(load)
+    assert orders.entry("watermark") is None
+
+    Table().load(incremental(df, orders, cursor="at", primary_key="id", remember=2))
+    assert orders.get("watermark")["value"] == 2
+
+
+def test_rows_whose_keys_are_null_in_different_columns_are_different(
+    local_spark: SparkSession, orders: AssetStore
+) -> None:
+    rows = [(1, None, 7), (None, 1, 7)]
+    one, both = (frame(local_spark, part, "a long, b long, at long") for part in (rows[:1], rows))
+    table = Table()
+
+    table.load(incremental(one, orders, cursor="at", primary_key=["a", "b"]))
+    second = table.load(incremental(both, orders, cursor="at", primary_key=["a", "b"]))
+
+    assert second.rows == 1
+    assert sorted(map(str, table.parts["load=000000000001"])) == ["Row(a=None, b=1, at=7)"]
+
+
+def test_another_primary_key_doubles_nothing_and_says_what_it_cannot_know(
+    local_spark: SparkSession,
+    df: DataFrame,
+    orders: AssetStore,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = Table()
+    table.load(incremental(df, orders, cursor="at"))
+
+    more = frame(local_spark, [(1, 1), (2, 2), (3, 2), (4, 3)])
+    changed = table.load(incremental(more, orders, cursor="at", lag=2, primary_key="id"))
+    later = frame(local_spark, [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 2)])
+    table.load(incremental(later, orders, cursor="at", lag=2, primary_key="id"))
+
+    assert "does not know which rows are loaded by at, id" in caplog.text
+    assert changed.rows == 1
+    assert table.rows() == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
+
+
+def test_a_lag_does_not_reach_before_the_initial_value(
+    local_spark: SparkSession, orders: AssetStore
+) -> None:
+    df = frame(local_spark, [(at, at) for at in range(10)])
+    table = Table()
+
+    for _ in range(2):
+        table.load(incremental(df, orders, cursor="at", initial=8, lag=5, primary_key="id"))
+
+    assert table.rows() == [(8, 8), (9, 9)]
+
+
+def test_without_a_key_rows_within_the_lag_are_read_again_to_be_replaced(
+    df: DataFrame, orders: AssetStore
+) -> None:
+    for _ in range(2):
+        loaded = Table().load(incremental(df, orders, cursor="at", lag=1, primary_key=()))
+
+    assert loaded == Loaded(3, 2, 2)
+    assert len(orders.history("watermark")) == 1
+
+
+def test_a_load_is_written_once(df: DataFrame, orders: AssetStore) -> None:
+    load = incremental(df, orders, cursor="at")
+    Table().load(load)
+
+    with pytest.raises(InvalidInput, match="this load is written"):
+        Table().load(load)
+
+
+def test_a_load_that_another_one_has_overtaken_is_not_even_written(
+    df: DataFrame, orders: AssetStore
+) -> None:
+    slow, fast = incremental(df, orders, cursor="at"), incremental(df, orders, cursor="at")
+    table = Table()
+    table.load(fast)
+
+    with pytest.raises(VersionConflict, match="another load was faster"):
+        slow.write(lambda new: pytest.fail("it must not be written"))
+    assert len(orders.history("watermark")) == 1
+
+
+def test_a_load_that_another_one_overtakes_while_it_writes_moves_nothing(
+    df: DataFrame, orders: AssetStore
+) -> None:
+    slow = incremental(df, orders, cursor="at")
+
+    def write_slowly(new: DataFrame) -> None:
+        Table().load(incremental(df.where("id = 1"), orders, cursor="at"))
+        new.collect()
+
+    with pytest.raises(VersionConflict, match="another load was faster"):
+        slow.write(write_slowly)
+    assert orders.get("watermark")["value"] == 1
+
+
+def test_an_error_of_the_function_comes_as_it_is(df: DataFrame, orders: AssetStore) -> None:
+    load = incremental(df, orders, cursor="at")
+
+    with pytest.raises(ZeroDivisionError):
+        load.write(lambda new: 1 / 0)
+
+    assert Table().load(load).rows == 3
+
+
+def test_the_condition_reaches_a_database(
+    local_spark: SparkSession, orders: AssetStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"url": "jdbc:derby:memory:loads;create=true", "dbtable": "loads"}
+    frame(local_spark, [(1, 1), (2, 2)]).write.format("jdbc").options(**options).save()
+    table = local_spark.read.format("jdbc").options(**options).load()
+    Table().load(incremental(table.where("id = 1"), orders, cursor="at"))
+
+    load = incremental(table, orders, cursor="at")
+    load.df.explain()
+
+    assert "PushedFilters: [*Or(GreaterThan(at,1),IsNull(at))]" in capsys.readouterr().out
+    assert Table().load(load) == Loaded(1, 1, 2)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from holdfast.errors import HoldfastError
+from holdfast.spark.loads.cursor import cursor_of
+from holdfast.spark.loads.watermark import (
+    GROUPS,
+    Bound,
+    Memory,
+    Watermark,
+    as_json,
+    from_json,
+    latest,
+)
+from holdfast.value import encode, fits
+
+CURSOR = cursor_of(StructType([StructField("at", LongType())]), "at")
+COLUMNS = {"at": "bigint", "id": "bigint"}
+
+
+def remembered(rows: list[tuple[int, int]], since: int) -> Memory:
+    return Memory(COLUMNS, None, ()).with_load(Bound(since, closed=True), list(rows))
+
+
+def test_a_watermark_is_read_as_it_was_stored() -> None:
+    keys = [(at, 2**63 - 1 - at) for at in range(100)]
+    mark = Watermark(99, remembered(keys, since=0))
+
+    stored = as_json(mark, CURSOR)
+
+    assert {"cursor": "at", "type": "integer", "value": 99}.items() <= stored.items()
+    assert from_json(stored, CURSOR, "it") == mark
+
+
+def test_five_thousand_remembered_rows_fit_into_an_entry() -> None:
+    mark = Watermark(5000, remembered([(at, -at) for at in range(5000)], since=0))
+
+    assert fits(encode(as_json(mark, CURSOR)), 65535)
+
+
+def test_what_may_not_come_again_is_forgotten() -> None:
+    memory = remembered([(1, 10), (2, 20), (3, 30)], since=2)
+
+    assert sorted(memory.keys()) == [20, 30]
+    assert memory.with_load(Bound(3, closed=True), [(4, 40)]).keys() == [30, 40]
+
+
+def test_many_small_loads_are_forgotten_as_they_fall_out_of_the_lag() -> None:
+    memory, lag = Memory(COLUMNS, None, ()), 1000
+
+    for at in range(5000):
+        memory = memory.with_load(Bound(at - lag, closed=True), [(at, at)])
+
+    assert set(range(4000, 5000)) <= set(memory.keys())
+    assert len(memory.keys()) < lag * 1.1
+    assert len(memory.groups) <= GROUPS
+
+
+def test_a_range_begins_at_the_latest_of_its_bounds() -> None:
+    assert latest((None, Bound(1, closed=True), Bound(0, closed=False))) == Bound(1, closed=True)
+    assert latest((Bound(1, closed=True), Bound(1, closed=False))) == Bound(1, closed=False)
+    assert latest((None, None)) is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        ("2013-12-31", "no incremental load has written"),
+        ({"value": 7}, "no incremental load has written"),
+        ({"cursor": "id", "type": "integer", "value": 7}, "for the cursor `id`"),
+        ({"cursor": "at", "type": "date", "value": "2013-12-31"}, "of the type date"),
+        ({"cursor": "at", "type": "integer", "value": "7"}, "is '7'"),
+    ],
+)
+def test_a_watermark_of_another_kind_is_refused(stored: Any, message: str) -> None:
+    with pytest.raises(HoldfastError, match=message) as raised:
+        from_json(stored, CURSOR, "`watermark` of asset `orders`")
+
+    assert raised.value.hint
