@@ -1,0 +1,173 @@
+"""Output in chunks, on each kind of Spark, by tasks and scripts that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from attempt import store_of
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+from pyspark.sql.utils import is_remote
+
+from holdfast.errors import InvalidType
+from holdfast.spark.chunks import write_chunks
+
+FILES = ["a b.csv", "2026/01.csv", "ü"]
+
+
+@pytest.fixture
+def partitions_stay(spark: SparkSession) -> Iterator[None]:
+    """As a user may have set it: a write replaces the partitions that it has rows for."""
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    yield
+    spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+def test_each_chunk_has_its_own_directory_which_is_replaced_whole(
+    spark: SparkSession, tmp_path: Path, partitions_stay: None
+) -> None:
+    store, path = store_of("replaced"), f"{tmp_path}/out"
+    half_done = tmp_path / "out/chunk=a%20b.csv/part=7/part-00000.parquet"
+    half_done.parent.mkdir(parents=True)
+    half_done.write_text("what a killed attempt left")
+
+    def make(file: str) -> Any:
+        rows = spark.range(3).withColumn("file", lit(file)).withColumn("part", lit(1))
+        return rows.write.partitionBy("part")
+
+    paths = write_chunks(FILES, store, path, make, key="chunks")
+    again = write_chunks(FILES[:1], store, path, never, key="chunks")
+    [elsewhere] = write_chunks(FILES[:1], store, f"{tmp_path}/other/", make, key="chunks")
+
+    names = ("a%20b.csv", "2026%2F01.csv", "%C3%BC")
+    assert paths == [f"{path}/chunk={name}" for name in names]
+    assert again == paths[:1]
+    of_the_list = spark.read.option("basePath", path).parquet(*paths[:2]).collect()
+    assert sorted((row.file, row.part, row.id) for row in of_the_list) == [
+        (file, 1, number) for file in sorted(FILES[:2]) for number in range(3)
+    ]
+    assert {row.chunk for row in of_the_list} == set(FILES[:2])
+    assert elsewhere == f"{tmp_path}/other/chunk=a%20b.csv"
+    assert spark.read.parquet(elsewhere).count() == 3
+
+
+def never(item: Any) -> DataFrame:
+    raise AssertionError(item)
+
+
+def test_a_function_that_returns_nothing_to_write_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(InvalidType, match="'a' was made into a NoneType, which cannot be written"):
+        write_chunks("ab", store_of("none"), str(tmp_path), lambda _: None, key="x")  # type: ignore[arg-type,return-value]
+
+
+WORK = """
+    import os, signal, threading, time
+    from pathlib import Path
+
+    from pyspark.sql.functions import col, lit, udf
+
+    from holdfast.spark.chunks import write_chunks
+
+    OUT = Path("out").absolute()
+
+    def slowly(number):
+        time.sleep(0.2)
+        return number
+
+    def kill_while_it_writes(chunk):
+        while not list(chunk.glob("_temporary/*/*")):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def write(spark, store, attempt):
+        def make(number):
+            with open("notes", "a") as notes:
+                print(attempt, number, file=notes)
+            numbers = spark.range(10 * number, 10 * number + 10, 1, 2)
+            if number != 4 or attempt > 1:
+                return numbers
+            chunk = OUT / "chunk=4"
+            threading.Thread(target=kill_while_it_writes, args=(chunk,), daemon=True).start()
+            time.sleep(1.2)
+            return numbers.select(udf(slowly, "long")("id").alias("id"))
+
+        write_chunks(range(8), store, str(OUT), make, key="chunks")
+    """
+
+DAG = """
+    from holdfast.sdk import DAG, task
+    from work import write
+
+    with DAG("d"):
+
+        @task.pyspark(retries=1, retry_delay=0)
+        def chunks(spark, task_store, ti):
+            write(spark, task_store, ti.try_number)
+
+        chunks()
+    """
+
+SCRIPT = """
+    import holdfast
+    from pyspark.sql import SparkSession
+    from work import write
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.getOrCreate()
+    with holdfast.connect() as connection:
+        with connection.task_store("d", "r", "chunks").attempt() as attempt:
+            write(spark, attempt.task_store, attempt.number)
+    """
+
+
+def python(place: Path, *arguments: str, **environ: str) -> int:
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("HOLDFAST") and name != "SPARK_CONNECT_MODE_ENABLED"
+    }
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=place, env=inherited | environ, timeout=120, check=False
+    ).returncode
+
+
+def run_script(place: Path) -> None:
+    assert python(place, "script.py") == -signal.SIGKILL
+    assert python(place, "script.py") == 0
+
+
+def run_dag(place: Path, spark: Any) -> None:
+    """On the server that the test has a session at."""
+    client = spark.client
+    remote = f"sc://{client._builder.endpoint}/;token={quote(client.token, safe='')}"
+    run = ("-m", "holdfast", "run", "dag.py", "--run-id", "r")
+    assert python(place, *run, HOLDFAST__SPARK__REMOTE=remote) == 0
+
+
+def test_killed_in_the_middle_of_a_chunk_it_does_the_rest_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name, text in (("work.py", WORK), ("dag.py", DAG), ("script.py", SCRIPT)):
+        (tmp_path / name).write_text(dedent(text))
+
+    if is_remote():
+        run_dag(tmp_path, spark)
+    else:
+        run_script(tmp_path)
+
+    attempts = Counter((tmp_path / "notes").read_text().splitlines())
+    assert attempts == dict.fromkeys(
+        [*(f"1 {number}" for number in range(5)), *(f"2 {number}" for number in range(4, 8))], 1
+    )
+    rows = [row.id for row in spark.read.parquet(f"{tmp_path}/out").collect()]
+    assert sorted(rows) == list(range(80))
