@@ -1,0 +1,1 @@
+"""Applications that tasks submit to a cluster, and the drivers that do the work."""

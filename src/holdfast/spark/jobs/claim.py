@@ -1,0 +1,76 @@
+"""Which driver does a job: the one that has claimed the job's intent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast import command as c
+from holdfast.entry import TaskWriter
+from holdfast.errors import VersionConflict
+from holdfast.run import Process
+from holdfast.store import Store
+from holdfast.value import decode, encode
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A driver that does the job of an intent; without a driver, that none may any more."""
+
+    intent: str
+    driver: str = ""
+    """Its id, as the cluster knows it."""
+    process: Process | None = None
+    claimed_at: str = ""
+    application: str = ""
+    """The id of its Spark application, once it has told that."""
+    page: str = ""
+    """Where its Spark shows what it does."""
+    succeeded: bool | None = None
+    """Known once it has told its end."""
+
+    def __str__(self) -> str:
+        return f"driver {self.driver} ({self.process})"
+
+
+class Claims:
+    """The entry of the claim, beside the job's id in the task store.
+
+    Of all who write it at the same time, drivers and those who submit them, one succeeds.
+    """
+
+    def __init__(self, store: Store, writer: TaskWriter, key: str, intent: str) -> None:
+        self._store = store
+        self._writer = writer
+        self._key = claim_key(key)
+        self._intent = intent
+
+    def read(self) -> tuple[Claim | None, int]:
+        """The claim of this intent, if there is one, and the version of the entry."""
+        entry = self._store.execute(c.GetEntry(self._writer.scope, self._key))
+        if entry is None:
+            return None, 0
+        value: Any = decode(entry.value)
+        if not isinstance(value, dict) or value.get("intent") != self._intent:
+            return None, entry.version
+        return msgspec.convert(value, Claim), entry.version
+
+    def write(self, claim: Claim, version: int) -> int | None:
+        """The new version; None where the entry's is not this one any more."""
+        text = encode(msgspec.to_builtins(claim))
+        scope, writer = self._writer.scope, self._writer
+        try:
+            return self._store.execute(
+                c.Set(scope, self._key, text, writer, expires_at=None, if_version=version)
+            )
+        except VersionConflict:
+            return None
+
+    def close(self, version: int) -> bool:
+        """No driver may claim the intent from now on; False where one has since that version."""
+        return self.write(Claim(intent=self._intent), version) is not None
+
+
+def claim_key(key: str) -> str:
+    """Where the claim is, of the job whose id is under this key."""
+    return f"{key}.driver"

@@ -1,0 +1,127 @@
+"""`spark-submit` on this machine, as a process that outlives the one that submits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import SparkUnavailable
+from holdfast.run import Process
+from holdfast.runner.process import has_ended, this_process
+from holdfast.spark.jobs import detached
+from holdfast.spark.jobs.clusters import Cluster, State, Status
+from holdfast.spark.jobs.submission import Submission, spark_environment, submit_command
+from holdfast.spark.properties import write_properties
+
+START_SECONDS: Final = 30.0
+GRACE: Final = 5.0
+"""Seconds that a driver has to end by itself when it is cancelled."""
+KEPT: Final = 7 * 24 * 3600.0
+"""Seconds that the log of a job is kept."""
+_TAIL: Final = 64 * 1024
+
+
+class LocalSubmit(Cluster):
+    """The driver runs here, whatever master its executors have. It has a directory that is named
+    by the intent, and that only one process can own; so there are never two of one intent."""
+
+    streams = ("log",)
+
+    def __init__(self, master: str, home: Path) -> None:
+        self._master = master
+        self._jobs = home.absolute() / "spark" / "jobs"
+
+    def driver_id(self, intent: str) -> str:
+        return intent
+
+    def submit(self, submission: Submission) -> str:
+        self._clear_up()
+        place = self._jobs / submission.intent
+        place.mkdir(parents=True, exist_ok=True)
+        settings = place / "spark.properties"
+        write_properties(settings, submission.settings())
+        command = submit_command(submission, self._master, "client", settings)
+        subprocess.run(
+            [sys.executable, "-m", detached.__name__, str(place), *command],
+            env=spark_environment(submission.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while detached.owner(place) is None:
+            if time.monotonic() > deadline:
+                raise SparkUnavailable(
+                    f"the process that keeps spark-submit did not start in {place}",
+                    hint="see whether this machine has memory and processes left",
+                )
+            time.sleep(0.02)
+        return submission.intent
+
+    def find(self, intent: str) -> str | None:
+        return intent if detached.owner(self._jobs / intent) is not None else None
+
+    def status(self, driver: str) -> Status:
+        place = self._jobs / driver
+        owner = detached.owner(place)
+        if owner is None:
+            return Status(State.UNKNOWN, f"there is no {place}")
+        runs = _runs_here(owner)  # before its last word is looked for
+        status = detached.exit_status(place)
+        if status is None:
+            why = f"{owner} is not there any more, and has not told its end"
+            return Status(State.RUNNING) if runs else Status(State.UNKNOWN, why)
+        if status == 0:
+            return Status(State.SUCCEEDED)
+        if (place / "cancelled").exists():
+            return Status(State.CANCELLED)
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return Status(State.FAILED, f"spark-submit ended with {how}")
+
+    def cancel(self, driver: str) -> None:
+        place = self._jobs / driver
+        owner = detached.owner(place)
+        if owner is None or detached.exit_status(place) is not None or not _runs_here(owner):
+            return
+        (place / "cancelled").touch()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(owner.pid, number)
+            deadline = time.monotonic() + GRACE
+            while time.monotonic() < deadline:
+                if detached.exit_status(place) is not None or not _runs_here(owner):
+                    return
+                time.sleep(0.05)
+
+    def where_logs_are(self, driver: str) -> str:
+        return str(self._jobs / driver / "log")
+
+    def read(self, driver: str, stream: str, offset: int | None) -> tuple[bytes, int]:
+        try:
+            with open(self._jobs / driver / stream, "rb") as log:
+                end = log.seek(0, os.SEEK_END)
+                begin = log.seek(max(0, end - _TAIL) if offset is None else offset)
+                text = log.read(_TAIL)
+        except FileNotFoundError:
+            return b"", offset or 0
+        return text, begin + len(text)
+
+    def _clear_up(self) -> None:
+        """Remove what was left by jobs that ended long ago."""
+        for status in self._jobs.glob("*/status"):
+            with suppress(OSError):  # another one clears up at the same time
+                if status.stat().st_mtime < time.time() - KEPT:
+                    shutil.rmtree(status.parent)
+
+
+def _runs_here(owner: Process) -> bool:
+    """False for one of another machine, too, and for one from before this one was restarted."""
+    return owner.host == this_process().host and not has_ended(owner)

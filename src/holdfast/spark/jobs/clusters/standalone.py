@@ -1,0 +1,184 @@
+"""A standalone cluster, through the REST server of its master."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from holdfast.errors import InvalidInput, SparkUnavailable
+from holdfast.spark.jobs.clusters import Cluster, State, Status
+from holdfast.spark.jobs.clusters.rest import Refused, ask, checked_url, decoded
+from holdfast.spark.jobs.submission import INTENT, Submission
+
+REST_PORT: Final = 6066
+PAGE_PORT: Final = 8080
+PYTHON_RUNNER: Final = "org.apache.spark.deploy.PythonRunner"
+_OWN_COPY: Final = "{{USER_JAR}}"
+"""Replaced by the worker with where it has put the application."""
+_AT_ONCE: Final = 64 * 1024
+_HEAD: Final = re.compile(rb"==== Bytes (\d+)-(\d+) of (\d+) of [^\n]* ====\n")
+_STATES: Final = {
+    "SUBMITTED": State.WAITING,
+    "RELAUNCHING": State.WAITING,
+    "RUNNING": State.RUNNING,
+    "FINISHED": State.SUCCEEDED,
+    "FAILED": State.FAILED,
+    "KILLED": State.CANCELLED,
+    # It could not be started; or it ended while the master was away, who knows how.
+    "ERROR": State.UNKNOWN,
+    # The master is recovering, and has yet to hear of it.
+    "UNKNOWN": State.WAITING,
+}
+
+
+class StandaloneCluster(Cluster):
+    """`rest_url` is where applications are submitted, and `page_url` the master's own page."""
+
+    streams = ("stdout", "stderr")
+
+    def __init__(self, master: str, rest_url: str | None, page_url: str | None) -> None:
+        self._master = master
+        host = urlsplit(master.partition(",")[0]).hostname
+        if not host:
+            raise InvalidInput(f"master is {master!r}", hint="it is spark://host:port")
+        self._rest = checked_url("rest_url", rest_url or f"http://{host}:{REST_PORT}")
+        self._page = checked_url("page_url", page_url or f"http://{host}:{PAGE_PORT}")
+
+    def submit(self, submission: Submission) -> str:
+        # Whatever the worker's own settings are; without it the driver may look for a local Spark.
+        settings = submission.settings() | {
+            "spark.master": self._master,
+            "spark.submit.deployMode": "cluster",
+        }
+        args, main_class = list(submission.args), submission.main_class
+        if submission.is_python:
+            # Files that are named here are on the driver's path before it has a Spark.
+            local = [path for path in submission.py_files if not urlsplit(path).scheme]
+            args = [_OWN_COPY, ",".join(local), *args]
+            main_class = PYTHON_RUNNER
+        answer = self._ask(
+            "create",
+            {
+                "action": "CreateSubmissionRequest",
+                "clientSparkVersion": _version(),
+                "appResource": _url(submission.application),
+                "mainClass": main_class,
+                "appArgs": args,
+                "environmentVariables": dict(submission.environment),
+                "sparkProperties": settings,
+            },
+        )
+        if not answer.get("success") or "submissionId" not in answer:
+            raise self._refusal(answer)
+        return str(answer["submissionId"])
+
+    def find(self, intent: str) -> str | None:
+        """By the command of each driver, which its log begins with. One that waits for a worker
+        has no log yet."""
+        wanted = f'"-D{INTENT}={intent}"'.encode()
+        for driver in self._drivers():
+            try:
+                log, _ = self.read(driver, "stderr", 0)
+            except (InvalidInput, SparkUnavailable):
+                continue  # its worker has gone, or has cleared up after it
+            if wanted in log:
+                return driver
+        return None
+
+    def status(self, driver: str) -> Status:
+        answer = self._ask(f"status/{quote(driver, safe='')}")
+        detail = _said(answer)
+        if answer.get("success"):
+            return Status(_STATES.get(str(answer.get("driverState")), State.WAITING), detail)
+        # A master that has just started says that it is not ready, and not that there is no driver.
+        return Status(State.WAITING if detail else State.UNKNOWN, detail)
+
+    def cancel(self, driver: str) -> None:
+        self._ask(f"kill/{quote(driver, safe='')}", {})
+
+    def where_logs_are(self, driver: str) -> str:
+        return f"the page of driver {driver} at {self._page}"
+
+    def read(self, driver: str, stream: str, offset: int | None) -> tuple[bytes, int]:
+        page = self._worker_page(driver)
+        if page is None:
+            return b"", offset or 0
+        place = f"driverId={quote(driver, safe='')}&logType={stream}&byteLength={_AT_ONCE}"
+        if offset is not None:
+            place += f"&offset={offset}"
+        answer = ask(f"{page}/log/?{place}")
+        head = _HEAD.match(answer)
+        if head is None:
+            return b"", offset or 0
+        begin, end = int(head[1]), int(head[2])
+        if offset is not None and begin != offset:
+            return b"", offset  # past the end, where it begins at the end instead
+        return answer[head.end() : head.end() + end - begin], end
+
+    def _worker_page(self, driver: str) -> str | None:
+        state = self._state()
+        known = [*state.get("activedrivers", ()), *state.get("completeddrivers", ())]
+        worker = next((one.get("worker") for one in known if one.get("id") == driver), None)
+        pages = {one["id"]: str(one["webuiaddress"]) for one in state.get("workers", ())}
+        return pages.get(worker)
+
+    def _drivers(self) -> Iterator[str]:
+        try:
+            state = self._state()
+        except (InvalidInput, SparkUnavailable):
+            return  # the page may be switched off; a claim tells as much
+        for one in (*state.get("activedrivers", ()), *state.get("completeddrivers", ())):
+            yield str(one["id"])
+
+    def _state(self) -> dict[str, Any]:
+        url = f"{self._page}/json/"
+        return decoded(url, ask(url))
+
+    def _ask(self, action: str, body: Any = None) -> dict[str, Any]:
+        url = f"{self._rest}/v1/submissions/{action}"
+        try:
+            return decoded(url, ask(url, body))
+        except Refused as error:
+            raise self._refusal(_told(error.body)) from None
+        except SparkUnavailable as error:
+            raise SparkUnavailable(
+                error.message,
+                hint="a master answers there where spark.master.rest.enabled is true; say with "
+                "rest_url= where that is, if it is not the usual port",
+            ) from error
+
+    def _refusal(self, answer: dict[str, Any]) -> InvalidInput:
+        return InvalidInput(
+            f"the master at {self._rest} refuses this: {_said(answer) or answer}",
+            hint="check the numbers and sizes in conf=, and that a master's REST server is there",
+        )
+
+
+def _said(answer: dict[str, Any]) -> str:
+    """Its message, without the stack trace."""
+    lines = str(answer.get("message", "")).splitlines()
+    return " ".join(line for line in lines if not line.startswith("\t"))
+
+
+def _told(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {"message": body[:200].decode(errors="replace")}
+
+
+def _url(path: str) -> str:
+    return path if urlsplit(path).scheme else f"file:{path}"
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return "4.0.0"

@@ -1,0 +1,82 @@
+"""A program that outlives whoever started it, and whose end is recorded.
+
+`python -m holdfast.spark.jobs.detached DIRECTORY COMMAND…` runs the command, with its output in the
+directory's `log` and its exit status in `status`. Of several for one directory, only one runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from holdfast.run import Process
+from holdfast.runner.process import this_process
+
+_NOT_FOUND = 127
+
+
+def owner(place: Path) -> Process | None:
+    """The process that runs the command of a directory, or ran it."""
+    try:
+        return msgspec.json.decode((place / "owner").read_bytes(), type=Process)
+    except FileNotFoundError:
+        return None
+
+
+def exit_status(place: Path) -> int | None:
+    """How the command ended, as an exit status or minus a signal; None where that is not known."""
+    try:
+        return int((place / "status").read_text())
+    except FileNotFoundError:
+        return None
+
+
+def main(place: Path, command: list[str]) -> None:
+    if os.fork():
+        return  # so that nobody has it for a child
+    os.setsid()
+    if not _own(place):
+        return
+    # So that it lives to tell of a command that was ended; commands do not inherit this.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    with open(place / "log", "ab") as log:
+        try:
+            status = subprocess.call(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            log.write(f"{command[0]} cannot be run: {error}\n".encode())
+            status = _NOT_FOUND
+    (place / "spark.properties").unlink(missing_ok=True)
+    _written(place, "status", str(status).encode()).rename(place / "status")
+
+
+def _own(place: Path) -> bool:
+    """Whether this process is the first."""
+    draft = _written(place, "owner", msgspec.json.encode(this_process()))
+    try:
+        os.link(draft, place / "owner")
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink()
+    return True
+
+
+def _written(place: Path, name: str, content: bytes) -> Path:
+    """A draft that is on the disk, to be given its name at once."""
+    draft = place / f"{name}.{os.getpid()}"
+    with open(draft, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return draft
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

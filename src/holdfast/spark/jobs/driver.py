@@ -1,0 +1,191 @@
+"""The driver of a job that a SparkJob task submitted, as its application sees it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+import msgspec
+
+from holdfast.accessor import AssetStore, TaskStore
+from holdfast.entry import TaskWriter
+from holdfast.errors import HoldfastError, InvalidInput, StaleAttempt
+from holdfast.runner.process import identify
+from holdfast.scope import AssetScope
+from holdfast.spark.jobs.claim import Claim, Claims
+from holdfast.spark.jobs.clusters.identity import own_id
+from holdfast.spark.jobs.ticket import Ticket
+from holdfast.stores.http import HttpStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOT_MINE: Final = 75
+"""The exit status of a driver whose job is another's. Not 0: it has not done the job."""
+HEARTBEAT: Final = 5.0
+"""Seconds from one sign of life to the next."""
+
+_mine: list[Driver] = []
+
+
+def driver() -> Driver:
+    """Claim the job that this process was submitted to do. Call it first, before Spark.
+
+    Where another driver has the job, or nobody is to do it any more, the process ends at once.
+    Called again, it gives the same.
+    """
+    if not _mine:
+        _mine.append(Driver(Ticket.found()))
+    return _mine[0]
+
+
+class Driver:
+    """The stores of the task whose job this is, for as long as the job is this driver's.
+
+    In a `with` statement, it also records how the job ended, for when the cluster cannot tell.
+    """
+
+    def __init__(self, ticket: Ticket) -> None:
+        self._ticket = ticket
+        window = timedelta(seconds=ticket.retry_window)
+        self._store = HttpStore(ticket.url, ticket.token, retry_window=window)
+        self._writer = TaskWriter(ticket.scope)
+        self._claims = Claims(self._store, self._writer, ticket.key, ticket.intent)
+        self._lock = Lock()
+        self._ended = Event()
+        self._claim, self._version = self._take()
+        Thread(target=self._keep, daemon=True).start()
+
+    def __repr__(self) -> str:
+        return f"<Driver {self.id} of {self._ticket.scope}>"
+
+    @property
+    def id(self) -> str:
+        """What the cluster calls this driver."""
+        return self._claim.driver
+
+    @property
+    def intent(self) -> str:
+        """The job's name. It is the same however often the job is submitted, until it failed."""
+        return self._ticket.intent
+
+    @property
+    def dag_id(self) -> str:
+        return self._ticket.scope.dag_id
+
+    @property
+    def run_id(self) -> str:
+        return self._ticket.scope.run_id
+
+    @property
+    def task_id(self) -> str:
+        return self._ticket.scope.task_id
+
+    @property
+    def map_index(self) -> int:
+        return self._ticket.scope.map_index
+
+    @property
+    def task_store(self) -> TaskStore:
+        """The task store of the task that submitted the job."""
+        return TaskStore(self._store, self._ticket.scope, self._writer, self._ticket.rules)
+
+    def asset_store(self, *, name: str | None = None, uri: str | None = None) -> AssetStore:
+        """The store of an asset among the inlets and outlets of that task."""
+        if (name is None) == (uri is None):
+            raise InvalidInput(
+                "an asset has a name and a URI", hint="give one of them: name= or uri="
+            )
+        scope = AssetScope(name=name, uri=uri)
+        return AssetStore(self._store, scope, self._writer, self._ticket.rules)
+
+    def report(self, spark: SparkSession) -> None:
+        """Record which Spark application does the job, and where its page is."""
+        context = spark.sparkContext
+        self._record(application=context.applicationId or "", page=context.uiWebUrl or "")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        well = error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
+        self._ended.set()
+        try:
+            self._record(succeeded=well)
+        except HoldfastError as failure:
+            if error is None:
+                raise
+            error.add_note(f"the end of the job was not recorded: {failure.message}")
+
+    def _take(self) -> tuple[Claim, int]:
+        mine = Claim(
+            intent=self.intent,
+            driver=self._ticket.driver or own_id(),
+            process=identify(os.getpid()),
+            claimed_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        try:
+            while True:
+                other, version = self._claims.read()
+                if other is not None:
+                    self._yield_to(other, mine)
+                taken = self._claims.write(mine, version)
+                if taken is not None:
+                    return mine, taken
+        except StaleAttempt:
+            self._leave("its task does not wait for it any more")
+
+    def _yield_to(self, other: Claim, mine: Claim) -> None:
+        """End, unless a cluster has started this driver again after its process had died."""
+        if other.process is None:
+            self._leave("its task has given it up")
+        if other.succeeded:
+            self._leave(f"{other} has done it")
+        if other.driver != mine.driver or identify(other.process.pid) == other.process:
+            self._leave(f"{other} has it")
+
+    def _keep(self) -> None:
+        """Show that it lives, which also renews the token, and notice when the job is lost."""
+        quiet = False
+        while not self._ended.wait(HEARTBEAT):
+            try:
+                self._record()
+                quiet = False
+            except HoldfastError as error:
+                if not quiet:
+                    _tell(f"no heartbeat of the job: {error.message}")
+                quiet = True
+
+    def _record(self, **facts: Any) -> None:
+        with self._lock:
+            if self._ended.is_set() and not facts:
+                return
+            self._claim = msgspec.structs.replace(self._claim, **facts)
+            try:
+                version = self._claims.write(self._claim, self._version)
+            except StaleAttempt:
+                version = None
+            if version is None:
+                _tell(self._refusal("its task has given it up"))
+                os._exit(NOT_MINE)  # from a thread, too: the work must not go on
+            self._version = version
+
+    def _leave(self, why: str) -> NoReturn:
+        _tell(self._refusal(why))
+        sys.exit(NOT_MINE)
+
+    def _refusal(self, why: str) -> str:
+        return f"this driver ends, as the job {self.intent} is not its own: {why}"
+
+
+def _tell(message: str) -> None:
+    print(f"holdfast: {message}", file=sys.stderr, flush=True)

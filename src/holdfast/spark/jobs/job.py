@@ -1,0 +1,246 @@
+"""SparkJob: a task that submits a Spark application and waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from holdfast.errors import HoldfastError, InvalidDag
+from holdfast.sdk.operator import BaseOperator
+from holdfast.sdk.resumable import ResumableJobMixin
+from holdfast.spark.endpoint import job_endpoint
+from holdfast.spark.jobs.claim import claim_key
+from holdfast.spark.jobs.clusters import Cluster, State
+from holdfast.spark.jobs.log import DriverLog
+from holdfast.spark.jobs.submission import Submission, as_text, located
+from holdfast.spark.jobs.ticket import Ticket
+from holdfast.spark.jobs.watch import Watch
+
+if TYPE_CHECKING:
+    from holdfast.sdk.context import Context
+
+FIRST_PAUSE: Final = 0.5
+
+
+class SparkJobFailed(HoldfastError):
+    """The application that a task submitted has failed, or was cancelled."""
+
+    code = "spark_job_failed"
+
+
+class SparkJob(ResumableJobMixin, BaseOperator):
+    """Submits an application once, whatever dies meanwhile, and waits for its end.
+
+    The task's result is the id of the driver that did the work.
+    """
+
+    external_id_key = "spark_job"
+
+    def __init__(
+        self,
+        *,
+        application: str,
+        main_class: str = "",
+        args: Sequence[object] = (),
+        conf: Mapping[str, object] | None = None,
+        files: Sequence[str] = (),
+        py_files: Sequence[str] = (),
+        jars: Sequence[str] = (),
+        archives: Sequence[str] = (),
+        name: str = "",
+        master: str = "local[*]",
+        deploy_mode: Literal["client", "cluster"] = "client",
+        rest_url: str | None = None,
+        page_url: str | None = None,
+        poll_interval: float = 10.0,
+        **arguments: Any,
+    ) -> None:
+        """`application` is a Python file, or a jar with its `main_class`; as a path or a URL.
+
+        The driver runs on this machine, or with `deploy_mode="cluster"` on the cluster that
+        `master` names: `spark://host:port`, `yarn` or `k8s://…`. `rest_url` says where its REST
+        server is and `page_url` where its master's page is, if not at the usual ports.
+        """
+        super().__init__(**arguments)
+        self.application = application
+        self.main_class = main_class
+        self.args = args
+        self.conf = conf or {}
+        self.files = files
+        self.py_files = py_files
+        self.jars = jars
+        self.archives = archives
+        self.name = name or self.task_id
+        self.master = master
+        self.deploy_mode = deploy_mode
+        self.rest_url = rest_url
+        self.page_url = page_url
+        self.poll_interval = poll_interval
+        if not isinstance(poll_interval, int | float) or not poll_interval > 0:
+            raise InvalidDag(
+                f"task `{self.task_id}`: poll_interval is {poll_interval!r}",
+                hint="give a number of seconds",
+            )
+        if not self.durable:
+            raise InvalidDag(
+                f"task `{self.task_id}`: a SparkJob cannot have durable=False",
+                hint="leave it out: a retry goes on with the job that runs",
+            )
+        self._watch: Watch | None = None
+
+    def execute(self, context: Context) -> Any:
+        return self.execute_resumable(context)
+
+    def submit_job(self, context: Context) -> str:
+        watch = self._watching(context)
+        submission = self._submission(context, watch.cluster)
+        driver = watch.cluster.submit(submission)
+        self.log.info("submitted %s to %s as %s", self.application, self.master, driver)
+        return driver
+
+    def find_job(self, intent: str, context: Context) -> str | None:
+        watch = self._watching(context)
+        claim, _ = watch.claims.read()
+        if claim is not None and claim.driver:
+            return claim.driver
+        return watch.cluster.find(intent)
+
+    def get_job_status(self, external_id: str, context: Context) -> State:
+        return self._watching(context).look(external_id).state
+
+    def is_job_active(self, status: str) -> bool:
+        return State(status).active
+
+    def is_job_succeeded(self, status: str) -> bool:
+        return status == State.SUCCEEDED
+
+    def poll_until_complete(self, external_id: str, context: Context) -> None:
+        watch = self._watching(context)
+        pause = min(FIRST_PAUSE, self.poll_interval)
+        log = DriverLog(watch.cluster, external_id)
+        said: tuple[str, str] = ("", "")
+        while True:
+            status = watch.look(external_id)
+            if watch.driver != log.driver:
+                self.log.info("following driver %s, which has the job", watch.driver)
+                log = DriverLog(watch.cluster, watch.driver)
+            if said != (said := (status.state, status.detail)):
+                self.log.info("driver %s: %s %s", watch.driver, status.state, status.detail)
+            for line in log.new_lines():
+                self.log.info("| %s", line)
+            if not status.state.active:
+                break
+            time.sleep(pause)
+            pause = min(pause * 1.5, self.poll_interval)
+        if status.state is not State.SUCCEEDED:
+            raise SparkJobFailed(
+                f"driver {watch.driver} of {self.application} {status.state}"
+                f"{status.detail and f' ({status.detail})'}\n{log.end()}",
+                hint=f"all that it said is in {watch.cluster.where_logs_are(watch.driver)}",
+            )
+
+    def get_job_result(self, external_id: str, context: Context) -> str:
+        claim, _ = self._watching(context).claims.read()
+        if claim is None or not claim.driver:
+            return external_id
+        # It has been kept for as long as the job was under way, and now expires as all else does.
+        context["task_store"].set(claim_key(self.external_id_key), msgspec.to_builtins(claim))
+        return claim.driver
+
+    def cancel_job(self, external_id: str, context: Context) -> None:
+        self._watching(context).cancel(external_id)
+
+    def _watching(self, context: Context) -> Watch:
+        intent = context["job_intent"]
+        if self._watch is None or self._watch.intent != intent:
+            cluster = cluster_of(self)
+            self._watch = Watch(cluster, context["task_store"], self.external_id_key, intent)
+        return self._watch
+
+    def _submission(self, context: Context, cluster: Cluster) -> Submission:
+        where = f"task `{self.task_id}`"
+        application = located(f"{where}: the application", self.application)
+        if application.endswith(".py") == bool(self.main_class):
+            raise InvalidDag(
+                f"{where}: {self.application} has {'a' if self.main_class else 'no'} main_class",
+                hint="a jar has one, and a Python file, whose name ends with .py, has none",
+            )
+        paths = {
+            name: tuple(
+                located(f"{where}: of {name},", path)
+                for path in as_text(f"{where}: {name}", getattr(self, name))
+            )
+            for name in ("files", "py_files", "jars", "archives")
+        }
+        return Submission(
+            name=self.name,
+            intent=context["job_intent"],
+            application=application,
+            main_class=self.main_class,
+            args=as_text(f"{where}: args", self.args),
+            conf=settings_of(where, self.conf),
+            environment=self._ticket(context, cluster).environment(),
+            **paths,
+        )
+
+    def _ticket(self, context: Context, cluster: Cluster) -> Ticket:
+        store, intent = context["task_store"], context["job_intent"]
+        endpoint = job_endpoint(store, self._intent_key, intent)
+        return Ticket(
+            url=endpoint.url,
+            token=endpoint.token,
+            scope=store._scope,
+            key=self.external_id_key,
+            intent=intent,
+            rules=store._rules,
+            retry_window=endpoint.retry_window,
+            driver=cluster.driver_id(intent),
+        )
+
+
+def cluster_of(job: SparkJob) -> Cluster:
+    """The cluster that a job's arguments name."""
+    if job.deploy_mode == "client":
+        from holdfast.settings import load
+        from holdfast.spark.jobs.clusters.local import LocalSubmit
+
+        return LocalSubmit(job.master, load().home)
+    kind = job.master.partition(":")[0]
+    if job.deploy_mode == "cluster" and kind == "spark":
+        from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
+
+        return StandaloneCluster(job.master, job.rest_url, job.page_url)
+    if job.deploy_mode == "cluster" and kind == "yarn":
+        from holdfast.spark.jobs.clusters.yarn import YarnCluster
+
+        return YarnCluster(job.rest_url)
+    if job.deploy_mode == "cluster" and kind == "k8s":
+        from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
+
+        return KubernetesCluster(job.master, settings_of(f"task `{job.task_id}`", job.conf))
+    raise InvalidDag(
+        f"task `{job.task_id}`: there is no deploy_mode={job.deploy_mode!r} of master {job.master}",
+        hint='"cluster" is for spark://, yarn and k8s://; "client" runs the driver here',
+    )
+
+
+def settings_of(where: str, conf: Mapping[str, object]) -> dict[str, str]:
+    """As Spark writes them."""
+    if not isinstance(conf, Mapping):
+        raise InvalidDag(
+            f"{where}: conf is {conf!r}", hint='give a dict: {"spark.ui.enabled": False}'
+        )
+    for name, value in conf.items():
+        if not str(name).startswith("spark.") or not isinstance(value, str | int | float):
+            raise InvalidDag(
+                f"{where}: conf has {name!r}: {value!r}",
+                hint="the names of Spark's settings begin with `spark.`; values are text, numbers "
+                "and booleans",
+            )
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in conf.items()
+    }

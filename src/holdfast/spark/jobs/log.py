@@ -1,0 +1,48 @@
+"""The log of a driver, as far as it has not been shown yet."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.errors import HoldfastError
+from holdfast.spark.jobs.clusters import Cluster
+
+_CHATTER: Final = re.compile(
+    r"^\s+(at|\.\.\.) |^WARNING: |^Using |^NOTE: |^Launch Command: |^=+$|^\s*$| (INFO|DEBUG) "
+)
+_SHOWN: Final = 8
+_LONGEST: Final = 1000
+"""Characters that are shown of one line."""
+
+
+class DriverLog:
+    """New lines each time it is asked, without what Spark says while all goes well."""
+
+    def __init__(self, cluster: Cluster, driver: str) -> None:
+        self._cluster = cluster
+        self.driver = driver
+        self._offsets: dict[str, int | None] = dict.fromkeys(cluster.streams)
+        self._begun: dict[str, bytes] = dict.fromkeys(cluster.streams, b"")
+        self.last: deque[str] = deque(maxlen=_SHOWN)
+        """What was shown last."""
+
+    def new_lines(self) -> Iterator[str]:
+        """A log that cannot be read now has no new lines: the job does not depend on it."""
+        for stream, offset in self._offsets.items():
+            try:
+                data, self._offsets[stream] = self._cluster.read(self.driver, stream, offset)
+            except HoldfastError:
+                continue
+            *whole, self._begun[stream] = (self._begun[stream] + data).split(b"\n")
+            for line in whole:
+                text = line.decode(errors="replace").rstrip()[:_LONGEST]
+                if not _CHATTER.search(text):
+                    self.last.append(text)
+                    yield text
+
+    def end(self) -> str:
+        """The last of it, to be told when the driver has failed; or where it is."""
+        return "\n".join(self.last) or f"its log: {self._cluster.where_logs_are(self.driver)}"

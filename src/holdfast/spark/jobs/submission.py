@@ -1,0 +1,112 @@
+"""An application as it is to be submitted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.errors import InvalidInput, MissingDependency
+
+INTENT: Final = "spark.holdfast.intent"
+"""By this setting a driver is told from others, where a cluster shows its settings."""
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python file or a jar, with all that its driver needs."""
+
+    name: str
+    intent: str
+    application: str
+    """An absolute path, or a URL."""
+    main_class: str
+    args: tuple[str, ...]
+    conf: Mapping[str, str]
+    files: tuple[str, ...]
+    py_files: tuple[str, ...]
+    jars: tuple[str, ...]
+    archives: tuple[str, ...]
+    environment: Mapping[str, str]
+    """Variables for the driver, which no command line and no page may show."""
+
+    @property
+    def is_python(self) -> bool:
+        return self.application.endswith(".py")
+
+    def settings(self) -> dict[str, str]:
+        """What Spark is told; the user's own settings are the last word but for the intent."""
+        lists = {
+            "spark.files": self.files,
+            "spark.submit.pyFiles": self.py_files,
+            "spark.jars": self.jars,
+            "spark.archives": self.archives,
+        }
+        given = {name: ",".join(paths) for name, paths in lists.items() if paths}
+        return {"spark.app.name": self.name, **given, **self.conf, INTENT: self.intent}
+
+
+def located(what: str, path: str) -> str:
+    """A URL as it is, a path made absolute; InvalidInput where nothing is there."""
+    url = urlsplit(path)
+    if url.scheme and url.scheme != "file":
+        return path
+    name, hash, alias = (url.path if url.scheme else path).partition("#")
+    file = Path(name).absolute()
+    if not file.exists():
+        raise InvalidInput(
+            f"{what} `{path}` does not exist: there is no {file}",
+            hint="a relative path begins where the runner was started; what only the cluster has "
+            "is named by a URL, such as local:/opt/app.py or s3a://bucket/app.py",
+        )
+    return f"{file}{hash}{alias}"
+
+
+def spark_home() -> Path:
+    """Where Spark's own programs are."""
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home)
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise MissingDependency(
+            "Spark is not installed here, and the variable SPARK_HOME is not set",
+            hint='pip install "holdfast[spark]"',
+        )
+    return Path(package.origin).parent
+
+
+def spark_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """For a `spark-submit` that this process starts. Its Python is this one unless said."""
+    ours = {
+        "SPARK_HOME": str(spark_home()),
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+    }
+    dropped = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+    kept = {name: text for name, text in os.environ.items() if name not in dropped}
+    return {**kept, **ours, **extra}
+
+
+def submit_command(
+    submission: Submission, master: str, deploy_mode: str, properties: Path
+) -> list[str]:
+    """The `spark-submit` of a submission whose settings are in a file."""
+    command = [
+        str(spark_home() / "bin" / "spark-submit"),
+        *("--master", master, "--deploy-mode", deploy_mode),
+        *("--properties-file", str(properties), "--load-spark-defaults"),
+    ]
+    if submission.main_class:
+        command += ["--class", submission.main_class]
+    return [*command, submission.application, *submission.args]
+
+
+def as_text(what: str, values: Sequence[object]) -> tuple[str, ...]:
+    """Arguments, as a program takes them."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise InvalidInput(f"{what} is {values!r}", hint="give a list")
+    return tuple(str(value) for value in values)

@@ -1,0 +1,91 @@
+"""Watching the job of one intent."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from holdfast.entry import TaskWriter
+from holdfast.errors import SparkUnavailable, StaleAttempt
+from holdfast.spark.jobs.claim import Claim, Claims
+from holdfast.spark.jobs.clusters import Cluster, State, Status
+
+if TYPE_CHECKING:
+    from holdfast.accessor import TaskStore
+
+AWAY: Final = 120.0
+"""Seconds that a cluster may be away before the attempt fails; its job goes on all the same."""
+SILENCE: Final = 20.0
+"""Seconds without a word of a driver that its cluster does not know, after which it is lost."""
+
+
+class Watch:
+    """What becomes of the job of one intent: of the driver that has claimed it, or else of the one
+    that was submitted last."""
+
+    def __init__(self, cluster: Cluster, store: TaskStore, key: str, intent: str) -> None:
+        self.cluster = cluster
+        self.intent = intent
+        writer = store._writer
+        assert isinstance(writer, TaskWriter)
+        self.claims = Claims(store._store, writer, key, intent)
+        self.driver = ""
+        """The one that was looked at last."""
+        self._seen = -1
+        self._seen_at = 0.0
+        self._away_since: float | None = None
+
+    def look(self, submitted: str) -> Status:
+        """Where it is a failure, no driver can claim the intent any more."""
+        while True:
+            status = self._ask(submitted)
+            # In this order: a driver that lost the job ends after the other has claimed it.
+            claim, version = self.claims.read()
+            self.driver = submitted
+            if claim is not None and claim.driver and claim.driver != submitted:
+                self.driver = claim.driver
+                status = self._ask(claim.driver)
+            if status.state is State.UNKNOWN:
+                status = self._told(status, claim, version)
+            if status.state.active or status.state is State.SUCCEEDED:
+                return status
+            if claim is not None and status.state is not State.UNKNOWN:
+                return status
+            if self.claims.close(version):
+                lost = status.state is State.UNKNOWN
+                return Status(State.FAILED, status.detail) if lost else status
+
+    def cancel(self, submitted: str) -> None:
+        claim, version = self.claims.read()
+        if claim is None:
+            with suppress(StaleAttempt):  # the attempt after this one has it
+                self.claims.close(version)
+        for driver in {submitted, claim.driver if claim else ""} - {""}:
+            self.cluster.cancel(driver)
+
+    def _ask(self, driver: str) -> Status:
+        """A cluster that is away for a while is waited for."""
+        try:
+            status = self.cluster.status(driver)
+        except SparkUnavailable as error:
+            now = time.monotonic()
+            self._away_since = self._away_since or now
+            if now > self._away_since + AWAY:
+                raise
+            return Status(State.WAITING, error.message)
+        self._away_since = None
+        return status
+
+    def _told(self, status: Status, claim: Claim | None, version: int) -> Status:
+        """What the driver itself says, where the cluster does not know."""
+        if claim is not None and claim.succeeded is not None:
+            return Status(State.SUCCEEDED if claim.succeeded else State.FAILED, "as it said itself")
+        if claim is not None and not claim.driver:
+            return Status(State.FAILED, status.detail)
+        now = time.monotonic()
+        if version != self._seen:
+            self._seen, self._seen_at = version, now
+        if now < self._seen_at + SILENCE:
+            return Status(State.RUNNING, "which the cluster does not know; waiting for its word")
+        return Status(State.UNKNOWN, status.detail or "the cluster does not know it any more")

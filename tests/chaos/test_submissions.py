@@ -1,0 +1,78 @@
+"""Whoever submits a Spark application may die at any step of it: one driver does the work."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from victims import Project
+
+from holdfast import run_command as r
+from holdfast.run import RunState
+from holdfast.stores.sql import SqlStore
+from holdfast.value import decode
+from standalone import StandaloneCluster, standalone_cluster
+
+pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
+
+PIPELINES = Path(__file__).parent / "pipelines"
+STEPS = ("intent", "submitted", "stored", "stored+reconnecting", "done")
+LONGEST = 300.0
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        rounds = int(metafunc.config.getoption("--rounds"))
+        metafunc.parametrize("seed", range(max(1, 2 * rounds // len(STEPS))))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def kills(seed: int, page: str) -> Iterator[str]:
+    """For each job, at which steps who is killed, and where it looks for drivers: where nothing
+    answers, it cannot find the one that was submitted, and submits a second."""
+    random = Random(seed)
+    unlucky = random.randrange(len(STEPS))
+    for number, step in enumerate(random.sample(STEPS, len(STEPS))):
+        victim = "supervisor" if number == unlucky else "task"
+        blind = step == "submitted" and seed % 2 == 0
+        yield f"{step} {victim} {'http://127.0.0.1:1' if blind else page}"
+
+
+def test_one_driver_does_the_work_of_each_job_whoever_is_killed(
+    seed: int, tmp_path: Path, cluster: StandaloneCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("submitting.py", "submitted.py"):
+        shutil.copy(PIPELINES / name, tmp_path)
+    (tmp_path / "kills.txt").write_text("\n".join(kills(seed, cluster.page)))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    (tmp_path / "holdfast.toml").write_text(
+        f'[workers]\nserver_url = "http://127.0.0.1:{port}"\n[api]\naccess_log = false\n'
+    )
+    monkeypatch.setenv("CHAOS_MASTER", cluster.master)
+    monkeypatch.setenv("CHAOS_REST", cluster.rest)
+    project = Project(tmp_path)
+    server = project.start("server", "--port", str(port))
+
+    status = project.start("run", "submitting.py", "--run-id", "r").wait(LONGEST)
+    server.terminate()
+    server.wait(60)
+
+    assert status == 0, project.output()
+    with SqlStore(f"sqlite:///{tmp_path / '.holdfast' / 'holdfast.db'}") as store:
+        assert store.execute(r.GetRun("submitting", "r")).state is RunState.SUCCESS
+        for number in range(len(STEPS)):
+            [(_, result)] = store.execute(r.GetResults("submitting", "r", f"job-{number}"))
+            worked = (tmp_path / f"job-{number}.work").read_text().splitlines()
+            assert worked == [decode(result)]
+    assert len([*tmp_path.glob("job-?.[a-z]*")]) == 2 * len(STEPS) + 1  # each was killed
+    assert project.leftovers() == []

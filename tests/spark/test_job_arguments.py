@@ -1,0 +1,273 @@
+"""What a SparkJob is given, and what each kind of cluster makes of it; without a Spark."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, cast
+
+import pytest
+from kept import await_true
+
+from holdfast.errors import HoldfastError, InvalidDag, InvalidInput, SparkUnavailable
+from holdfast.sdk.context import Context
+from holdfast.spark.jobs.clusters import State, Status
+from holdfast.spark.jobs.clusters.identity import own_id
+from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
+from holdfast.spark.jobs.clusters.local import LocalSubmit
+from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
+from holdfast.spark.jobs.clusters.yarn import YarnCluster
+from holdfast.spark.jobs.job import SparkJob, cluster_of
+from holdfast.spark.jobs.submission import Submission
+
+CONTEXT = cast(Context, {"job_intent": "i1"})
+
+
+def job(**arguments: Any) -> SparkJob:
+    return SparkJob(task_id="load", **{"application": "app.py", **arguments})
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("app.py", "app.jar", "lib.zip"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"application": "gone.py"}, "the application `gone.py` does not exist: there is no /"),
+        ({"application": "app.jar"}, "app.jar has no main_class"),
+        ({"main_class": "org.example.Main"}, "app.py has a main_class"),
+        ({"py_files": ["lib.zip", "gone.zip"]}, "of py_files, `gone.zip` does not exist"),
+        ({"args": "--day 1"}, "args is '--day 1'"),
+        ({"conf": {"executor.cores": 2}}, "conf has 'executor.cores': 2"),
+        ({"conf": {"spark.executor.cores": None}}, "conf has 'spark.executor.cores': None"),
+        ({"conf": ["spark.ui.enabled=false"]}, "conf is ['spark.ui.enabled=false']"),
+    ],
+)
+def test_what_cannot_be_submitted_is_told(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(HoldfastError) as raised:
+        job(**arguments)._submission(CONTEXT, cast(Any, None))
+
+    assert message in raised.value.message
+    assert raised.value.message.startswith("task `load`: ")
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"deploy_mode": "cluster"},
+        {"deploy_mode": "cluster", "master": "spark://"},
+        {"deploy_mode": "cluster", "master": "yarn"},
+        {"deploy_mode": "cluster", "master": "spark://h:7077", "rest_url": "h:6066"},
+        {"deploy_mode": "server"},
+    ],
+)
+def test_a_cluster_that_is_none_is_told(arguments: dict[str, Any]) -> None:
+    with pytest.raises((InvalidDag, InvalidInput)) as raised:
+        cluster_of(job(**arguments))
+
+    assert raised.value.hint
+
+
+def test_arguments_that_make_no_sense_are_refused_when_the_dag_is_made() -> None:
+    with pytest.raises(InvalidDag, match="durable=False"):
+        job(durable=False)
+    with pytest.raises(InvalidDag, match="poll_interval is 0"):
+        job(poll_interval=0)
+
+
+def test_a_master_without_a_rest_server_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+    with pytest.raises(SparkUnavailable, match="does not answer") as raised:
+        StandaloneCluster("spark://127.0.0.1:7077", url, url).submit(submission())
+
+    assert "spark.master.rest.enabled" in raised.value.hint
+
+
+def submission(**facts: Any) -> Submission:
+    return Submission(
+        **{
+            "name": "load",
+            "intent": "i1",
+            "application": "/apps/app.py",
+            "main_class": "",
+            "args": ("1",),
+            "conf": {"spark.executor.cores": "2"},
+            "files": (),
+            "py_files": ("/apps/lib.zip",),
+            "jars": (),
+            "archives": (),
+            "environment": {"HOLDFAST_JOB": "{}", "HOLDFAST_JOB_TOKEN": "secret"},
+            **facts,
+        }
+    )
+
+
+@pytest.fixture
+def spark_submit(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `spark-submit` that notes what it was asked, and says what is in `answer`."""
+    (here / "bin").mkdir()
+    program = here / "bin" / "spark-submit"
+    program.write_text(
+        '#!/bin/sh\ncd "$SPARK_HOME"\necho "$@" > asked\n'
+        'while [ $# -gt 0 ]; do [ "$1" = --properties-file ] && cp "$2" settings; shift; done\n'
+        "cat answer 2>/dev/null; exit $(cat status 2>/dev/null || echo 0)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(here))
+    return here
+
+
+class ResourceManager(HTTPServer):
+    """A YARN that knows one application."""
+
+    app: dict[str, str]
+    asked: list[str]
+
+
+@pytest.fixture
+def yarn() -> Iterator[ResourceManager]:
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            server = cast(ResourceManager, self.server)
+            server.asked.append(self.path)
+            known = self.path.endswith(("holdfast-i1", "application_7_1"))
+            found: Any = {"app": server.app}
+            if "?" in self.path:
+                found = {"apps": {"app": [server.app]} if known else None}
+            self.send_response(200 if known or "?" in self.path else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps(found).encode())
+
+        def do_PUT(self) -> None:
+            length = int(self.headers["Content-Length"])
+            server = cast(ResourceManager, self.server)
+            server.asked.append(f"{self.path} {self.rfile.read(length).decode()}")
+            self.send_response(202)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ResourceManager(("127.0.0.1", 0), Answers)
+    server.app, server.asked = {"id": "application_7_1", "state": "ACCEPTED"}, []
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_yarn_is_submitted_to_by_a_tag_and_asked_over_rest(
+    yarn: ResourceManager, spark_submit: Path
+) -> None:
+    cluster = YarnCluster(f"http://127.0.0.1:{yarn.server_port}")
+
+    driver = cluster.submit(submission())
+    waits = cluster.status(driver)
+    yarn.app |= {"state": "FINISHED", "finalStatus": "FAILED", "diagnostics": "no disk"}
+    failed = cluster.status(driver)
+    cluster.cancel(driver)
+
+    assert driver == "application_7_1"
+    assert "--master yarn --deploy-mode cluster" in (spark_submit / "asked").read_text()
+    assert "secret" not in (spark_submit / "asked").read_text()
+    settings = (spark_submit / "settings").read_text().splitlines()
+    assert "spark.yarn.tags holdfast-i1" in settings
+    assert "spark.yarn.appMasterEnv.HOLDFAST_JOB_TOKEN secret" in settings
+    assert (waits.state, failed) == (State.WAITING, Status(State.FAILED, "no disk"))
+    assert cluster.status("application_7_2").state is State.UNKNOWN
+    assert cluster.find("i2") is None
+    assert '/application_7_1/state {"state":"KILLED"}' in yarn.asked[3]
+
+
+def test_kubernetes_is_asked_by_the_name_of_the_pod(spark_submit: Path) -> None:
+    cluster = KubernetesCluster("k8s://https://h:6443", {"spark.kubernetes.namespace": "etl"})
+
+    driver = cluster.submit(submission())
+    settings = (spark_submit / "settings").read_text().splitlines()
+    (spark_submit / "answer").write_text("Application status (driver):\n\t phase: Running\n")
+    status = cluster.status(driver)
+    asked = (spark_submit / "asked").read_text()
+
+    assert driver == cluster.driver_id("i1") == "etl:holdfast-i1"
+    assert "spark.kubernetes.driver.pod.name holdfast-i1" in settings
+    assert "spark.kubernetes.driverEnv.HOLDFAST_JOB_TOKEN secret" in settings
+    assert status.state is State.RUNNING
+    assert asked.split() == ["--master", "k8s://https://h:6443", "--status", "etl:holdfast-i1"]
+
+
+def test_a_client_that_cannot_submit_is_told(spark_submit: Path, yarn: ResourceManager) -> None:
+    (spark_submit / "answer").write_text("Exception: HADOOP_CONF_DIR must be set\n")
+    (spark_submit / "status").write_text("1")
+
+    with pytest.raises(SparkUnavailable, match="HADOOP_CONF_DIR must be set"):
+        YarnCluster(f"http://127.0.0.1:{yarn.server_port}").submit(submission())
+
+
+def test_a_driver_here_is_submitted_once_and_its_end_is_kept(spark_submit: Path) -> None:
+    (spark_submit / "answer").write_text("all went well\n")
+    cluster = LocalSubmit("local[1]", spark_submit / "home")
+
+    driver = cluster.submit(submission())
+    (spark_submit / "status").write_text("3")
+    await_true(lambda: not cluster.status(driver).state.active)
+    again = cluster.submit(submission())
+
+    assert (driver, again, cluster.find("i1"), cluster.find("i2")) == ("i1", "i1", "i1", None)
+    assert cluster.status(driver).state is State.SUCCEEDED
+    assert cluster.read(driver, "log", None) == (b"all went well\n", 14)
+    assert cluster.read(driver, "log", 4) == (b"went well\n", 14)
+    assert cluster.status("i2").state is State.UNKNOWN
+
+
+def test_a_driver_here_that_failed_or_vanished_is_told(spark_submit: Path) -> None:
+    (spark_submit / "status").write_text("3")
+    cluster = LocalSubmit("local[1]", spark_submit / "home")
+    driver = cluster.submit(submission())
+    await_true(lambda: not cluster.status(driver).state.active)
+
+    failed = cluster.status(driver)
+    (spark_submit / "home" / "spark" / "jobs" / "i1" / "status").unlink()
+    await_true(lambda: not cluster.status(driver).state.active)
+    vanished = cluster.status(driver)
+
+    assert failed == Status(State.FAILED, "spark-submit ended with exit status 3")
+    assert vanished.state is State.UNKNOWN
+    assert "is not there any more, and has not told its end" in vanished.detail
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "expected"),
+    [
+        (
+            "SPARK_DRIVER_LOG_URL_STDERR",
+            "http://h:8081/logPage/?driverId=driver-2026-0001&logType=stderr",
+            "driver-2026-0001",
+        ),
+        ("CONTAINER_ID", "container_e17_1410_0001_01_000001", "application_1410_0001"),
+        ("CONTAINER_ID", "container_1410_0001_02_000001", "application_1410_0001"),
+        ("UNRELATED", "", "driver-2026-0002"),
+    ],
+)
+def test_a_driver_knows_what_its_cluster_calls_it(
+    variable: str, text: str, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "driver-2026-0002").mkdir()
+    monkeypatch.chdir(tmp_path / "driver-2026-0002")
+    monkeypatch.setenv(variable, text)
+
+    assert own_id() == expected
