@@ -1,5 +1,4 @@
-"""Measure what Holdfast does on Spark beside what Spark does alone; print it, and write RESULTS.md.
-"""
+"""Measure our work on Spark beside what Spark does alone; print it, and write RESULTS.md."""
 
 from __future__ import annotations
 

@@ -1,0 +1,144 @@
+"""Reading a table from the database itself, where Holdfast is installed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from holdfast import command as c
+from holdfast.connection import open_store
+from holdfast.errors import HoldfastError, InvalidUrl
+from holdfast.plain import LITERAL
+from holdfast.settings import load
+from holdfast.spark.source.location import Location
+from holdfast.spark.source.reading import Range, Reading, record_batch
+from holdfast.store import Store
+from holdfast.stores.sql.compiled import CompiledStatements, Prepared
+from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_url
+from holdfast.stores.sql.failures import is_driver_error, translate
+from holdfast.stores.sql.operations.scanning import scan_query
+from holdfast.value import shown
+
+ROWS = 10_000
+"""So many rows are fetched at once."""
+BYTES = str(4 * 2**20)
+"""About so much goes to Spark at once."""
+
+
+def open_location(location: Location) -> Store:
+    """The store in a database, with the configured backend in front of it."""
+    url, dialect = parse_url(location.url)
+    if dialect.embedded and not Path(url.database or "").exists():
+        raise InvalidUrl(
+            f"there is no file {url.database} on the machine where Spark reads it",
+            hint="SQLite is read where the file is; `holdfast db migrate` makes a new store",
+        )
+    settings = load()
+    database = msgspec.structs.replace(settings.database, url=location.url)
+    section = settings.state_store
+    if location.backend:
+        section = msgspec.structs.replace(section, backend=location.backend)
+    settings = msgspec.structs.replace(settings, database=database, state_store=section)
+    return open_store(settings, retry_window=settings.core.retry_window)
+
+
+def bounds(location: Location, **fields: Any) -> tuple[Sequence[Any], ...]:
+    """The bounds between ranges; NotSupported where a custom backend keeps the entries."""
+    with closing(open_location(location)) as store:
+        return store.execute(c.PlanScan(**fields))
+
+
+def batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, as they are at one moment; on PostgreSQL, all ranges of a query at the
+    same."""
+    url, dialect, engine = _engine(reading.location.url)
+    read = _copied if dialect.driver.startswith("postgresql") else _fetched
+    try:
+        for batch in read(engine, dialect, reading, part):
+            yield _unescaped(batch)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        if not is_driver_error(error):
+            raise
+        raise translate(error, url) from error
+
+
+@cache
+def _engine(url: str) -> tuple[sa.URL, Dialect, sa.Engine]:
+    """Made once for all ranges that this worker reads."""
+    parsed, dialect = parse_url(url)
+    return parsed, dialect, make_engine(parsed, dialect)
+
+
+def _copied(
+    engine: sa.Engine, dialect: Dialect, reading: Reading, part: Range
+) -> Iterator[pa.RecordBatch]:
+    """Through ADBC, which has PostgreSQL COPY the rows and makes them Arrow without Python."""
+    from psycopg.sql import Literal
+
+    from holdfast.spark.source.snapshot import BEGIN, shared_snapshot
+
+    text, params, *_ = _prepared(engine, dialect, reading, part)
+    # COPY takes no parameters.
+    query = text % {name: Literal(value).as_string() for name, value in params.items()}
+    connection = _copying(engine)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(BEGIN)
+            if part.plan:
+                cursor.execute(f"SET TRANSACTION SNAPSHOT '{shared_snapshot(engine, part.plan)}'")
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": BYTES})
+            cursor.execute(query)
+            for batch in cursor.fetch_record_batch():
+                yield batch.cast(reading.arrow_schema)
+            cursor.execute("COMMIT")
+    except BaseException:
+        _copying.cache_clear()
+        connection.close()
+        raise
+
+
+@cache
+def _copying(engine: sa.Engine) -> Any:
+    """Made once, because it looks up all types that the database has."""
+    from adbc_driver_postgresql import dbapi
+
+    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return dbapi.connect(url, autocommit=True)
+
+
+def _fetched(
+    engine: sa.Engine, dialect: Dialect, reading: Reading, part: Range
+) -> Iterator[pa.RecordBatch]:
+    with closing(connect(engine)) as connection:
+        text, params, *_ = _prepared(engine, dialect, reading, part)
+        cursor = dialect.streaming_cursor(connection.driver_connection)
+        cursor.execute(text, params)
+        while rows := cursor.fetchmany(ROWS):
+            yield record_batch(list(zip(*rows, strict=True)), reading.arrow_schema)
+
+
+def _prepared(engine: sa.Engine, dialect: Dialect, reading: Reading, part: Range) -> Prepared:
+    fields = {**reading.fields, "after": part.after, "until": part.until, "limit": 1}
+    scan = msgspec.convert(fields, c.Scan)
+    now = time.time_ns() // 1000 if dialect.embedded else None
+    return CompiledStatements(engine.dialect).prepare(scan_query(scan, dialect, sliced=False), now)
+
+
+def _unescaped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With values as their writers know them."""
+    at = batch.schema.get_field_index("value")
+    if at < 0 or not pc.any(pc.match_substring(batch.column(at), LITERAL)).as_py():
+        return batch
+    values = [text and shown(text) for text in batch.column(at).to_pylist()]
+    return batch.set_column(at, batch.schema.field(at), pa.array(values, batch.schema.types[at]))

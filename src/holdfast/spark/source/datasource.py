@@ -1,0 +1,42 @@
+"""The data source `holdfast`, as Spark finds it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
+from pyspark.sql.types import StructType
+
+from holdfast.report import check_table
+from holdfast.spark.source.location import Location, locate
+from holdfast.spark.source.reading import make_reader
+from holdfast.spark.source.tables import check_schema, field_of, full_schema
+from holdfast.spark.source.writing import make_writer
+
+
+class HoldfastSource(DataSource):
+    """`spark.read.format("holdfast").option("table", …)`, and the same with `df.write`."""
+
+    default: ClassVar[Location | None] = None
+    """Where the store is, unless the options say so. None: what is configured where Spark plans."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "holdfast"
+
+    def schema(self) -> StructType:
+        table = check_table(self.options.get("table"))
+        columns = self.options.get("columns")
+        if columns is None:
+            return full_schema(table)
+        return StructType([field_of(table, name.strip()) for name in columns.split(",")])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        table = check_table(self.options.get("table"))
+        check_schema(table, schema)
+        return make_reader(locate(self.options, self.default), table, schema, self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        table = check_table(self.options.get("table"))
+        location = locate(self.options, self.default)
+        return make_writer(location, table, schema, overwrite, self.options)

@@ -1,0 +1,90 @@
+"""Where the store of the data source is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from holdfast.errors import InvalidInput, MissingDependency, NoToken
+
+TOKEN_VARIABLE = "HOLDFAST_TOKEN"  # noqa: S105  (its name, not its content)
+
+
+class Location(NamedTuple):
+    """A database, or a server with a token for it."""
+
+    url: str
+    token: str = ""
+    backend: str = ""
+    """The configured backend behind a database; empty: the product's own."""
+
+    @property
+    def is_server(self) -> bool:
+        return is_server(self.url)
+
+
+def is_server(url: str) -> bool:
+    return url.lower().startswith(("http://", "https://"))
+
+
+def locate(options: Mapping[str, str], default: Location | None) -> Location:
+    """What the options say, or else the default, or else what is configured where this runs."""
+    url, token = options.get("url"), options.get("token")
+    if url is None:
+        if token is not None:
+            raise InvalidInput(
+                "a token is given without the URL of a server",
+                hint='.option("url", "http://…").option("token", …)',
+            )
+        return default or configured()
+    if not is_server(url):
+        if token is not None:
+            raise InvalidInput(
+                "a token is given with the URL of a database",
+                hint="tokens are for servers: http://… or https://…",
+            )
+        return Location(url, backend=default.backend if default else "")
+    if token is None and default is not None and default.url.rstrip("/") == url.rstrip("/"):
+        token = default.token
+    return Location(url, checked_token(token))
+
+
+def checked_token(token: str | None) -> str:
+    given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
+    if not given:
+        raise NoToken(
+            "a server wants a token, and there is none",
+            hint='.option("token", …), or register(spark, url, token=…); '
+            "`holdfast auth user-token` makes one",
+        )
+    return given
+
+
+def configured() -> Location:
+    """The store that is configured for this process."""
+    try:
+        from holdfast.settings import load
+    except ModuleNotFoundError:
+        raise InvalidInput(
+            "it is not said where the store is, and Holdfast is not installed here to look it up",
+            hint='holdfast.spark.register(spark), or .option("url", …)',
+        ) from None
+    settings = load()
+    return Location(settings.database_url, backend=settings.state_store.backend)
+
+
+class installed_here:  # noqa: N801  (it reads as a statement)
+    """For the import of a part of Holdfast that is not shipped, because it reaches a database."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
+        if isinstance(error, ModuleNotFoundError):
+            raise MissingDependency(
+                "Spark reaches a database from workers that have Holdfast and the database's "
+                f"driver, and here is no `{error.name}`",
+                hint="install them there, or go through a server: "
+                '.option("url", "http://…").option("token", …)',
+            ) from None

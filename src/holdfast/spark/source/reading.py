@@ -1,0 +1,129 @@
+"""Reading a table of the store, in ranges side by side."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from holdfast.errors import InvalidInput
+from holdfast.spark.source.location import Location, installed_here
+from holdfast.spark.source.predicate import parse_where
+from holdfast.spark.source.served import Served
+
+DEFAULT_PARTITIONS = 8
+ROWS = 20_000
+"""So many rows are worth a partition of their own."""
+FIRST_SLICE = 2_000
+LARGEST_SLICE = 50_000
+BYTES = 8 * 2**20
+"""About so much is asked of a server at once."""
+
+
+class Reading(NamedTuple):
+    """What is read: some columns of a table, of the rows that pass the tests."""
+
+    location: Location
+    table: str
+    schema: StructType
+    tests: tuple[dict[str, Any], ...]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What a Scan says about it, in the words of the wire."""
+        return {"table": self.table, "columns": self.schema.fieldNames(), "tests": self.tests}
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return to_arrow_schema(self.schema, timezone="UTC")
+
+
+class Range(InputPartition):
+    """From after one row's identity up to another's; empty: from the first, to the last."""
+
+    def __init__(self, after: Sequence[Any], until: Sequence[Any], plan: str) -> None:
+        self.after = tuple(after)
+        self.until = tuple(until)
+        self.plan = plan
+        """Ranges of one plan belong together; empty: there is no other."""
+
+
+class TableReader(DataSourceReader):
+    """Reads what it was told to.
+
+    It takes none of Spark's filters: what it returned for one filter, Spark 4.3 would return for
+    every other query on the same DataFrame, whatever filters that has.
+    """
+
+    def __init__(self, reading: Reading, partitions: int) -> None:
+        self._reading = reading
+        self._partitions = partitions
+
+    def partitions(self) -> Sequence[InputPartition]:
+        bounds = plan(self._reading, self._partitions)
+        name = uuid.uuid4().hex if bounds else ""
+        return [
+            Range(after, until, name)
+            for after, until in zip([(), *bounds], [*bounds, ()], strict=True)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        if self._reading.location.is_server:
+            return served_batches(self._reading, partition)
+        with installed_here():
+            from holdfast.spark.source.database import batches
+        return batches(self._reading, partition)
+
+
+def make_reader(
+    location: Location, table: str, schema: StructType, options: Mapping[str, str]
+) -> DataSourceReader:
+    """A reader of the schema's columns of a table, for the options `where` and `partitions`."""
+    where = options.get("where")
+    tests = parse_where(table, where) if where is not None else ()
+    said = options.get("partitions", str(DEFAULT_PARTITIONS))
+    if not said.isdecimal() or not 1 <= int(said) <= 10_000:
+        raise InvalidInput(f"partitions may not be {said!r}", hint="it is a number from 1 on")
+    return TableReader(Reading(location, table, schema, tests), int(said))
+
+
+def plan(reading: Reading, partitions: int) -> list[Sequence[Any]]:
+    """The bounds between the ranges."""
+    fields: dict[str, Any] = {"table": reading.table, "most": partitions, "rows": ROWS}
+    if reading.location.is_server:
+        return list(Served(reading.location).ask("PlanScan", **fields))
+    with installed_here():
+        from holdfast.spark.source.database import bounds
+    return list(bounds(reading.location, **fields))
+
+
+def served_batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, slice by slice, each as it is at one moment."""
+    server = Served(reading.location)
+    after: Sequence[Any] | None = part.after
+    limit = FIRST_SLICE
+    while after is not None:
+        answer = server.ask("Scan", **reading.fields, after=after, until=part.until, limit=limit)
+        batch = record_batch(answer["columns"], reading.arrow_schema)
+        yield batch
+        after = answer["last"]
+        bytes_per_row = max(1, batch.nbytes // max(1, batch.num_rows))
+        limit = min(LARGEST_SLICE, max(1, BYTES // bytes_per_row))
+    server.close()
+
+
+def record_batch(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns of values as Spark takes them; times are microseconds since 1970."""
+    arrays = [
+        pa.array(values, pa.int64()).cast(kind)
+        if pa.types.is_timestamp(kind)
+        else pa.array(values, kind)
+        for values, kind in zip(columns, schema.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,69 @@
+"""Making the data source known to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.spark.source.datasource import HoldfastSource
+from holdfast.spark.source.location import Location, locate
+from holdfast.spark.source.shipping import ship
+from holdfast.stores.pipe import PipeStore
+
+
+def register(spark: Any, url: str | None = None, *, token: str | None = None) -> None:
+    """Let a session, of whatever kind, read and write `format("holdfast")`.
+
+    Without options the source is at `url`: a database, or a server with a token for it. By default
+    that is the store which is configured for this process.
+    """
+    given = {name: value for name, value in (("url", url), ("token", token)) if value is not None}
+    register_at(spark, locate(given, None))
+
+
+def register_at(spark: Any, location: Location) -> None:
+    """The same for a known place."""
+    ship()
+    spark.dataSource.register(type("RegisteredSource", (HoldfastSource,), {"default": location}))
+
+
+def discovered() -> type[HoldfastSource]:
+    """The source as Spark finds it: it is where the options say, or what is configured where Spark
+    plans."""
+    ship()
+    return HoldfastSource
+
+
+def register_in_task(spark: Any, store: PipeStore) -> None:
+    """Let the session of a task read all tables, and write what the task may, through whoever
+    supervises it. Only when the task first names the format, because then a server is started."""
+
+    def locate() -> Location:
+        endpoint = store.endpoint()
+        return Location(endpoint.url, endpoint.token)
+
+    register_on_use(spark, locate)
+
+
+def register_on_use(spark: Any, locate: Callable[[], Location]) -> None:
+    """Register with a session of Spark Connect when this process first names the format, because
+    only then somebody has to serve the store."""
+    from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
+
+    registered: list[Location] = []
+
+    def first_named(source: str) -> None:
+        if source.lower() == HoldfastSource.name() and not registered:
+            registered.append(locate())
+            register_at(spark, registered[0])
+
+    for kind in (DataFrameReader, DataFrameWriter):
+        kind.format = _noticing(kind.format, first_named)  # type: ignore[method-assign]
+
+
+def _noticing(format: Callable[..., Any], notice: Callable[[str], None]) -> Callable[..., Any]:
+    def noticing(self: Any, source: str) -> Any:
+        notice(source)
+        return format(self, source)
+
+    return noticing

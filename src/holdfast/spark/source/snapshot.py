@@ -1,0 +1,96 @@
+"""One snapshot of PostgreSQL for all ranges of a query, whatever workers read them.
+
+Whoever comes first makes it, and the others join. It lives in the transactions of those who are in
+it: each Python worker of Spark keeps one for the ranges to come, until it reads for another query,
+or PostgreSQL finds the transaction idle for a minute and ends it.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import errors
+from pyspark import TaskContext
+
+from holdfast.stores.sql.dialects import connect
+
+BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+IDLE = "60s"
+
+
+class Snapshot:
+    """A transaction that holds a snapshot, and under which id others may join it."""
+
+    def __init__(self, engine: sa.Engine, name: str) -> None:
+        self.name = name
+        pooled = connect(engine)
+        self._connection: Any = pooled.driver_connection
+        pooled.detach()
+        self.id = self._join()
+
+    def is_alive(self) -> bool:
+        try:
+            self._connection.execute("SELECT 1")
+        except psycopg.Error:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _join(self) -> str:
+        """Enter the snapshot of this name, or make it, and tell its id to those who come after.
+
+        They find it in the name of a session.
+        """
+        execute = self._connection.execute
+        prefix = f"holdfast {self.name} "
+        lock = int(self.name, 16) - 2**63
+        execute(f"SET idle_in_transaction_session_timeout = '{IDLE}'")
+        execute("SELECT pg_advisory_lock(%s)", [lock])
+        known = execute(
+            "SELECT substr(application_name, %s) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND starts_with(application_name, %s)",
+            [len(prefix) + 1, prefix],
+        ).fetchall()
+        if not any(self._enter(id) for (id,) in known):
+            execute(BEGIN)
+        (id,) = execute("SELECT pg_export_snapshot()").fetchone()
+        execute("SELECT set_config('application_name', %s, true)", [prefix + id])
+        execute("SELECT pg_advisory_unlock(%s)", [lock])
+        return str(id)
+
+    def _enter(self, id: str) -> bool:
+        """Whether the snapshot was still there."""
+        self._connection.execute(BEGIN)
+        try:
+            self._connection.execute(f"SET TRANSACTION SNAPSHOT '{id}'")
+        except (errors.UndefinedObject, errors.InvalidParameterValue):
+            self._connection.execute("ROLLBACK")
+            return False
+        return True
+
+
+_held: list[Snapshot] = []
+"""The one that this worker is in, if any."""
+
+
+def shared_snapshot(engine: sa.Engine, plan: str) -> str:
+    """The id of the snapshot that the running query reads a plan's ranges in."""
+    name = _name(plan)
+    if _held and (_held[0].name != name or not _held[0].is_alive()):
+        _held.pop().close()
+    if not _held:
+        _held.append(Snapshot(engine, name))
+    return _held[0].id
+
+
+def _name(plan: str) -> str:
+    """A plan may be executed many times."""
+    context = TaskContext.get()
+    assert context is not None
+    execution = context.getLocalProperty("spark.sql.execution.id") or context.stageId()
+    return sha256(f"{plan} {execution}".encode()).hexdigest()[:16]

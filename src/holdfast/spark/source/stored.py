@@ -1,0 +1,53 @@
+"""Commands to the database of a location, in the words of the wire, where Holdfast is installed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from holdfast import load_command as c
+from holdfast.command import Command
+from holdfast.connection import rules
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.retention import expires_at
+from holdfast.settings import load
+from holdfast.spark.source.database import open_location
+from holdfast.spark.source.location import Location
+
+_Loading: TypeAlias = c.StartLoad | c.AddToLoad | c.FinishLoad | c.DropLoad
+
+
+class Stored:
+    """A database, asked as `Served` asks a server."""
+
+    def __init__(self, location: Location) -> None:
+        self._store = open_location(location)
+
+    def ask(self, command: str, *, once: bool = False, **fields: Any) -> Any:
+        """The answer. What happens once, does so in the database's own transaction."""
+        return self._store.execute(_command({"command": command, **fields}))
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _command(fields: dict[str, Any]) -> Command[Any]:
+    try:
+        return cast(Command[Any], msgspec.convert(fields, type=_Loading))
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, HoldfastError):
+            raise error.__cause__ from None
+        raise InvalidInput(f"this is no command: {error}") from None
+
+
+def default_expiry() -> str | None:
+    """When an entry written now expires by the configuration, as the wire has it."""
+    time = expires_at(None, rules(load()).default_retention, datetime.now(UTC))
+    return time.isoformat() if time else None
+
+
+def largest_value() -> int:
+    """How long the JSON text of a value may be; 0: any length."""
+    return rules(load()).max_value_bytes

@@ -1,0 +1,44 @@
+"""The tables of the data source, as Spark sees them."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from holdfast.errors import InvalidType
+from holdfast.report import INTEGER, LONG, TABLES, TIME, kind_of
+
+_TYPES: dict[str, DataType] = {
+    INTEGER: IntegerType(),
+    LONG: LongType(),
+    TIME: TimestampType(),
+}
+
+
+def full_schema(table: str) -> StructType:
+    """The whole table."""
+    return StructType([field_of(table, column) for column in TABLES[table]])
+
+
+def field_of(table: str, column: str) -> StructField:
+    """One column; InvalidInput where there is none of that name."""
+    return StructField(column, _TYPES.get(kind_of(table, column), StringType()))
+
+
+def check_schema(table: str, schema: StructType) -> None:
+    """A schema that the user gave chooses columns; each has the type that it has."""
+    for given in schema.fields:
+        known = field_of(table, given.name).dataType
+        if given.dataType != known:
+            raise InvalidType(
+                f"the column `{given.name}` of the table `{table}` is read as "
+                f"{known.simpleString()}, not as {given.dataType.simpleString()}",
+                hint="leave the schema out, and cast the column of the DataFrame",
+            )

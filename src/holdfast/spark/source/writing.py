@@ -1,0 +1,182 @@
+"""Bulk-loading entries: executors bring them to the store, and the driver puts them into effect.
+
+A bad row does not fail Spark's task, which would be tried again for nothing: it is reported to the
+driver, which fails the write.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from holdfast.errors import InvalidInput
+from holdfast.spark.source.columns import Columns, Entry, Owner, columns_of
+from holdfast.spark.source.location import Location, installed_here
+from holdfast.spark.source.served import Served
+
+MOST_ENTRIES = 5_000
+MOST_CHARACTERS = 2**20
+"""So much is sent at once: little enough for any server, and enough to be fast."""
+LONGEST_ANSWER = 3600.0
+"""Seconds that a server may take over a whole load."""
+
+
+class Load(NamedTuple):
+    """One write of a DataFrame."""
+
+    name: str
+    location: Location
+    columns: Columns
+    writer: dict[str, str]
+    """In the words of the wire. A server puts the bearer of the token in its place."""
+    expires_at: str | None
+    """When entries expire that do not say so themselves."""
+    max_value_bytes: int
+
+    def ask(self, command: str, **fields: Any) -> Any:
+        """Ask the store something about the load."""
+        with closing(self._store(LONGEST_ANSWER)) as store:
+            return self._asked(store, command, fields)
+
+    def add(self, part: int, batches: Iterable[pa.RecordBatch]) -> int:
+        """Bring rows to the store; how many there were."""
+        count = 0
+        with closing(self._store()) as store:
+            for lots, size in self._lots(batches):
+                fields: dict[str, Any] = {"part": part, "first": count, "lots": lots}
+                fields["max_value_bytes"] = self.max_value_bytes
+                self._asked(store, "AddToLoad", fields)
+                count += size
+        return count
+
+    def _lots(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[Any], int]]:
+        """As many entries as are sent at once, by scope, and how many those are."""
+        lots: dict[Owner, list[Entry]] = {}
+        count = characters = 0
+        for batch in batches:
+            for owner, entry in self.columns.rows(batch, self.expires_at):
+                lots.setdefault(owner, []).append(entry)
+                count += 1
+                characters += len(entry[1])
+                if count == MOST_ENTRIES or characters >= MOST_CHARACTERS:
+                    yield self._wired(lots), count
+                    lots = {}
+                    count = characters = 0
+        if count:
+            yield self._wired(lots), count
+
+    def _wired(self, lots: dict[Owner, list[Entry]]) -> list[Any]:
+        return [
+            {"scope": self.columns.scope_of(owner, entries[0][0]), "entries": entries}
+            for owner, entries in lots.items()
+        ]
+
+    def _asked(self, store: Any, command: str, fields: dict[str, Any]) -> Any:
+        return store.ask(command, once=True, load=self.name, writer=self.writer, **fields)
+
+    def _store(self, timeout: float = 30.0) -> Any:
+        if self.location.is_server:
+            return Served(self.location, timeout)
+        with installed_here():
+            from holdfast.spark.source.stored import Stored
+        return Stored(self.location)
+
+
+class EntryWriter(DataSourceArrowWriter):
+    """Writes entries: all of them, or none."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        # Each try of a task has its own number, and only the one that Spark commits counts.
+        context = TaskContext.get()
+        assert context is not None
+        part = context.taskAttemptId()
+        try:
+            return report(part, self._load.add(part, iterator))
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            return report(part, 0, (error.message, error.hint))  # type: ignore[attr-defined]
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        reports = [vars(message) for message in messages if message is not None]
+        for each in reports:
+            if each["refusal"] is not None:
+                message, hint = each["refusal"]
+                raise InvalidInput(f"{message}; nothing was written", hint=hint)
+        self._load.ask("FinishLoad", parts=[(each["part"], each["rows"]) for each in reports])
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._load.ask("DropLoad")
+
+
+def make_writer(
+    location: Location,
+    table: str,
+    schema: StructType,
+    overwrite: bool,
+    options: Mapping[str, str],
+) -> DataSourceArrowWriter:
+    """A writer of entries to a table, for a load that is begun here."""
+    columns = columns_of(table, schema)
+    if overwrite:
+        raise InvalidInput(
+            'mode("overwrite") would empty the store, which this does not do',
+            hint='.mode("append") writes over the entries that have the same key',
+        )
+    expires_at = default_expiry() if columns.is_task and not columns.has_expiry else None
+    writer = {"kind": "api", "user": user()}
+    limit = 0 if location.is_server else largest_value()
+    load = Load(uuid4().hex, location, columns, writer, expires_at, limit)
+    load.ask("StartLoad")
+    return EntryWriter(load)
+
+
+def default_expiry() -> str | None:
+    """When entries expire by the configuration of the place where Spark plans the write."""
+    try:
+        from holdfast.spark.source import stored
+    except ModuleNotFoundError:
+        raise InvalidInput(
+            "how long entries are kept is configured, and Holdfast is not installed here to look "
+            "it up",
+            hint="add a column `expires_at`, with null for entries that never expire",
+        ) from None
+    return stored.default_expiry()
+
+
+def largest_value() -> int:
+    """How large a value may be by that configuration. A server has its own."""
+    with installed_here():
+        from holdfast.spark.source import stored
+    return stored.largest_value()
+
+
+def user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def report(part: int, rows: int, refusal: tuple[str, str] | None = None) -> WriterCommitMessage:
+    """What the driver learns of a part. A class of our own would not be known everywhere."""
+    message = WriterCommitMessage()
+    vars(message).update(part=part, rows=rows, refusal=refusal)
+    return message
+
+
+def is_refusal(error: Exception) -> bool:
+    """An error of ours that another try would bring again. It may be of this module's classes, or
+    of an installed Holdfast's."""
+    return hasattr(error, "hint") and getattr(error, "status", 500) < 500

@@ -1,0 +1,164 @@
+"""The data source on every kind of Spark, from a server; and from each kind of database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
+
+from holdfast import Connection
+from holdfast.authority import Role, UserIdentity
+from holdfast.server.embedded import EmbeddedServer
+from holdfast.settings import load
+from holdfast.spark.source.location import Location
+from holdfast.spark.source.registration import register, register_on_use
+from holdfast.stores.sql import SqlStore
+
+WRITTEN: list[tuple[str, Any]] = [
+    ("rows", 12),
+    ("file a", {"path": "s3://a", "rows": 5}),
+    ("file b", [1, 2]),
+]
+
+
+def fill(store: SqlStore) -> None:
+    connection = Connection(store)
+    for key, value in WRITTEN:
+        connection.task_store("etl", "monday", "load").set(key, value)
+    connection.task_store("etl", "monday", "check", 3).set("rows", 7)
+    connection.asset_store(name="orders", declare=True).set("until", "2026-01-31")
+
+
+def table(spark: SparkSession, name: str, **options: str) -> DataFrame:
+    return spark.read.format("holdfast").options(table=name, **options).load()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    place = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        settings = load()
+        with SqlStore(settings.database_url) as store:
+            fill(store)
+            server = EmbeddedServer(store, settings)
+            yield server
+            server.close()
+
+
+@pytest.fixture(scope="module")
+def at_server(spark: SparkSession, server: EmbeddedServer) -> SparkSession:
+    token = server.tokens.issue(UserIdentity("anna", Role.VIEWER))
+    register(spark, server.url, token=token)
+    return spark
+
+
+def test_a_server_has_all_tables(at_server: SparkSession) -> None:
+    entries = table(at_server, "task_store").orderBy("task_id", "key").collect()
+    assets = table(at_server, "asset_store").select("asset", "uri", "key", "value").collect()
+    history = table(at_server, "asset_history").select("version", "previous", "value").collect()
+    runs = table(at_server, "runs").select("dag_id", "run_id", "kind", "conf").collect()
+    instances = table(at_server, "task_instances").select("task_id", "map_index").collect()
+
+    assert [(row.task_id, row.map_index, row.key) for row in entries] == [
+        *(("check", 3, "rows"), ("load", -1, "file a"), ("load", -1, "file b")),
+        ("load", -1, "rows"),
+    ]
+    assert entries[1].value == '{"path":"s3://a","rows":5}'
+    assert entries[0].expires_at > entries[0].updated_at
+    assert assets == [Row(asset="orders", uri="orders", key="until", value='"2026-01-31"')]
+    assert history == [Row(version=1, previous=0, value='"2026-01-31"')]
+    assert runs == [Row(dag_id="etl", run_id="monday", kind="external", conf="{}")]
+    assert sorted(map(tuple, instances)) == [("check", 3), ("load", -1)]
+
+
+def test_one_dataframe_serves_many_queries(at_server: SparkSession) -> None:
+    entries = table(at_server, "task_store")
+
+    found = entries.filter("key = 'rows' AND map_index = 3").collect()
+    sizes = entries.select(F.get_json_object("value", "$.rows").cast("int").alias("rows"))
+
+    assert [row.value for row in found] == ["7"]
+    assert sizes.agg(F.sum("rows")).first() == (5,)
+    assert entries.filter("key = 'rows'").union(entries.filter("map_index = 3")).count() == 3
+    assert entries.count() == 4
+
+
+def test_columns_and_rows_are_chosen_by_the_store(at_server: SparkSession) -> None:
+    options = {"columns": "key, value", "where": "task_id = 'load' AND startswith(key, 'file ')"}
+
+    chosen = table(at_server, "task_store", **options)
+    by_schema = at_server.read.format("holdfast").option("table", "task_store").schema("key string")
+
+    assert sorted(map(tuple, chosen.collect())) == [
+        ("file a", '{"path":"s3://a","rows":5}'),
+        ("file b", "[1,2]"),
+    ]
+    assert by_schema.load().columns == ["key"]
+    assert by_schema.load().distinct().count() == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "taskstore"}, "there is no table `taskstore`"),
+        ({"table": "runs", "columns": "dag"}, "the table `runs` has no column `dag`"),
+        ({"table": "runs", "where": "conf = 'x'"}, "use df.filter"),
+        ({"table": "runs", "partitions": "many"}, "partitions may not be 'many'"),
+        ({"table": "runs", "token": "x"}, "a token is given without the URL of a server"),
+        ({"table": "runs", "url": "http://127.0.0.1:1", "token": ""}, "a server wants a token"),
+    ],
+)
+def test_bad_options_are_told_in_plain_words(
+    at_server: SparkSession, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message.replace("(", r"\(")):
+        at_server.read.format("holdfast").options(**options).load().collect()
+
+
+def test_a_token_that_is_not_good_is_told(at_server: SparkSession, server: EmbeddedServer) -> None:
+    with pytest.raises(PySparkException, match="the token is not accepted"):
+        table(at_server, "runs", url=server.url, token="stranger").collect()
+
+
+def test_a_task_has_the_source_when_it_first_names_it(
+    at_server: SparkSession,
+    server: EmbeddedServer,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if request.node.callspec.params["spark"] == "local":
+        pytest.skip("a task's session is one of Spark Connect")
+    token = server.tokens.issue(UserIdentity("anna", Role.VIEWER))
+    asked: list[Location] = []
+    for kind in (DataFrameReader, DataFrameWriter):
+        monkeypatch.setattr(kind, "format", kind.format)
+
+    def locate() -> Location:
+        asked.append(Location(server.url, token))
+        return asked[-1]
+
+    register_on_use(at_server, locate)
+    before = len(asked)
+    counts = [table(at_server, "runs").count() for _ in range(2)]
+
+    assert (before, counts, len(asked)) == (0, [1, 1], 1)
+
+
+def test_a_database_is_read_where_holdfast_is_installed(
+    spark: SparkSession, server: EmbeddedServer, request: pytest.FixtureRequest
+) -> None:
+    register(spark, load().database_url)
+    has_holdfast = request.node.callspec.params["spark"] != "cluster"
+
+    try:
+        outcome: Any = table(spark, "task_store").count()
+    except PySparkException as error:
+        outcome = "install them there, or go through a server" in str(error)
+
+    assert outcome == (4 if has_holdfast else True)
