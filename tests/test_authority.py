@@ -10,6 +10,7 @@ import pytest
 from holdfast import command as c
 from holdfast import run_command as r
 from holdfast.authority import (
+    HandleIdentity,
     Identity,
     JobIdentity,
     Role,
@@ -34,6 +35,8 @@ SECRET = AssetScope(name="secret")
 WATCH = Watch(AssetScope(name="orders", uri="s3://orders"), "poll", 3)
 TASK = TaskIdentity(SCOPE, 2, (("orders", "s3://orders"),))
 JOB = JobIdentity(SCOPE, "job.intent", "i-1", (("orders", "s3://orders"),))
+HANDLE = HandleIdentity(SCOPE, "ann")
+ASSET_HANDLE = HandleIdentity(AssetScope(name="orders", uri="s3://orders"), "ann")
 WATCHER = WatcherIdentity(WATCH)
 WORKER = WorkerIdentity("w1")
 EDITOR = UserIdentity("ed", Role.EDITOR)
@@ -59,6 +62,10 @@ ALLOWED: list[tuple[Identity, c.Command[Any]]] = [
     (TASK, heartbeat(attempts=(TASK.writer,))),
     (TASK, r.GetResults("sales", "monday", "report")),
     (JOB, c.Advance(ORDERS, "k", "1", JOB.writer)),
+    (HANDLE, c.Get(SCOPE, "k")),
+    (HANDLE, c.SetMany(SCOPE, (("k", "1"),), ApiWriter("ann"))),
+    (ASSET_HANDLE, c.Advance(ORDERS, "k", "1", ApiWriter("whoever"))),
+    (ASSET_HANDLE, c.List(AssetScope(uri="s3://orders"))),
     (WATCHER, c.Get(ORDERS, "k")),
     (WATCHER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", WatcherWriter()),))),
     (WORKER, c.StartAttempt(OTHER)),
@@ -99,6 +106,16 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (JOB, c.Clear(SCOPE, JOB.writer, all_map_indices=True)),
     (JOB, c.FinishAttempt(TASK.writer, True)),
     (JOB, r.PutResult(TASK.writer, "k", "1")),
+    (HANDLE, c.Get(OTHER, "k")),
+    (HANDLE, c.Set(ORDERS, "k", "1", ApiWriter("ann"))),
+    (HANDLE, c.Set(SCOPE, "k", "1", TASK.writer)),
+    (HANDLE, c.Get(SCOPE, "k", TASK.writer)),
+    (HANDLE, c.Clear(SCOPE, ApiWriter("ann"), all_map_indices=True)),
+    (HANDLE, c.RegisterTask(SCOPE)),
+    (HANDLE, c.List(c.TaskFilter())),
+    (HANDLE, c.StartAttempt(SCOPE)),
+    (ASSET_HANDLE, c.Set(SECRET, "k", "1", ApiWriter("ann"))),
+    (ASSET_HANDLE, c.Get(SCOPE, "k")),
     (WATCHER, c.Get(SECRET, "k")),
     (WATCHER, c.Get(ORDERS, "k", TaskWriter(OTHER, 1))),
     (WATCHER, c.Set(ORDERS, "k", "1", WatcherWriter())),
@@ -139,6 +156,7 @@ def test_it_is_forbidden(identity: Identity, command: c.Command[Any]) -> None:
     [
         (TASK, ApiWriter("whoever"), TASK.writer),
         (JOB, ApiWriter("whoever"), JOB.writer),
+        (ASSET_HANDLE, ApiWriter("ceo"), ApiWriter("ann")),
         (EDITOR, ApiWriter("ceo"), ApiWriter("ed")),
         (EDITOR, WatcherWriter(), ApiWriter("ed")),
         (EDITOR, TaskWriter(OTHER), ApiWriter("ed")),
@@ -184,12 +202,56 @@ def test_a_job_writes_while_its_intent_is_current() -> None:
 
 
 def test_a_task_gives_a_token_to_its_job_while_it_lives_itself() -> None:
-    command = issuing(TASK, JOB)
+    bearer, command = issuing(TASK, JOB)
 
+    assert bearer == JOB
     assert isinstance(command, Guarded)
     assert command.guard == LiveAttempt(TASK.writer)
     assert isinstance(command.inner, Guarded)
     assert command.inner.guard == CurrentIntent(SCOPE, "job.intent", "i-1")
+
+
+@pytest.mark.parametrize("wanted", [TASK, JOB])
+def test_an_editor_gives_tokens_to_attempts_and_jobs(wanted: TaskIdentity | JobIdentity) -> None:
+    bearer, command = issuing(EDITOR, wanted)
+
+    assert bearer == wanted
+    assert isinstance(command, Guarded)
+
+
+def test_an_editor_gives_a_handle_in_their_own_name() -> None:
+    bearer, _ = issuing(EDITOR, HandleIdentity(SCOPE, "ceo"))
+
+    assert bearer == HandleIdentity(SCOPE, "ed")
+
+
+@pytest.mark.parametrize("identity", [TASK, JOB])
+def test_who_has_little_more_than_a_handle_gives_what_they_have(
+    identity: TaskIdentity | JobIdentity,
+) -> None:
+    bearer, command = issuing(identity, HandleIdentity(ORDERS))
+
+    assert bearer == identity
+    assert isinstance(command, Guarded)
+
+
+@pytest.mark.parametrize(
+    ("identity", "wanted"),
+    [
+        (TASK, HandleIdentity(SECRET)),
+        (TASK, TASK),
+        (JOB, TASK),
+        (HANDLE, HANDLE),
+        (VIEWER, HANDLE),
+        (VIEWER, TASK),
+        (WORKER, HANDLE),
+    ],
+)
+def test_who_may_not_gives_no_token(
+    identity: Identity, wanted: TaskIdentity | HandleIdentity
+) -> None:
+    with pytest.raises(Forbidden, match="may not"):
+        issuing(identity, wanted)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,6 +25,9 @@ from holdfast.retention import expires_at
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.value import JsonValue, decode, encode, fits, too_large
+
+if TYPE_CHECKING:
+    from holdfast.spark.handle import AssetHandle, TaskHandle
 
 A = TypeVar("A")
 Steps: TypeAlias = Generator[c.Command[Any], Any, A]
@@ -206,6 +209,13 @@ class TaskStore(Accessor):
     async def aclear(self, all_map_indices: bool = False) -> None:
         await arun(self._store, self._write(self._clear(all_map_indices)))
 
+    def handle(self) -> TaskHandle:
+        """This store for Spark's executors: to be used inside the functions that Spark calls
+        there. It is good for as long as the attempt lives."""
+        from holdfast.spark.endpoint import task_handle
+
+        return task_handle(self)
+
     def _set(
         self, key: str, value: JsonValue, retention: timedelta | None, if_version: int | None
     ) -> Steps[int]:
@@ -238,6 +248,12 @@ class ExternalTaskStore(TaskStore):
             yield c.RegisterTask(self._scope)
             answer = yield command
         return answer
+
+    def handle(self) -> TaskHandle:
+        """As that of a task; it registers the run, too, and is good for as long as the connection
+        is open, a week at most."""
+        self._store.execute(c.RegisterTask(self._scope))
+        return super().handle()
 
 
 class AssetStore(Accessor):
@@ -317,6 +333,13 @@ class AssetStore(Accessor):
         dry_run: bool = False,
     ) -> Version[Any] | None:
         return await arun(self._store, self._rewind(key, version, run_id, at, dry_run))
+
+    def handle(self) -> AssetHandle:
+        """This store for Spark's executors: to be used inside the functions that Spark calls
+        there. It is good for as long as the attempt lives."""
+        from holdfast.spark.endpoint import asset_handle
+
+        return asset_handle(self)
 
     def _set(
         self, key: str, value: JsonValue, on_success: bool, if_version: int | None

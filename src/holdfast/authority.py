@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from holdfast import command as c
+from holdfast import load_command as lc
 from holdfast import run_command as r
 from holdfast.condition import CurrentIntent, Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
@@ -41,6 +42,8 @@ class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
     scope: TaskScope
     attempt: int
     assets: Assets = ()
+    reports: bool = False
+    """It may also read the tables of `holdfast.report`, as the task's own process may."""
 
     @property
     def writer(self) -> TaskWriter:
@@ -84,6 +87,16 @@ class JobIdentity(msgspec.Struct, frozen=True, tag="job"):
         return f"job {self.intent} of {self.scope}"
 
 
+class HandleIdentity(msgspec.Struct, frozen=True, tag="handle"):
+    """Whoever was given one store by a person or tool, in whose name they write."""
+
+    scope: StoreScope
+    user: str = ""
+
+    def __str__(self) -> str:
+        return f"a handle of {self.scope}"
+
+
 class WorkerIdentity(msgspec.Struct, frozen=True, tag="worker"):
     """A supervisor, which runs attempts and watchers of any DAG."""
 
@@ -122,25 +135,34 @@ Identity: TypeAlias = (
     | ChildIdentity
     | WatcherIdentity
     | JobIdentity
+    | HandleIdentity
     | WorkerIdentity
     | UserIdentity
     | CallbackIdentity
     | ImportIdentity
 )
+Wanted: TypeAlias = TaskIdentity | JobIdentity | HandleIdentity
+"""Those whom others may give a token."""
 
 _ENTRY_READS = (c.Get, c.GetEntry, c.List, c.History)
 _RUN_READS = (r.GetResults, r.RunEvents, r.GetRun)
-_TASK_READS = (*_ENTRY_READS, *_RUN_READS, c.ListAssets, c.Now, r.AliasAssets, r.ListAssetEvents)
+_TASK_READS = (
+    *(*_ENTRY_READS, *_RUN_READS, c.ListAssets, c.Now),
+    *(r.AliasAssets, r.ListAssetEvents, r.ListAttempts),
+)
 _READS = (
     *_TASK_READS,
     *(c.GetAsset, c.ListTasks, c.CountExpired, c.ListExpired, c.ListOrphans),
+    *(c.Scan, c.PlanScan),
     *(r.ListFiles, r.ListDags, r.GetDag, r.ListRuns, r.ListTaskInstances, r.ListAttempts),
     *(r.ListWatches, r.Count),
 )
 _ENTRY_WRITES = (c.Set, c.SetMany, c.Advance, c.Delete, c.Clear, c.Rewind)
 _ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult)
+_LOADS = (lc.StartLoad, lc.AddToLoad, lc.FinishLoad, lc.DropLoad)
 _EDITS = (
     *_ATTEMPT_WRITES,
+    *_LOADS,
     *(c.RegisterTask, c.DeclareAsset, c.StartAttempt, c.FinishAttempt),
     *(r.PauseDag, r.CreateRun, r.ClearTasks, r.MarkTask),
 )
@@ -174,6 +196,8 @@ def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
         case WatcherIdentity() if isinstance(command, r.Emit):
             writes = [_written_by(write, WatcherWriter()) for write in command.writes]
             return msgspec.structs.replace(command, writes=writes)
+        case HandleIdentity():
+            return _written_by(command, ApiWriter(identity.user))
         case UserIdentity():
             writer = getattr(command, "writer", None)
             if identity.role is not Role.ADMIN or not isinstance(writer, TaskWriter):
@@ -192,22 +216,39 @@ def _guard(identity: TaskIdentity | JobIdentity | WatcherIdentity) -> Guard:
             return LiveWatch(identity.watch)
 
 
-def issuing(identity: Identity, wanted: TaskIdentity | JobIdentity) -> c.Command[Any]:
-    """A command that succeeds while they may give a token to `wanted`; Forbidden where that is not
-    theirs to give: workers give to any task and job, a task to its own jobs."""
-    good: c.Command[Any] = Guarded(_guard(wanted), c.Now())
+def standing(wanted: Wanted) -> c.Command[Any]:
+    """A command that succeeds while a token of theirs is good for something."""
+    if isinstance(wanted, HandleIdentity):
+        return c.List(wanted.scope, limit=1)
+    return Guarded(_guard(wanted), c.Now())
+
+
+def issuing(identity: Identity, wanted: Wanted) -> tuple[Wanted, c.Command[Any]]:
+    """Whom a token is made for when they ask for one for `wanted`, and a command that succeeds
+    while they may; Forbidden where that is not theirs to give.
+
+    Workers give to any task and job, a task to its own jobs, and editors to whom they like. Tasks
+    and jobs that ask for a handle have little more than that, and get what they have.
+    """
     match identity:
-        case WorkerIdentity():
-            return good
+        case WorkerIdentity() if not isinstance(wanted, HandleIdentity):
+            return wanted, standing(wanted)
+        case UserIdentity(role=Role.EDITOR | Role.ADMIN):
+            if isinstance(wanted, HandleIdentity):
+                wanted = msgspec.structs.replace(wanted, user=identity.user)
+            return wanted, standing(wanted)
+        case TaskIdentity() | JobIdentity() if isinstance(wanted, HandleIdentity):
+            check(identity, c.List(wanted.scope))
+            return identity, standing(identity)
         case TaskIdentity() if (
             isinstance(wanted, JobIdentity)
             and wanted.scope == identity.scope
             and set(wanted.assets) <= set(identity.assets)
         ):
-            return Guarded(_guard(identity), good)
+            return wanted, Guarded(_guard(identity), standing(wanted))
     raise Forbidden(
         f"{identity} may not give a token to {wanted}",
-        hint="workers give tokens to tasks, and a task to its own jobs",
+        hint="workers give tokens to tasks, a task to its own jobs, and editors to all of them",
     )
 
 
@@ -215,7 +256,7 @@ def check(identity: Identity, command: c.Command[Any]) -> None:
     """Forbidden where they may not ask this at all."""
     if not _permits(identity, command):
         raise Forbidden(
-            f"{type(command).__name__}{_about(command)}: {identity} may not do this",
+            f"{type(command).__name__}{_about(identity, command)}: {identity} may not do this",
             hint=_HINTS.get(type(identity), "ask for a token that allows it"),
         )
 
@@ -228,6 +269,8 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
             return _permits_child(writer, command)
         case JobIdentity():
             return _permits_job(identity, command)
+        case HandleIdentity():
+            return _permits_handle(identity, command)
         case WatcherIdentity():
             return _permits_watcher(identity, command)
         case WorkerIdentity():
@@ -257,6 +300,10 @@ def _permits_task(identity: TaskIdentity, command: c.Command[Any]) -> bool:
         )
     if isinstance(command, _ATTEMPT_WRITES):
         return command.writer == identity.writer and _reaches(identity, command)
+    if isinstance(command, _LOADS):
+        return command.writer == identity.writer and _foreign(identity, command) is None
+    if isinstance(command, c.Scan | c.PlanScan):
+        return identity.reports
     return _permits_reading(identity, command)
 
 
@@ -273,7 +320,21 @@ def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
     if isinstance(command, _ENTRY_WRITES):
         own = command.writer == identity.writer and _reaches(identity, command)
         return own and not getattr(command, "all_map_indices", False)
+    if isinstance(command, _LOADS):
+        return command.writer == identity.writer and _foreign(identity, command) is None
     return _permits_reading(identity, command)
+
+
+def _permits_handle(identity: HandleIdentity, command: c.Command[Any]) -> bool:
+    own, scope = identity.scope, _scope(command)
+    reached = (
+        scope == own if isinstance(own, TaskScope) else _is_one_of(scope, ((own.name, own.uri),))
+    )
+    if isinstance(command, _ENTRY_WRITES):
+        all_indices = getattr(command, "all_map_indices", False)
+        return reached and command.writer == ApiWriter(identity.user) and not all_indices
+    reads = isinstance(command, _ENTRY_READS) and getattr(command, "reader", None) is None
+    return isinstance(command, c.Now) or (reads and reached)
 
 
 def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool:
@@ -327,9 +388,20 @@ def _reaches(identity: TaskIdentity | JobIdentity, command: c.Command[Any]) -> b
     scope = _scope(command)
     if scope is None:
         return isinstance(command, r.PutResult)
+    return _is_own(identity, scope)
+
+
+def _is_own(identity: TaskIdentity | JobIdentity, scope: StoreScope) -> bool:
     if isinstance(scope, TaskScope):
         return scope == identity.scope
     return _is_one_of(scope, identity.assets)
+
+
+def _foreign(identity: Identity, command: c.Command[Any]) -> StoreScope | None:
+    """What a task or job brings to a load, and has no right to write."""
+    if isinstance(identity, TaskIdentity | JobIdentity) and isinstance(command, lc.AddToLoad):
+        return next((lot.scope for lot in command.lots if not _is_own(identity, lot.scope)), None)
+    return None
 
 
 def _scope(command: c.Command[Any]) -> StoreScope | None:
@@ -360,8 +432,8 @@ def _seen_by(command: c.Command[Any], reader: TaskWriter) -> c.Command[Any]:
     return command
 
 
-def _about(command: c.Command[Any]) -> str:
-    scope = _scope(command)
+def _about(identity: Identity, command: c.Command[Any]) -> str:
+    scope = _foreign(identity, command) or _scope(command)
     return f" of {scope}" if scope is not None else ""
 
 
@@ -370,6 +442,7 @@ _HINTS: dict[type, str] = {
     "it writes while it runs",
     ChildIdentity: "a task writes to its own store and to those of its assets, while it runs",
     JobIdentity: "a job has the stores of the task that submitted it",
+    HandleIdentity: "a handle has the one store that it was made of",
     WatcherIdentity: "a watcher has the store of the asset that it watches",
     UserIdentity: "an editor may write, an admin may do everything: "
     "`holdfast auth user-token --role editor`",

@@ -7,10 +7,11 @@ whose staged writes are seen.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from holdfast import report
 from holdfast.entry import (
     AssetInfo,
     BackendCleanup,
@@ -22,8 +23,9 @@ from holdfast.entry import (
     Writer,
 )
 from holdfast.errors import InvalidInput
+from holdfast.identifier import check_id
 from holdfast.run import Ending, Outcome, Process, TaskState
-from holdfast.scope import AssetScope, StoreScope, TaskScope, check_id
+from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.value import check_json, check_key
 
 A = TypeVar("A")
@@ -36,6 +38,11 @@ class Command(msgspec.Struct, Generic[A], frozen=True, tag=True, tag_field="comm
     def repeatable(self) -> bool:
         """Safe to send again when the answer was lost: the outcome is the same."""
         return True
+
+    @property
+    def lengthy(self) -> bool:
+        """It may take longer than a store is usually waited for, the more so the more it does."""
+        return False
 
 
 class KeyCommand(Command[A], Generic[A], frozen=True):
@@ -317,6 +324,7 @@ _STATES: Final = {
     Outcome.FAILED: {TaskState.FAILED, TaskState.UP_FOR_RETRY},
     Outcome.SKIPPED: {TaskState.SKIPPED},
     Outcome.INTERRUPTED: {TaskState.SCHEDULED, TaskState.FAILED},
+    Outcome.STOPPED: set(),
 }
 """What may become of a task instance when an attempt has ended so."""
 
@@ -335,6 +343,57 @@ def _check_ending(scope: TaskScope, ending: Ending, succeeded: bool) -> None:
 
 class Now(Command[datetime], frozen=True):
     """The store's own clock."""
+
+
+class Test(msgspec.Struct, frozen=True):
+    """What a column must be, for its row to be read. Times are microseconds since 1970 in UTC."""
+
+    column: str
+    operator: Literal["=", "<", "<=", ">", ">=", "in", "starts", "null", "not null"]
+    values: tuple[int | str, ...] = ()
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """Rows of a table, column by column, and the identity of the last of them if there may be
+    more."""
+
+    columns: tuple[tuple[int | str | None, ...], ...]
+    last: tuple[int | str, ...] | None
+
+
+class Scan(Command[Slice], frozen=True, kw_only=True):
+    """Rows of a table of `holdfast.report`, in order of their identity, from after one and up to
+    another; empty: from the first, to the last. What has expired is not among them."""
+
+    table: str
+    columns: tuple[str, ...]
+    tests: tuple[Test, ...] = ()
+    after: tuple[int | str, ...] = ()
+    until: tuple[int | str, ...] = ()
+    limit: int
+
+    def __post_init__(self) -> None:
+        report.check_columns(self.table, self.columns)
+        for test in self.tests:
+            report.check_test(self.table, test.column, test.operator, test.values)
+        for bound in filter(None, (self.after, self.until)):
+            report.check_identity(self.table, bound)
+        if self.limit < 1:
+            raise InvalidInput(f"a slice of {self.limit} rows of the table `{self.table}`")
+
+
+class PlanScan(Command[tuple[tuple[int | str, ...], ...]], frozen=True):
+    """The identities between ranges of a table that have about equally many rows: at most `most`
+    ranges, and no more than give each about `rows`."""
+
+    table: str
+    most: int
+    rows: int
+
+    def __post_init__(self) -> None:
+        report.check_table(self.table)
+        if self.most < 1 or self.rows < 1:
+            raise InvalidInput(f"{self.most} ranges of {self.rows} rows of `{self.table}`")
 
 
 class CountExpired(Command[int], frozen=True):

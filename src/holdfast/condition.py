@@ -51,6 +51,10 @@ class Guarded(Command[Any], frozen=True):
     def repeatable(self) -> bool:
         return self.inner.repeatable
 
+    @property
+    def lengthy(self) -> bool:
+        return self.inner.lengthy
+
 
 class RequestId(msgspec.Struct, frozen=True):
     """A client's request. One client has one request under way, and numbers them from 1."""
@@ -69,3 +73,7 @@ class Once(Command[Any], frozen=True):
 
     request: RequestId
     inner: Command[Any]
+
+    @property
+    def lengthy(self) -> bool:
+        return self.inner.lengthy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 from datetime import timedelta
@@ -23,6 +24,7 @@ from holdfast.errors import (
     UnknownTaskInstance,
 )
 from holdfast.scope import AssetScope, TaskScope
+from holdfast.server import endpoint
 from holdfast.settings import Settings, load
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
@@ -119,11 +121,13 @@ class Connection:
         return _asset_store(self.store, name, uri, declare, whoami(), self._rules)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connections, and of the server for handles if there is one."""
+        endpoint.close(self.store)
         self.store.close()
 
     async def aclose(self) -> None:
         """The same from an event loop, with the connections that it had of its own."""
+        await asyncio.to_thread(endpoint.close, self.store)
         await self.store.aclose()
 
     async def __aenter__(self) -> Self:

@@ -6,7 +6,8 @@ message says what failed and where; the hint says what to do next.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 
 class HoldfastError(Exception):
@@ -264,3 +265,13 @@ class RunnerFailed(HoldfastError):
     """The processes that run tasks end as soon as they are started."""
 
     code = "runner_failed"
+
+
+def _tree(kind: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _tree(narrower)
+
+
+KINDS: Final[Mapping[str, type[HoldfastError]]] = {kind.code: kind for kind in _tree(HoldfastError)}
+"""The classes above by their code."""

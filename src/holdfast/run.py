@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from holdfast.entry import TaskWriter
-from holdfast.scope import MAX_ASSET_LENGTH, AssetScope, TaskScope, check_id
+from holdfast.identifier import MAX_ASSET_LENGTH, check_id
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.value import check_json_object
 
 RETURN_VALUE: Final = "return_value"
@@ -130,6 +131,8 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
     INTERRUPTED = "interrupted"
     """Its supervisor stopped or died; the task is started again, and no retry is counted."""
+    STOPPED = "stopped"
+    """Somebody cleared or marked its task while it ran."""
 
 
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.command import Advance, Clear, Command, Delete, ListAssets, Set, SetMany
 from holdfast.dagspec import DagSpec
 from holdfast.entry import AssetInfo, TaskWriter, Writer
+from holdfast.identifier import check_id
 from holdfast.run import (
     RETURN_VALUE,
     AssetEvent,
@@ -27,7 +28,7 @@ from holdfast.run import (
     Watch,
     WatchInfo,
 )
-from holdfast.scope import AssetScope, TaskScope, check_id
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.value import check_json, check_json_object, check_key
 
 

@@ -9,34 +9,9 @@ from uuid import UUID, uuid5
 import msgspec
 
 from holdfast.errors import InvalidInput, InvalidType
-
-MAX_ID_LENGTH = 250
-MAX_ASSET_LENGTH = 1500
+from holdfast.identifier import MAX_ASSET_LENGTH, check_id, check_map_index
 
 _TASK_NAMESPACE = UUID("6c1d9f0e-5a0b-4d53-9d0c-0f7c6f1f4b1a")
-
-
-def check_id(what: str, text: str, limit: int = MAX_ID_LENGTH) -> None:
-    """Refuse what cannot be an id: empty, too long, with control characters, not text."""
-    if not isinstance(text, str):
-        raise InvalidType(f"{what} must be text, not {type(text).__name__}")
-    if not text:
-        raise InvalidInput(f"{what} is empty")
-    if len(text) > limit:
-        raise InvalidInput(f"{what} has {len(text)} characters; the limit is {limit}")
-    check_text(what, text)
-
-
-def check_text(what: str, text: str) -> None:
-    """Refuse control characters and lone surrogates; any other Unicode is fine."""
-    if text.isascii() and text.isprintable():
-        return
-    for position, char in enumerate(text):
-        code = ord(char)
-        if code < 0x20 or 0x7F <= code < 0xA0:
-            raise InvalidInput(f"{what} has the control character U+{code:04X} at {position}")
-        if 0xD800 <= code < 0xE000:
-            raise InvalidInput(f"{what} has the lone surrogate U+{code:04X} at {position}")
 
 
 class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
@@ -51,10 +26,7 @@ class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
         check_id("dag_id", self.dag_id)
         check_id("run_id", self.run_id)
         check_id("task_id", self.task_id)
-        if type(self.map_index) is not int:
-            raise InvalidType(f"map_index must be an integer, not {self.map_index!r}")
-        if not -1 <= self.map_index < 2**31:
-            raise InvalidInput(f"map_index is {self.map_index}; it is -1, or 0 and more if mapped")
+        check_map_index(self.map_index)
 
     @cached_property
     def ti_id(self) -> UUID:

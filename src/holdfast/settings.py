@@ -134,6 +134,15 @@ class Api(Section, frozen=True):
     port: Annotated[
         int, Meta(ge=0, le=65535, description="The port that it listens on. 0: any free one.")
     ] = 8793
+    advertise_url: Annotated[
+        str,
+        Meta(
+            description="Where Spark's executors and drivers on other hosts reach the server, as "
+            "`http://host:port`. With it, `holdfast run` and scripts that give state to executors "
+            "listen on `host` and `port` instead of on loopback. Empty: the address that is "
+            "listened on."
+        ),
+    ] = ""
     processes: Annotated[
         int, Meta(ge=1, le=256, description="How many processes answer requests.")
     ] = 1
@@ -148,8 +157,9 @@ class Api(Section, frozen=True):
     token_lifetime: Annotated[
         timedelta,
         Meta(
-            description="How long the token of a task, watcher, job or worker is good for. The "
-            "server hands out a new one before it ends, while it is used and its attempt lives."
+            description="How long the token of a task, watcher or worker is good for. The server "
+            "hands out a new one before it ends, while it is used and its attempt lives. Those of "
+            "handles and jobs last seven days, as long as their attempt or job lives."
         ),
     ] = timedelta(minutes=10)
     tls_certificate: Annotated[
@@ -271,6 +281,8 @@ class Declared(NamedTuple):
             return "a duration such as 30s, 5m, 1h or 7d, or 0"
         if self.kind is not str:
             return "a table whose keys begin with `spark.`"
+        if self.name == "api.advertise_url":
+            return "a URL such as http://host:8793, or empty"
         return "text that is not empty" if self.rules.min_length else "text"
 
 
@@ -457,13 +469,20 @@ def _checked(setting: Declared, given: _Given) -> Any:
     try:
         if setting.kind is timedelta:
             return duration(str(given.value))
-        return msgspec.convert(given.value, setting.annotated, strict=given.typed)
+        value = msgspec.convert(given.value, setting.annotated, strict=given.typed)
+        return _server_url(value) if setting.name == "api.advertise_url" else value
     except ValueError:
         shown = "***" if setting.secret else without_password(repr(given.value))
         raise InvalidSettings(
             f"{setting.name} may not be {shown}, found in {given.origin}",
             hint=f"it is {setting.allowed}",
         ) from None
+
+
+def _server_url(text: str) -> str:
+    from holdfast.transport import parse_url  # loaded when needed: with TLS it takes a while
+
+    return parse_url(text).url if text else ""
 
 
 def _checked_conf(setting: Declared, given: _Given) -> dict[str, str]:

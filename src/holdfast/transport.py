@@ -1,8 +1,8 @@
 """HTTP to one server, over connections that are kept open.
 
-It needs the standard library alone, and nothing of Holdfast: Spark ships it to executors that have
-nothing else. The reading and writing of HTTP is its own, because `http.client` takes longer over
-the head of an answer than our server over the whole request.
+It needs the standard library alone, and nothing of Holdfast, and may be pickled by value: Spark
+ships it to executors that have nothing else. The reading and writing of HTTP is its own, because
+`http.client` takes longer over the head of an answer than our server over the whole request.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import re
 import select
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
+from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
-from weakref import WeakSet
 
 MOST_CONNECTIONS = 64
+MOST_SHARED = 8
 LARGEST_HEAD = 64 * 1024
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
@@ -44,6 +46,15 @@ class Unreachable(Exception):
 
 class NotHttp(Exception):
     """What was received is no answer of a web server."""
+
+
+class Endpoint(NamedTuple):
+    """A server that has somebody's stores, a token for them, and how long to wait for the server
+    where it is away, in seconds."""
+
+    url: str
+    token: str
+    retry_window: float = 0.0
 
 
 class Response(NamedTuple):
@@ -83,9 +94,9 @@ class Transport:
         self._secured: ssl.SSLContext | None = None
         self._closed = False
         self._start()
-        _OPEN.add(self)
 
     def _start(self) -> None:
+        self._process = os.getpid()
         self._idle: list[Lane] = []
         self._permits: SimpleQueue[None] = SimpleQueue()
         for _ in range(MOST_CONNECTIONS):
@@ -118,6 +129,8 @@ class Transport:
         """
         extra = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         line = f"{method} {self._address.path}{path} HTTP/1.1\r\n"
+        if os.getpid() != self._process:
+            self.forget()
         self._permits.get()
         lane = self._take()
         answered = False
@@ -442,17 +455,27 @@ def checked_token(token: str) -> str:
     return token
 
 
+def shared(endpoint: Endpoint) -> Transport:
+    """The transport of this process for that endpoint.
+
+    They are kept outside of this module: where it was pickled by value, one process may have
+    several copies of it. The least recently asked for is closed when there are many.
+    """
+    keeper = sys.modules.setdefault(_KEEPER, ModuleType(_KEEPER))
+    kept: dict[Any, Transport] = vars(keeper).setdefault("transports", {})
+    key = (Transport, endpoint)
+    transport = kept.pop(key, None)
+    if transport is None:
+        transport = Transport(endpoint.url, endpoint.token, retry_window=endpoint.retry_window)
+    transport = kept.setdefault(key, transport)
+    while len(kept) > MOST_SHARED:
+        kept.pop(next(iter(kept))).close()
+    return transport
+
+
 def _reopen(url: str, token: str, retry_window: float, timeout: float) -> Transport:
     return Transport(url, token, retry_window=retry_window, timeout=timeout)
 
 
+_KEEPER = "_holdfast_transports"
 _STATUS_LINE = re.compile(r"HTTP/1\.[01] [1-9]\d\d(?: |$)")
-_OPEN: WeakSet[Transport] = WeakSet()
-
-
-def _leave_connections_to_parent() -> None:
-    for transport in _OPEN:
-        transport.forget()
-
-
-os.register_at_fork(after_in_child=_leave_connections_to_parent)

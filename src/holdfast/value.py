@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import msgspec
 
 from holdfast.errors import InvalidInput, InvalidType, ValueTooLarge
-from holdfast.scope import StoreScope, check_text
+from holdfast.identifier import check_text
+from holdfast.plain import LITERAL, MAX_DEPTH, REFERENCE, escaped, plain, reference, unescaped
+from holdfast.scope import StoreScope
 
 JsonValue: TypeAlias = (
     "str | float | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue] | None"
 )
 
 MAX_KEY_LENGTH = 512
-MAX_DEPTH = 200
-
-_INSTEAD = {
-    "datetime": "store value.isoformat() instead",
-    "date": "store value.isoformat() instead",
-    "time": "store value.isoformat() instead",
-    "timedelta": "store value.total_seconds() instead",
-    "bytes": "store base64.b64encode(value).decode() instead",
-    "bytearray": "store base64.b64encode(value).decode() instead",
-    "set": "store sorted(value) instead",
-    "frozenset": "store sorted(value) instead",
-    "Decimal": "store str(value) instead",
-    "UUID": "store str(value) instead",
-    "DataFrame": "write it to storage and store its path instead",
-    "Row": "store value.asDict() instead",
-}
-
-_REFERENCE = "__holdfast_ref__"
-_LITERAL = "__holdfast_value__"
-_RESERVED = (_REFERENCE, _LITERAL)
-# A reference is stored as {_REFERENCE: text}. A user's own dict of that look, or of the other, is
-# stored as {_LITERAL: dict}, so that neither is ever taken for the other.
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
@@ -61,28 +41,17 @@ def check_key(key: str, scope: StoreScope | None = None) -> None:
 
 def encode(value: JsonValue) -> str:
     """The value as JSON text. Errors name the path inside the value and what to store instead."""
-    if value is None:
-        raise InvalidInput(
-            "None cannot be stored: it means that there is no entry",
-            hint="delete the key, or store an empty string, list or dict",
-        )
-    plain = _plain(value, "value", 0)
-    if _looks_reserved(plain):
-        plain = {_LITERAL: plain}
-    return _to_json(plain).decode()
+    return _to_json(escaped(plain(value))).decode()
 
 
 def decode(text: str) -> Any:
     """The value behind JSON text that `encode` has made."""
-    value = _from_json(text)
-    if _looks_reserved(value) and _LITERAL in value:
-        return value[_LITERAL]
-    return value
+    return unescaped(_from_json(text))
 
 
 def shown(text: str) -> str:
     """The JSON of the value itself, for those who know nothing of how it is kept."""
-    return _to_json(decode(text)).decode() if _LITERAL in text else text
+    return _to_json(decode(text)).decode() if LITERAL in text else text
 
 
 def parse(text: str) -> str:
@@ -93,7 +62,19 @@ def parse(text: str) -> str:
         raise InvalidInput(
             f"the value is not JSON: {error}", hint="text is written in quotes: '\"like this\"'"
         ) from None
-    return encode(value)
+    if value is None or not _is_harmless(text):
+        return encode(value)
+    return _to_json(escaped(value)).decode()
+
+
+def _is_harmless(text: str) -> bool:
+    """No integer in it is too large, no character a surrogate, and nothing nested too deeply: it
+    need not be looked through value by value, which would take ten times as long."""
+    nested = text.count("[") + text.count("{")
+    return nested <= MAX_DEPTH and "\\u" not in text and _LONG_NUMBER.search(text) is None
+
+
+_LONG_NUMBER = re.compile("[0-9]{19}")
 
 
 def check_json(what: str, text: str) -> Any:
@@ -103,7 +84,7 @@ def check_json(what: str, text: str) -> Any:
         value = decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidInput(f"{what} is not JSON: {error}") from None
-    # Not by `_plain`, whose paths take their time: results of tasks may be large.
+    # Not by `plain`, whose paths take their time: results of tasks may be large.
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         if any(type(item) is int and not -(2**63) <= item < 2**63 for item in level):
@@ -128,23 +109,14 @@ def check_json_object(what: str, text: str) -> None:
         )
 
 
-def as_reference(reference: str) -> str:
+def as_reference(place: str) -> str:
     """The JSON text that stands for a reference to a value kept elsewhere."""
-    return _to_json({_REFERENCE: reference}).decode()
+    return _to_json({REFERENCE: place}).decode()
 
 
 def reference_in(text: str) -> str | None:
     """The reference that JSON text stands for, if it does."""
-    if _REFERENCE not in text:
-        return None
-    value = _from_json(text)
-    if _looks_reserved(value) and _REFERENCE in value:
-        return str(value[_REFERENCE])
-    return None
-
-
-def _looks_reserved(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _RESERVED
+    return None if REFERENCE not in text else reference(_from_json(text))
 
 
 def fits(text: str, limit: int) -> bool:
@@ -158,65 +130,6 @@ def too_large(text: str, limit: int, where: str) -> ValueTooLarge:
         hint="keep it in a file or object store and store its path, or raise "
         "[state_store] max_value_storage_bytes",
     )
-
-
-def _plain(value: Any, path: str, depth: int) -> Any:
-    """The value in builtin types only, tuples as lists."""
-    if depth > MAX_DEPTH:
-        raise InvalidInput(f"{path[:60]}… is nested deeper than {MAX_DEPTH} levels, or is circular")
-    match value:
-        case None | bool():
-            return value
-        case str():
-            _check_string(value, path)
-            return str(value)
-        case int():
-            if not -(2**63) <= value < 2**63:
-                raise InvalidInput(
-                    f"{path} is an integer beyond 64 bits", hint="store str(value) instead"
-                )
-            return int(value)
-        case float():
-            if not math.isfinite(value):
-                raise InvalidInput(
-                    f"{path} is {value}, which JSON does not have",
-                    hint="leave the key out, or store a string such as 'nan'",
-                )
-            return float(value)
-        case list() | tuple():
-            return [_plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
-        case dict():
-            return {
-                _checked_name(name, path): _plain(item, f"{path}[{name!r}]", depth + 1)
-                for name, item in value.items()
-            }
-    kind = type(value).__name__
-    raise InvalidType(
-        f"{path} is a {kind}, which JSON does not have",
-        hint=_INSTEAD.get(kind, "store text, numbers, booleans, lists or dicts of them"),
-    )
-
-
-def _checked_name(name: Any, path: str) -> str:
-    if not isinstance(name, str):
-        raise InvalidType(
-            f"{path} has the key {name!r} of type {type(name).__name__}; JSON keys are text",
-            hint=f"use {str(name)!r} as the key",
-        )
-    _check_string(name, f"the key {name!r} in {path}")
-    return str(name)
-
-
-def _check_string(text: str, path: str) -> None:
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"{path} has a lone surrogate (U+{ord(text[error.start]):04X}) at {error.start}",
-            hint="it is not Unicode text; decode the bytes it came from with errors='replace'",
-        ) from None
 
 
 def larger(standing: str | None, proposed: str, where: str) -> str:

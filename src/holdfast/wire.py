@@ -9,9 +9,9 @@ from typing import Any, TypeVar, Union, cast, get_args
 
 import msgspec
 
-from holdfast import command, errors, run_command
+from holdfast import command, load_command, run_command
 from holdfast.command import Command
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import KINDS, HoldfastError, InvalidInput
 
 A = TypeVar("A")
 
@@ -70,13 +70,13 @@ JSON = Wire(msgspec.json.Encoder, msgspec.json.Decoder)
 
 def raised(refusal: Refusal) -> HoldfastError:
     """The error that a refusal tells of."""
-    return _errors().get(refusal.reason, HoldfastError)(refusal.message, hint=refusal.hint)
+    return KINDS.get(refusal.reason, HoldfastError)(refusal.message, hint=refusal.hint)
 
 
 @cache
 def command_types() -> tuple[type[Command[Any]], ...]:
     """Every command that can be asked of a store."""
-    return (*_commands(command), *_commands(run_command))
+    return (*_commands(command), *_commands(load_command), *_commands(run_command))
 
 
 def answer_type(kind: type[Command[Any]]) -> Any:
@@ -94,12 +94,3 @@ def _commands(module: ModuleType) -> list[type[Command[Any]]]:
         and found.__module__ == module.__name__
         and not getattr(found, "__parameters__", ())
     ]
-
-
-@cache
-def _errors() -> dict[str, type[HoldfastError]]:
-    found = {HoldfastError.code: HoldfastError}
-    for _, kind in inspect.getmembers(errors, inspect.isclass):
-        if issubclass(kind, HoldfastError):
-            found[kind.code] = kind
-    return found

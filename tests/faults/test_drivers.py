@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from clarity import refusal
 
 from holdfast import command as c
+from holdfast import load_command as lc
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import StoreFailed, StoreUnavailable
 from holdfast.scope import AssetScope, TaskScope
@@ -61,11 +62,15 @@ COMMANDS: list[c.Command[Any]] = [
     c.ListOrphans(THEN),
     c.DeleteOrphans(THEN),
     c.ForgetRequests(THEN),
+    lc.StartLoad("load", ANN),
+    lc.AddToLoad("load", 0, 0, (lc.Lot(TASK, (("key", "1", None),)),), ANN),
+    lc.FinishLoad("load", (), ANN),
+    lc.DropLoad("load", ANN),
 ]
 
 
 def test_the_list_is_complete() -> None:
-    kinds = {kind for kind in vars(c).values() if isinstance(kind, type)}
+    kinds = {kind for kind in (vars(c) | vars(lc)).values() if isinstance(kind, type)}
     commands = {kind for kind in kinds if issubclass(kind, c.Command)}
     without_tables = {c.Command, c.KeyCommand, c.Now, c.CleanUpBackend}
     assert {type(command) for command in COMMANDS} == commands - without_tables

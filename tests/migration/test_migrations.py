@@ -24,6 +24,7 @@ from holdfast.condition import Once, RequestId
 from holdfast.dagspec import AssetSpec, DagSpec, OnAssets
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import SchemaMismatch
+from holdfast.load_command import AddToLoad, Lot, StartLoad
 from holdfast.run import EmittedEvent, Ending, Outcome, Process, RunKind, TaskState
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore, schema
@@ -96,6 +97,9 @@ def fill_runs(store: SqlStore) -> None:
     store.execute(rc.CreateAssetRun("totals", f"run {uuid4()}"))
     watch = rc.StartWatch(asset=ORDERS, watcher="files", process=PROCESS, lease=timedelta(1))
     store.execute(watch)
+    load = f"load {next(NUMBERS)}"
+    store.execute(StartLoad(load, ANN))
+    store.execute(AddToLoad(load, 0, 0, (Lot(TASK, ((STORED, f'"{STORED}"', None),)),), ANN))
     request = RequestId("client", next(NUMBERS))
     store.execute(Once(request, c.RegisterTask(scope)))
 

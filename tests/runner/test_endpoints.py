@@ -10,7 +10,14 @@ from serving import Served
 
 import holdfast
 from holdfast.errors import StaleAttempt
+from webserver import free_port
 
+EXECUTOR = """
+    import sys
+    sys.modules.update(holdfast=None, msgspec=None)
+    import pickle
+    pickle.load(sys.stdin.buffer)()
+    """
 BESIDE = """
     import json, sys
     import holdfast
@@ -34,7 +41,11 @@ BESIDE = """
     """
 DAG = """
     import json, subprocess, sys
+    import holdfast
+    from holdfast.errors import StaleAttempt
+    from pyspark import cloudpickle
     from holdfast.sdk import DAG, Asset, task
+    from holdfast.spark.endpoint import job_endpoint
 
     with DAG("d"):
 
@@ -44,37 +55,71 @@ DAG = """
             asset_store.set("newest", 3)
 
         @task(outlets=[Asset("orders", uri="s3://lake/orders")])
-        def work(task_store=None):
+        def work(task_store=None, asset_store=None):
             task_store.set("begun", True)
+            own, orders = task_store.handle(), asset_store.handle()
+
+            def compute():
+                own.set("executor", orders.advance("newest", 9))
+
+            executor = [sys.executable, "executor.py"]
+            subprocess.run(executor, input=cloudpickle.dumps(compute), check=True)
             endpoint = task_store._store.endpoint()
+            assert endpoint == own._endpoint == orders._endpoint
             with open("endpoint.json", "w") as file:
                 json.dump([endpoint.url, endpoint.token], file)
             beside = [sys.executable, "beside.py", endpoint.url, endpoint.token]
             return json.loads(subprocess.check_output(beside))
 
-        before() >> work()
+        @task(outlets=[Asset("orders", uri="s3://lake/orders")])
+        def submit(task_store=None, asset_store=None):
+            try:
+                job_endpoint(task_store, "job", "i-1")
+            except StaleAttempt as error:
+                refused = error.code
+            task_store.set("job", "i-1")
+            endpoint = job_endpoint(task_store, "job", "i-1")
+            with holdfast.connect(endpoint.url, token=endpoint.token) as job:
+                job.task_store("d", "r", "submit").set("driver", "app-1")
+                job.asset_store(name="orders").handle().set("driver", "app-1")
+            return [refused, job_endpoint(task_store, "job", "i-1").url == endpoint.url]
+
+        before() >> work() >> submit()
     """
 
 
 def check(project: Project) -> None:
     assert project.result("work") == [[True, "forbidden", "forbidden"]]
-    assert project.task_store("work") == {"begun": True, "part": 7}
-    assert project.asset_store("orders") == {"newest": 12}
+    assert project.task_store("work") == {"begun": True, "executor": 9, "part": 7}
+    assert project.asset_store("orders") == {"driver": "app-1", "newest": 12}
+    assert project.result("submit") == [["stale_attempt", True]]
+    assert project.task_store("submit") == {"driver": "app-1", "job": "i-1"}
 
 
-def test_another_process_has_the_stores_of_the_attempt_and_no_others(project: Project) -> None:
+def test_another_process_has_the_stores_of_the_attempt_at_the_address_that_is_advertised(
+    project: Project,
+) -> None:
     project.write("beside.py", BESIDE)
+    project.write("executor.py", EXECUTOR)
 
-    result = project.run_dag(DAG)
+    port = free_port()
+    where = {
+        "HOLDFAST__API__PORT": str(port),
+        "HOLDFAST__API__ADVERTISE_URL": f"http://localhost:{port}",
+    }
+
+    result = project.run_dag(DAG, **where)
 
     assert result.status == 0, result.err + project.log("work")
     check(project)
+    assert json.loads(project.read("endpoint.json"))[0] == f"http://localhost:{port}"
 
 
 def test_the_server_that_is_configured_gives_the_token_and_refuses_it_after_the_attempt(
     project: Project,
 ) -> None:
     project.write("beside.py", BESIDE)
+    project.write("executor.py", EXECUTOR)
     server = Served(project)
 
     result = project.run_dag(DAG, HOLDFAST__WORKERS__SERVER_URL=server.url)

@@ -1,19 +1,32 @@
-"""Tokens that are given on: by workers to attempts, and by a task to its jobs."""
+"""Tokens that are given on: by workers to attempts, by a task to its jobs, by people to handles."""
 
 from __future__ import annotations
+
+import time
+from datetime import timedelta
 
 import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
 from holdfast import command as c
-from holdfast.authority import Identity, JobIdentity, TaskIdentity, WorkerIdentity
-from holdfast.scope import TaskScope
+from holdfast.authority import (
+    HandleIdentity,
+    Identity,
+    JobIdentity,
+    Role,
+    TaskIdentity,
+    UserIdentity,
+    Wanted,
+    WorkerIdentity,
+)
+from holdfast.scope import AssetScope, TaskScope
 
 WORKER = WorkerIdentity("w1")
+VIEWER = UserIdentity("vic", Role.VIEWER)
 
 
-def issue(served: Served, wanted: TaskIdentity | JobIdentity, bearer: Identity) -> Answer:
+def issue(served: Served, wanted: Wanted, bearer: Identity | str) -> Answer:
     return served.ask("POST", "/execution/tokens", msgspec.json.encode(wanted), token=bearer)
 
 
@@ -71,15 +84,45 @@ def test_a_job_is_refused_once_its_intent_is_another(served: Served, task: TaskI
     assert write(served, task.scope, token) == 409
 
 
-@pytest.mark.parametrize("bearer", ["task", "admin", "other"])
+@pytest.mark.parametrize("bearer", ["task", "viewer", "other"])
 def test_others_may_not_give_an_attempt_a_token(
     served: Served, task: TaskIdentity, bearer: str
 ) -> None:
-    bearers = {"task": task, "admin": ADMIN, "other": served.new_attempt("other")}
+    bearers = {"task": task, "viewer": VIEWER, "other": served.new_attempt("other")}
 
     answer = issue(served, task, bearers[bearer])
 
     assert (answer.status, answer.reason) == (403, "forbidden")
+
+
+def test_a_person_gives_one_store_away_for_no_longer_than_they_have_it(
+    served: Served, task: TaskIdentity
+) -> None:
+    mine = served.server.tokens.issue(UserIdentity("ed", Role.EDITOR), timedelta(minutes=5))
+
+    token = issue(served, HandleIdentity(task.scope), mine).json["token"]
+
+    verified = served.server.tokens.verify(token)
+    assert verified.identity == HandleIdentity(task.scope, "ed")
+    assert verified.expires_at == pytest.approx(time.time() + 300, abs=10)
+    assert not verified.renewable
+
+
+def test_no_handle_is_given_of_what_is_not_known(served: Served) -> None:
+    unknown = issue(served, HandleIdentity(TaskScope("sales", "r1", "no such")), ADMIN)
+    mistyped = issue(served, HandleIdentity(AssetScope(name="orderz")), ADMIN)
+
+    assert (unknown.status, unknown.reason) == (404, "unknown_task_instance")
+    assert (mistyped.status, mistyped.reason) == (404, "unknown_asset")
+
+
+def test_a_token_that_was_given_away_lasts_until_it_is_first_used(
+    served: Served, task: TaskIdentity
+) -> None:
+    token = issue(served, task, WORKER).json["token"]
+
+    verified = served.server.tokens.verify(token)
+    assert verified.expires_at == pytest.approx(time.time() + 7 * 86400, abs=10)
 
 
 def test_a_task_may_not_give_its_job_more_than_it_has(served: Served, task: TaskIdentity) -> None:

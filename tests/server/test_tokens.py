@@ -18,6 +18,7 @@ from holdfast import run_command as r
 from holdfast.authority import (
     CallbackIdentity,
     ChildIdentity,
+    HandleIdentity,
     Identity,
     ImportIdentity,
     JobIdentity,
@@ -41,6 +42,8 @@ BEARERS: list[Identity] = [
     TaskIdentity(SCOPE, 2, (ORDERS, ("named", None), (None, "s3://by/uri"))),
     WatcherIdentity(Watch(AssetScope(name="orders", uri="s3://lake/orders"), "files", 4)),
     JobIdentity(SCOPE, "job", "intent-1", (ORDERS,)),
+    HandleIdentity(SCOPE, "ann"),
+    HandleIdentity(AssetScope(name="orders"), "ann"),
     WorkerIdentity("worker-1"),
     UserIdentity("ann", Role.EDITOR),
 ]
@@ -199,7 +202,7 @@ def test_a_token_is_renewed_in_the_second_half_of_its_life_unless_it_is_a_person
     late = tokens.renewed(verified)
 
     assert early is None
-    if isinstance(identity, UserIdentity):
+    if isinstance(identity, UserIdentity | HandleIdentity):
         assert late is None
     else:
         assert late is not None

@@ -7,104 +7,23 @@ from __future__ import annotations
 
 import fcntl
 import importlib.metadata
-import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 import venv
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 import psutil
+from kept import kept_server
 
 from holdfast.runner.messages import SparkAddress
 
-LOOPBACK = "127.0.0.1"
-START_SECONDS = 60
 EXECUTOR_PACKAGES = ("numpy", "pandas", "pyarrow", "grpcio-status", "zstandard")
-
-
-@dataclass
-class Standalone:
-    """A master and a worker."""
-
-    master: str
-    """Its `spark://` address."""
-    rest: str
-    """Where applications are submitted."""
-    page: str
-    """Where the master tells what it has."""
-
-
-@contextmanager
-def standalone(directory: Path) -> Iterator[Standalone]:
-    """A real cluster of one worker with two cores, until the end of the block."""
-    directory.mkdir(parents=True, exist_ok=True)
-    master, rest, page, worker = free_ports(4)
-    cluster = Standalone(
-        f"spark://{LOOPBACK}:{master}", f"http://{LOOPBACK}:{rest}", f"http://{LOOPBACK}:{page}"
-    )
-    where = ("--host", LOOPBACK)
-    first = _spark_class(
-        directory / "master",
-        "org.apache.spark.deploy.master.Master",
-        *(*where, "--port", str(master), "--webui-port", str(page)),
-        options=f"-Dspark.master.rest.enabled=true -Dspark.master.rest.port={rest}",
-    )
-    try:
-        await_port(rest)
-        second = _spark_class(
-            directory / "worker",
-            "org.apache.spark.deploy.worker.Worker",
-            *(*where, "--webui-port", str(worker), "--cores", "2", "--memory", "4g"),
-            *("--work-dir", str(directory / "work"), cluster.master),
-        )
-        try:
-            await_port(worker)
-            yield cluster
-        finally:
-            _end(second)
-    finally:
-        _end(first)
-
-
-def _spark_class(log: Path, *command: str, options: str = "") -> subprocess.Popen[bytes]:
-    package = find_spec("pyspark")
-    assert package is not None
-    assert package.origin is not None
-    home = Path(package.origin).parent
-    environment = os.environ | {
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": LOOPBACK,
-        "SPARK_DAEMON_JAVA_OPTS": options,
-        "SPARK_DAEMON_MEMORY": "512m",
-    }
-    with open(f"{log}.log", "wb") as output:
-        return subprocess.Popen(
-            [home / "bin" / "spark-class", *command],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """It, and the drivers and executors that it has started."""
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.wait()
-    for child in children:
-        if child.is_running():
-            child.kill()
-    psutil.wait_procs(children, timeout=10)
 
 
 def bare_python(directory: Path) -> Path:
@@ -130,26 +49,6 @@ def _with_requirements(names: Iterable[str]) -> list[importlib.metadata.Distribu
     return list(found.values())
 
 
-def free_ports(number: int) -> list[int]:
-    probes = [socket.socket() for _ in range(number)]
-    for probe in probes:
-        probe.bind((LOOPBACK, 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
-def await_port(port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex((LOOPBACK, port)) == 0:
-                return
-        assert time.monotonic() < deadline, f"nothing listens on port {port}"
-        time.sleep(0.05)
-
-
 CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -160,8 +59,6 @@ CONF = {
 @contextmanager
 def connect(directory: Path) -> Iterator[SparkAddress]:
     """A Connect server on a Spark of its own."""
-    from kept import kept_server
-
     with kept_server(directory, master="local[2,4]", conf=CONF) as kept:
         yield kept.address
 
@@ -169,11 +66,15 @@ def connect(directory: Path) -> Iterator[SparkAddress]:
 @contextmanager
 def cluster(directory: Path) -> Iterator[SparkAddress]:
     """A Connect server whose executors are a cluster's, with a Python that has nothing of ours."""
-    from kept import kept_server
+    from standalone import standalone_cluster
 
     python = bare_python(directory / "python")
-    with standalone(directory / "cluster") as here:
-        conf = CONF | {"spark.pyspark.python": str(python), "spark.executor.memory": "1g"}
+    with standalone_cluster(directory / "cluster") as here:
+        conf = CONF | {
+            "spark.pyspark.python": str(python),
+            "spark.executor.memory": "1g",
+            "spark.cores.max": "2",
+        }
         with kept_server(directory, master=here.master, conf=conf) as kept:
             yield kept.address
 
@@ -192,7 +93,11 @@ def shared(kind: str, directory: Path, owner: int) -> SparkAddress:
             with open(place / "keeper.log", "wb") as log:
                 command = [sys.executable, __file__, kind, str(place), str(owner)]
                 keeper = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    process_group=0,
                 )
             _keepers.append(keeper)
             while not told.exists():
@@ -212,4 +117,6 @@ def keep(kind: str, directory: Path, owner: int) -> None:
 
 
 if __name__ == "__main__":
+    # Not by PYTHONPATH, which the executors would have, too.
+    sys.path.append(str(Path(__file__).parents[1]))
     keep(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -183,7 +183,7 @@ def test_clearing_ends_a_live_attempt_and_drops_its_results(store: Store) -> Non
     clear(store, ("load", None))
 
     [attempt] = store.execute(rc.ListAttempts(LOAD))
-    assert (attempt.outcome, attempt.error) == (Outcome.INTERRUPTED, "cleared by api ann")
+    assert (attempt.outcome, attempt.error) == (Outcome.STOPPED, "cleared by api ann")
     assert store.execute(rc.GetResults(*RUN, "load", "k")) == ()
     with pytest.raises(StaleAttempt):
         store.execute(c.Set(LOAD, "page", "8", writer))
@@ -224,10 +224,7 @@ def test_marking_ends_a_live_attempt_and_drops_what_it_staged(store: Store, cloc
     assert (marked.state, marked.error, marked.ended_at) == (TaskState.SUCCESS, "", clock.now)
     assert (marked.failures, marked.interruptions) == (0, 0)
     [attempt] = store.execute(rc.ListAttempts(LOAD))
-    assert (attempt.outcome, attempt.error) == (
-        Outcome.INTERRUPTED,
-        "marked success by api ann",
-    )
+    assert (attempt.outcome, attempt.error) == (Outcome.STOPPED, "marked success by api ann")
     with pytest.raises(StaleAttempt):
         finish(store, writer)
     assert store.execute(c.Get(ORDERS, "mark")) is None

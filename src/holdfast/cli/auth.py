@@ -16,7 +16,8 @@ from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import say
 from holdfast.cli.parameter import MAP_INDEX
 from holdfast.errors import InvalidInput, UnknownTaskInstance
-from holdfast.scope import AssetScope, TaskScope, check_id
+from holdfast.identifier import check_id
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.settings import Settings, duration, duration_text, load
 from holdfast.store import Store
 

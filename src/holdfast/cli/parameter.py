@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 import click
 
 from holdfast.errors import InvalidInput
+from holdfast.identifier import check_text
 from holdfast.retention import NEVER_EXPIRE
-from holdfast.scope import check_text
 from holdfast.settings import duration
 from holdfast.value import check_key, decode, parse
 

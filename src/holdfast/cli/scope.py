@@ -11,7 +11,8 @@ import click
 from holdfast.cli.parameter import MAP_INDEX
 from holdfast.command import AssetFilter, TaskFilter, Where
 from holdfast.errors import InvalidInput
-from holdfast.scope import AssetScope, StoreScope, TaskScope, check_text
+from holdfast.identifier import check_text
+from holdfast.scope import AssetScope, StoreScope, TaskScope
 
 Function: TypeAlias = Callable[..., None]
 

@@ -23,7 +23,7 @@ from holdfast.run import Ending, Outcome, TaskState
 from holdfast.runner.channel import encode
 from holdfast.runner.child import STARTUP
 from holdfast.runner.ending import StopReason, ending_of
-from holdfast.runner.endpoint import Endpoints
+from holdfast.runner.endpoint import open_endpoint
 from holdfast.runner.logs import log_path
 from holdfast.runner.messages import (
     CallbackStartup,
@@ -35,6 +35,7 @@ from holdfast.runner.nursery import Child, LauncherGone, Nursery
 from holdfast.runner.orders import Ended, RunTask
 from holdfast.runner.relay import relay
 from holdfast.runner.sparkserver import SparkServer
+from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
 
 LEASE = timedelta(seconds=30)
@@ -168,8 +169,9 @@ class Attempt:
             child.channel.send(STARTUP, encode(startup))
         except OSError:
             return None
-        endpoint = partial(self._with.endpoints.open, task, writer)
-        report = relay(child.channel, self._with.store, ChildIdentity(writer), endpoint)
+        store = self._with.store
+        endpoint = partial(open_endpoint, self._with.endpoints, store, task, writer)
+        report = relay(child.channel, store, ChildIdentity(writer), endpoint)
         self._timeout_at = None
         if isinstance(report, Failed) and startup.spark and self._with.spark.is_lost(startup.spark):
             self._stop = self._stop or StopReason.SPARK

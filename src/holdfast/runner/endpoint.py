@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-from threading import Lock
-from typing import TYPE_CHECKING
-
 from holdfast import run_command as r
-from holdfast.authority import Assets, TaskIdentity
+from holdfast.authority import Assets, JobIdentity, TaskIdentity
 from holdfast.dagspec import AliasSpec, TaskSpec
 from holdfast.entry import TaskWriter
-from holdfast.runner.messages import Endpoint
-from holdfast.settings import Settings
+from holdfast.runner.messages import JobName
+from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
-
-if TYPE_CHECKING:
-    from holdfast.server.embedded import EmbeddedServer
+from holdfast.transport import Endpoint
 
 
-class Endpoints:
-    """The configured server, or one in this process as soon as a task asks for it."""
-
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings = settings
-        self._store = store
-        self._lock = Lock()
-        self._server: EmbeddedServer | None = None
-
-    def open(self, task: TaskSpec, writer: TaskWriter) -> Endpoint:
-        """For the attempt alone, and for the assets that its task declares."""
-        assert writer.attempt is not None
-        identity = TaskIdentity(writer.scope, writer.attempt, declared(task, self._store))
-        if self._settings.workers.server_url:
-            from holdfast.stores.http import HttpStore
-
-            assert isinstance(self._store, HttpStore)
-            return Endpoint(self._settings.workers.server_url, self._store.token_for(identity))
-        server = self._embedded()
-        return Endpoint(server.url, server.tokens.issue(identity))
-
-    def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
-    def _embedded(self) -> EmbeddedServer:
-        with self._lock:
-            if self._server is None:
-                from holdfast.server import packages
-
-                packages.check()
-                from holdfast.server.embedded import EmbeddedServer
-
-                self._server = EmbeddedServer(self._store, self._settings)
-            return self._server
+def open_endpoint(
+    endpoints: Endpoints, store: Store, task: TaskSpec, writer: TaskWriter, job: JobName | None
+) -> Endpoint:
+    """For the attempt alone, or for a job of the task while its intent is current; and for the
+    assets that the task declares."""
+    assert writer.attempt is not None
+    assets = declared(task, store)
+    if job is not None:
+        return endpoints.open(JobIdentity(writer.scope, job.key, job.intent, assets))
+    return endpoints.open(TaskIdentity(writer.scope, writer.attempt, assets, reports=True))
 
 
 def declared(task: TaskSpec, store: Store) -> Assets:

@@ -24,11 +24,11 @@ class SparkAddress(msgspec.Struct, frozen=True):
     """What else a connection string has after `;`, where the user gave one."""
 
 
-class Endpoint(msgspec.Struct, frozen=True):
-    """A server that has the task's stores, and a token for them."""
+class JobName(msgspec.Struct, frozen=True):
+    """A job that a task submits: the intent, and the key of the task store that it is stored at."""
 
-    url: str
-    token: str
+    key: str
+    intent: str
 
 
 class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):

@@ -32,6 +32,8 @@ from holdfast.settings import VARIABLE_PREFIX
 
 LOG_LIMIT = 256 * 2**20
 """Bytes of output that are kept of one attempt."""
+HOME = f"{VARIABLE_PREFIX}CORE__HOME"
+"""The one setting that tasks have from the environment: where the files of their jobs are."""
 
 _notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
 
@@ -110,7 +112,11 @@ class Nursery:
 
     def _start(self) -> None:
         ours, its = socket.socketpair()
-        environ = {k: v for k, v in os.environ.items() if not k.startswith(VARIABLE_PREFIX)}
+        environ = {
+            name: text
+            for name, text in os.environ.items()
+            if name == HOME or not name.startswith(VARIABLE_PREFIX)
+        }
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "holdfast.runner.launcher", str(its.fileno())],
             pass_fds=[its.fileno()],

@@ -12,9 +12,10 @@ from holdfast.authority import Identity, check
 from holdfast.errors import HoldfastError
 from holdfast.runner.channel import Channel
 from holdfast.runner.child import REPORT, report_decoder
-from holdfast.runner.messages import Endpoint, Report
+from holdfast.runner.messages import JobName, Report
 from holdfast.store import Store
 from holdfast.stores.pipe import ANSWER, COMMAND, ENDPOINT, ERROR
+from holdfast.transport import Endpoint
 from holdfast.wire import MSGPACK
 
 
@@ -22,7 +23,7 @@ def relay(
     channel: Channel,
     store: Store,
     identity: Identity,
-    endpoint: Callable[[], Endpoint] | None = None,
+    endpoint: Callable[[JobName | None], Endpoint] | None = None,
 ) -> Report | None:
     """Until the child reports, which is its last word, or its end of the channel closes.
 
@@ -37,7 +38,7 @@ def relay(
             if kind == COMMAND:
                 channel.send(*_answered(partial(_carry_out, data, store, identity)))
             elif kind == ENDPOINT and endpoint is not None:
-                channel.send(*_answered(endpoint))
+                channel.send(*_answered(partial(endpoint, _job(data))))
             else:
                 return None
         except (OSError, msgspec.DecodeError):
@@ -49,6 +50,10 @@ def _carry_out(data: bytes, store: Store, identity: Identity) -> Any:
     command = MSGPACK.decode_command(data)
     check(identity, command)
     return store.execute(command)
+
+
+def _job(data: bytes) -> JobName | None:
+    return msgspec.msgpack.decode(data, type=JobName | None)
 
 
 def _answered(ask: Callable[[], Any]) -> tuple[bytes, bytes]:

@@ -19,7 +19,6 @@ from holdfast.runner.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, cal
 from holdfast.runner.channel import NOTICE, Channel, encode
 from holdfast.runner.child import STARTUP
 from holdfast.runner.ending import StopReason
-from holdfast.runner.endpoint import Endpoints
 from holdfast.runner.messages import CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.nursery import LauncherGone, Nursery
 from holdfast.runner.orders import (
@@ -43,6 +42,7 @@ from holdfast.runner.relay import relay
 from holdfast.runner.sparkserver import SparkServer
 from holdfast.runner.supervisor import ALIVE
 from holdfast.runner.watching import Watching
+from holdfast.server.endpoint import Endpoints
 from holdfast.settings import Settings, load
 from holdfast.store import Store
 

@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from holdfast.dagspec import AliasSpec, AllOf, AnyOf, AssetRefSpec, AssetSpec, Condition
 from holdfast.errors import InvalidDag, InvalidInput
-from holdfast.scope import MAX_ASSET_LENGTH, AssetScope, check_id
+from holdfast.identifier import MAX_ASSET_LENGTH, check_id
+from holdfast.scope import AssetScope
 from holdfast.sdk.triggers import BaseEventTrigger
 
 

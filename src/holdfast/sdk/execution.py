@@ -122,6 +122,7 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
     from pyspark import cloudpickle
 
     from holdfast.spark.session import task_session
+    from holdfast.spark.source.registration import register_in_task
 
     # Executors cannot import the DAG file, nor what lies beside it: what they need of it travels
     # with the functions.
@@ -130,6 +131,7 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
         register(module)
     begun = startup.run.created_at
     with task_session(startup.spark, context["task_store"], startup.writer, begun) as session:
+        register_in_task(session, context["task_store"]._store)
         context["spark"] = session
         yield
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import logging
+import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from holdfast.entry import TaskWriter
+from holdfast.errors import HoldfastError
 from holdfast.retention import NEVER_EXPIRE
+from holdfast.run import AttemptInfo, Outcome
+from holdfast.run_command import ListAttempts
 
 if TYPE_CHECKING:
     from holdfast.accessor import TaskStore
+    from holdfast.sdk.arguments import TaskSettings
     from holdfast.sdk.context import Context
+
+CANCELLING: Final = 60.0
+"""Seconds that a job has to end which was cancelled."""
 
 
 class ResumableJobMixin(ABC):
@@ -22,9 +31,13 @@ class ResumableJobMixin(ABC):
     until its job has failed. A subclass that passes it on to the other system (as a name, a tag,
     an idempotency key) and implements `find_job` is never the cause of a second job: a retry that
     finds an intent without an id looks the job up.
+
+    With `cancel_job`, the job ends with the task: when somebody clears or marks it while it runs,
+    and at its `execution_timeout`. When only the runner stops or dies, the job goes on.
     """
 
     if TYPE_CHECKING:
+        _settings: TaskSettings
 
         @property
         def log(self) -> logging.Logger: ...
@@ -36,6 +49,8 @@ class ResumableJobMixin(ABC):
         """Without `durable`, each attempt submits a job of its own."""
         super().__init__(**kwargs)
         self.durable = durable
+        self._watched: tuple[Any, Context] | None = None
+        self._begun = 0.0
 
     @abstractmethod
     def submit_job(self, context: Context) -> Any:
@@ -65,15 +80,31 @@ class ResumableJobMixin(ABC):
         """The id of the job that was submitted with this intent, or None if there is none."""
         return None
 
+    def cancel_job(self, external_id: Any, context: Context) -> None:  # noqa: B027
+        """End the job, which may have ended already. Optional."""
+
+    def on_kill(self) -> None:
+        """The task is stopped: cancel its job, unless an attempt comes that goes on with it."""
+        if self._watched is None or not self._can_cancel:
+            return
+        external_id, context = self._watched
+        if not self.durable or self._is_stopped_for_good(context["task_store"]):
+            self.log.info("cancelling job %s", external_id)
+            self.cancel_job(external_id, context)
+
     def execute_resumable(self, context: Context) -> Any:
         """Submit the job, or go on with the one that an earlier attempt submitted."""
+        self._begun = time.monotonic()
         if not self.durable:
             context["job_intent"] = str(uuid4())
             external_id = self.submit_job(context)
-            self.poll_until_complete(external_id, context)
+            self._poll(external_id, context)
             return self.get_job_result(external_id, context)
         store = context["task_store"]
         external_id = self._known_job(store, context)
+        if self._can_cancel and self._was_stopped(store):
+            self._cancel(external_id, store, context)
+            external_id = None
         if external_id is not None:
             status = self.get_job_status(external_id, context)
             if self.is_job_succeeded(status):
@@ -90,8 +121,57 @@ class ResumableJobMixin(ABC):
                 external_id = self._submit(store, context)
         else:
             external_id = self._submit(store, context)
-        self.poll_until_complete(external_id, context)
+        self._poll(external_id, context)
         return self._finish(store, external_id, context)
+
+    def _poll(self, external_id: Any, context: Context) -> None:
+        self._watched = external_id, context
+        self.poll_until_complete(external_id, context)
+        self._watched = None
+
+    @property
+    def _can_cancel(self) -> bool:
+        return type(self).cancel_job is not ResumableJobMixin.cancel_job
+
+    def _is_stopped_for_good(self, store: TaskStore) -> bool:
+        """Whether somebody wants the task to end, rather than the runner."""
+        own = store._writer
+        assert isinstance(own, TaskWriter)
+        [mine] = [one for one in _attempts(store) if one.number == own.attempt]
+        if mine.outcome is None:
+            limit = self._settings.execution_timeout
+            # The supervisor has counted from a little earlier on.
+            return limit is not None and time.monotonic() + 1 > self._begun + limit.total_seconds()
+        return mine.outcome is Outcome.STOPPED
+
+    def _was_stopped(self, store: TaskStore) -> bool:
+        """Whether somebody has ended an attempt that had the current intent."""
+        entry = store.entry(self._intent_key)
+        assert entry is not None
+        since = entry.writer.attempt if isinstance(entry.writer, TaskWriter) else None
+        return any(
+            one.outcome is Outcome.STOPPED and one.number >= (since or 0)
+            for one in _attempts(store)
+        )
+
+    def _cancel(self, external_id: Any, store: TaskStore, context: Context) -> None:
+        """End the job of an attempt that was stopped, and forget it."""
+        if external_id is not None and self._is_active(external_id, context):
+            self.log.info("cancelling job %s, as the task was cleared", external_id)
+            self.cancel_job(external_id, context)
+            deadline = time.monotonic() + CANCELLING
+            while self._is_active(external_id, context):
+                if time.monotonic() > deadline:
+                    raise HoldfastError(
+                        f"job {external_id} goes on {CANCELLING:.0f} s after it was cancelled",
+                        hint="end it by hand, and clear the task again",
+                    )
+                time.sleep(0.5)
+        store.delete(self.external_id_key)
+        self._renew_intent(store, context)
+
+    def _is_active(self, external_id: Any, context: Context) -> bool:
+        return self.is_job_active(self.get_job_status(external_id, context))
 
     @property
     def _intent_key(self) -> str:
@@ -140,3 +220,7 @@ class ResumableJobMixin(ABC):
             intent = context["job_intent"]
             store.set_many({self.external_id_key: external_id, self._intent_key: intent})
         return result
+
+
+def _attempts(store: TaskStore) -> tuple[AttemptInfo, ...]:
+    return store._store.execute(ListAttempts(store._scope))

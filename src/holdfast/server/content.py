@@ -15,6 +15,7 @@ from holdfast import run_command as r
 from holdfast.authority import Identity, signed
 from holdfast.entry import ApiWriter
 from holdfast.errors import InvalidInput, InvalidType
+from holdfast.load_command import AddToLoad
 from holdfast.scope import StoreScope, TaskScope
 from holdfast.value import fits, parse, too_large
 from holdfast.wire import JSON
@@ -30,6 +31,9 @@ log = logging.getLogger("holdfast.server")
 def decode_command(body: bytes, identity: Identity, max_value_bytes: int) -> c.Command[Any]:
     """Their command in a body; InvalidInput where it is none, or holds what cannot be stored."""
     command = signed(identity, JSON.decode_command(body))
+    if isinstance(command, AddToLoad):
+        # The store checks its values, since it is to keep them in another form.
+        command = msgspec.structs.replace(command, max_value_bytes=max_value_bytes)
     _check(command, "")
     if rb"\u0000" in body:
         _check_text(command, "")

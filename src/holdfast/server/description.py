@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, Union
 import msgspec
 from fastapi.security import HTTPBearer
 
-from holdfast.authority import JobIdentity, TaskIdentity
+from holdfast.authority import Wanted
 from holdfast.command import CleanUpBackend
-from holdfast.scope import MAX_ASSET_LENGTH
+from holdfast.identifier import MAX_ASSET_LENGTH
 from holdfast.server.lean import STATE
 from holdfast.server.problems import BODY, problems
 from holdfast.value import MAX_KEY_LENGTH
@@ -165,9 +165,8 @@ def command_schemas() -> Description:
     custom backend takes."""
     described = tuple(kind for kind in command_types() if kind is not CleanUpBackend)
     every: Any = Union[described]  # noqa: UP007  (made from a list)
-    bearer: Any = TaskIdentity | JobIdentity
     [command, wanted], parts = msgspec.json.schema_components(
-        [every, bearer], ref_template=f"{_SCHEMAS}{_PREFIX}{{name}}"
+        [every, Wanted], ref_template=f"{_SCHEMAS}{_PREFIX}{{name}}"
     )
     schemas = _understood(parts | {"Command": command, "Bearer": wanted})
     return {f"{_PREFIX}{name}": schema for name, schema in schemas.items()}

@@ -1,4 +1,4 @@
-"""The server inside another process: the same application in a thread, on loopback."""
+"""The server inside another process: the same application in a thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast.server.app import make_app
-from holdfast.server.serve import configure, listen, url_of
+from holdfast.server.serve import check_tls, configure, listen, url_of
 from holdfast.server.tokens import open_tokens
 from holdfast.settings import Settings
 from holdfast.store import Store
@@ -20,17 +20,23 @@ from holdfast.store import Store
 class EmbeddedServer:
     """Answers at `url` until it is closed. The store is the caller's, and stays open.
 
+    It listens on loopback, or where [api] says if an address to be reached at is configured.
     `tokens` are those of the settings, as other servers of the same home take them.
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        api = msgspec.structs.replace(
-            settings.api, host="127.0.0.1", port=0, processes=1, tls_certificate="", tls_key=""
-        )
+        # What the process around it prints is not to be mixed with requests.
+        api = msgspec.structs.replace(settings.api, access_log=False)
+        if api.advertise_url:
+            check_tls(settings)
+        else:
+            api = msgspec.structs.replace(
+                api, host="127.0.0.1", port=0, tls_certificate="", tls_key=""
+            )
         settings = msgspec.structs.replace(settings, api=api)
         self.tokens = open_tokens(settings)
         listener = listen(settings)
-        self.url = url_of(settings, listener)
+        self.url = settings.api.advertise_url or url_of(settings, listener)
         app = make_app(store, self.tokens, settings, _lifespan)
         self._server = uvicorn.Server(configure(app, settings))
         self._thread = Thread(target=self._server.run, args=([listener],), daemon=True)

@@ -20,6 +20,7 @@ from holdfast import run_command as r
 from holdfast.authority import (
     JobIdentity,
     TaskIdentity,
+    Wanted,
     WatcherIdentity,
     is_read,
     issuing,
@@ -105,11 +106,12 @@ async def post_command(request: Request) -> Response:
 
 @router.post("/tokens", **d.tokens())
 async def post_token(request: Request) -> Response:
-    """A token for a live attempt, or for a job whose intent is current."""
+    """A token for a live attempt, for a job whose intent is current, or for one store."""
     _query(request)
-    wanted = _body(request, _wanted, "it names a task's attempt or a job")
-    await carry_out(request, issuing(identity_of(request), wanted), "IssueToken")
-    token = tokens_of(request).issue(wanted)
+    wanted = _body(request, _wanted, "it names a task's attempt, a job or a store")
+    bearer, standing = issuing(identity_of(request), wanted)
+    await carry_out(request, standing, "IssueToken")
+    token = tokens_of(request).give(bearer, request.scope[VERIFIED])
     return Response(JSON.encode({"token": token}), media_type=MEDIA_TYPE)
 
 
@@ -192,7 +194,7 @@ class AssetValue(msgspec.Struct, forbid_unknown_fields=True):
 
 _task_value = msgspec.json.Decoder(TaskValue)
 _asset_value = msgspec.json.Decoder(AssetValue)
-_wanted = msgspec.json.Decoder(TaskIdentity | JobIdentity)
+_wanted: msgspec.json.Decoder[Wanted] = msgspec.json.Decoder(Wanted)
 
 
 def _task(request: Request) -> TaskIdentity | JobIdentity:

@@ -12,10 +12,12 @@ import jwt
 import msgspec
 
 from holdfast.authority import (
+    HandleIdentity,
     Identity,
     JobIdentity,
     TaskIdentity,
     UserIdentity,
+    Wanted,
     WatcherIdentity,
     WorkerIdentity,
 )
@@ -28,8 +30,15 @@ AUDIENCE = "holdfast"
 MOST_REMEMBERED = 4096
 LEEWAY = 5.0
 """Seconds that the clock of the server that made a token may be behind ours."""
+GIVEN_AWAY = timedelta(days=7)
+"""How long the token of a handle or job is good for that was given to another process. It may be
+first used when Spark gets to it, hours later, so that renewing it while it is used is not enough.
+That of an attempt or intent is of no use any more, however young, once that is over: the store
+looks in the same transaction as it reads or writes."""
 
-Bearer: TypeAlias = TaskIdentity | WatcherIdentity | JobIdentity | WorkerIdentity | UserIdentity
+Bearer: TypeAlias = (
+    TaskIdentity | WatcherIdentity | JobIdentity | HandleIdentity | WorkerIdentity | UserIdentity
+)
 """Those who can have a token. The others live behind a pipe."""
 
 
@@ -48,7 +57,7 @@ class Verified(msgspec.Struct, frozen=True, dict=True):
     @property
     def renewable(self) -> bool:
         """While it is used, its bearer gets a new one before it ends."""
-        return not isinstance(self.identity, UserIdentity)
+        return not isinstance(self.identity, UserIdentity | HandleIdentity)
 
 
 class _Known(msgspec.Struct):
@@ -66,6 +75,13 @@ class Tokens:
         self._keys = keys
         self._lifetime = lifetime
         self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    def give(self, wanted: Wanted, by: Verified | None = None) -> str:
+        """A token for another process. A person's lasts no longer than the one they asked with."""
+        lifetime = GIVEN_AWAY
+        if by is not None and not by.renewable:
+            lifetime = min(lifetime, timedelta(seconds=by.expires_at - time.time()))
+        return self.issue(wanted, lifetime)
 
     def issue(self, identity: Identity, lifetime: timedelta | None = None) -> str:
         """A new token, good for the configured lifetime unless another is given."""

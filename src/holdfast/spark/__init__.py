@@ -1,1 +1,45 @@
-"""Spark for the tasks of a run: the server that they share, and a session for each attempt."""
+"""What pipelines use of Spark; inside, the server that the tasks of a run share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.spark.checkpoint import checkpointed
+    from holdfast.spark.chunks import write_chunks
+    from holdfast.spark.jobs.driver import driver
+    from holdfast.spark.jobs.job import SparkJob
+    from holdfast.spark.loads.incremental import incremental
+    from holdfast.spark.source.registration import register
+    from holdfast.spark.streaming import follow, foreach_batch
+
+__all__ = [
+    "SparkJob",
+    "checkpointed",
+    "driver",
+    "follow",
+    "foreach_batch",
+    "incremental",
+    "register",
+    "write_chunks",
+]
+
+_HOMES = {
+    "SparkJob": "jobs.job",
+    "checkpointed": "checkpoint",
+    "driver": "jobs.driver",
+    "follow": "streaming",
+    "foreach_batch": "streaming",
+    "incremental": "loads.incremental",
+    "register": "source.registration",
+    "write_chunks": "chunks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when asked for: the runner uses what is in here, too, and has no need of these.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -17,6 +17,7 @@ MODULES: Final = (
     "holdfast.spark.patience",
     "holdfast.spark.progress",
     "holdfast.spark.session",
+    "holdfast.spark.source.registration",
 )
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Final
 
 from holdfast.errors import SparkUnavailable
 from holdfast.runner.messages import SparkAddress, SparkStartup
+from holdfast.spark.properties import write_properties
 
 START_SECONDS: Final = 120.0
 LOGS_KEPT: Final = 5
@@ -90,7 +91,7 @@ def _start(
     if _is_here(conf["spark.master"]):
         environment["SPARK_LOCAL_IP"] = _LOOPBACK
     properties = place / _PROPERTIES
-    _write_properties(properties, conf)
+    write_properties(properties, conf)
     with open(log, "wb") as output:
         process = subprocess.Popen(
             [
@@ -191,15 +192,6 @@ def _lock(place: Path) -> bool:
         os.close(descriptor)
         return False
     return True
-
-
-def _write_properties(file: Path, conf: Mapping[str, str]) -> None:
-    """In a file for this user only: a command line is there for all to see."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as lines:
-        for name, text in conf.items():
-            escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
-            lines.write(f"{name} {escaped}\n")
 
 
 def _free_ports() -> tuple[int, int]:

@@ -19,6 +19,7 @@ from holdfast.backend import BaseStoreBackend, inside_backend
 from holdfast.condition import Guarded, Once
 from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter, Writer
 from holdfast.errors import BackendFailed, HoldfastError, NotSupported
+from holdfast.report import ENTRIES
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
@@ -118,6 +119,8 @@ class BackendStore(Store):
         self._operations: dict[type[c.Command[Any]], Operation] = {
             **{kind: OPERATIONS[kind] for kind in _LEDGER},
             **{kind: does for kind, does in optional.items() if backend.supports(kind)},
+            c.Scan: self._scan,
+            c.PlanScan: self._scan,
             c.Get: self._get,
             c.Set: self._set,
             c.Delete: self._delete,
@@ -194,6 +197,11 @@ class BackendStore(Store):
             ) from error
         finally:
             inside_backend.reset(token)
+
+    def _scan(self, context: Context, command: c.Scan | c.PlanScan) -> Steps[Any]:
+        if command.table in ENTRIES:
+            raise self._cannot(f"read the table `{command.table}`")
+        return (yield from OPERATIONS[type(command)](context, command))
 
     def _get(self, context: Context, command: c.Get) -> Steps[str | None]:
         scope = yield from resolve(command.scope)

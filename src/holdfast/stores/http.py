@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.authority import JobIdentity, TaskIdentity, is_read
+from holdfast.authority import Wanted, is_read
 from holdfast.command import Command
 from holdfast.errors import (
     Forbidden,
@@ -87,7 +87,11 @@ class HttpStore(Store):
         except msgspec.DecodeError:
             raise self._stranger(response) from None
 
-    def token_for(self, wanted: TaskIdentity | JobIdentity) -> str:
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    def token_for(self, wanted: Wanted) -> str:
         """A token that may do less than this store's own, for somebody else."""
         response = self._ask("POST", JSON.encode(wanted), path=TOKENS)
         if response.status != HTTPStatus.OK:

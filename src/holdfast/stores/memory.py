@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from holdfast import command as c
+from holdfast import load_command as lc
 from holdfast.authority import is_read
 from holdfast.condition import CurrentIntent, Guarded, LiveWatch, Once
 from holdfast.entry import (
@@ -86,6 +87,15 @@ class _Answered:
     at: datetime
 
 
+@dataclass
+class _Load:
+    """What a bulk load has brought: the entries of each part, by scope."""
+
+    writer: Writer
+    started_at: datetime
+    parts: dict[int, list[tuple[StoreScope, list[lc.NewEntry]]]] = field(default_factory=dict)
+
+
 class MemoryStore(Store):
     """Keeps everything in this process, and loses it with it."""
 
@@ -99,6 +109,7 @@ class MemoryStore(Store):
         self._assets: dict[int, _Asset] = {}
         self._last_asset_id = 0
         self._requests: dict[str, _Answered] = {}
+        self._loads: dict[str, _Load] = {}
 
     def execute(self, command: c.Command[A]) -> A:
         operation = _OPERATIONS[type(command)]
@@ -233,11 +244,20 @@ class MemoryStore(Store):
         expires_at: datetime | None = None,
     ) -> int:
         """Write or delete (None) these keys as one version."""
+        return self._put_all(shelf, [(key, value, expires_at) for key, value in values], writer)
+
+    def _put_all(
+        self,
+        shelf: _Task | _Asset,
+        values: Iterable[tuple[str, str | None, datetime | None]],
+        writer: Writer,
+    ) -> int:
+        """The same, each with its own expiry."""
         shelf.revision += 1
         now = self._clock()
         writer = signature(writer)
-        expires_at = expires_at.astimezone(UTC) if expires_at else None
-        for key, value in values:
+        for key, value, until in values:
+            expires_at = until.astimezone(UTC) if until else None
             if value is None:
                 del shelf.entries[key]
             else:
@@ -373,6 +393,67 @@ class MemoryStore(Store):
             writes.setdefault(asset_id, []).append((key, value))
         for asset_id, values in writes.items():
             self._put(self._assets[asset_id], values, change.writer)
+
+    # bulk loads
+
+    def _start_load(self, command: lc.StartLoad) -> None:
+        self._fence(command.writer)
+        now = self._clock()
+        for name, load in list(self._loads.items()):
+            if load.started_at < now - lc.LONGEST_LOAD:
+                del self._loads[name]
+        self._loads.setdefault(command.load, _Load(signature(command.writer), now))
+
+    def _load(self, name: str, writer: Writer) -> _Load:
+        load = self._loads.get(name)
+        if load is None or load.writer != signature(writer):
+            raise refusal.unknown_load(name)
+        return load
+
+    def _add_to_load(self, command: lc.AddToLoad) -> None:
+        self._fence(command.writer)
+        brought = list(command.checked())
+        load = self._load(command.load, command.writer)
+        for scope, _ in brought:
+            if isinstance(scope, AssetScope):
+                self._asset(scope)
+        load.parts.setdefault(command.part, []).extend(brought)
+
+    def _finish_load(self, command: lc.FinishLoad) -> int:
+        self._fence(command.writer)
+        load = self._load(command.load, command.writer)
+        entries: dict[StoreScope, list[lc.NewEntry]] = {}
+        for part, expected in command.parts:
+            brought = load.parts.get(part, [])
+            found = sum(len(new) for _, new in brought)
+            if found != expected:
+                raise refusal.incomplete(command.load, part, expected, found)
+            for scope, new in brought:
+                entries.setdefault(self._resolved(scope, command.writer), []).extend(new)
+        for scope, new in entries.items():
+            keys = [key for key, _, _ in new]
+            for key in sorted(keys):
+                if keys.count(key) > 1:
+                    raise refusal.repeated(scope, key)
+        for scope, new in entries.items():
+            if isinstance(scope, TaskScope):
+                self._tasks.setdefault(scope, _Task())
+            self._put_all(self._shelf(scope), new, command.writer)
+        del self._loads[command.load]
+        return sum(map(len, entries.values()))
+
+    def _resolved(self, scope: StoreScope, writer: Writer) -> StoreScope:
+        """The scope by all that identifies it, which may be written."""
+        if isinstance(scope, TaskScope):
+            return scope
+        asset = self._open(scope, writer)
+        assert isinstance(asset, _Asset)
+        return asset.info().scope
+
+    def _drop_load(self, command: lc.DropLoad) -> None:
+        load = self._loads.get(command.load)
+        if load is not None and load.writer == signature(command.writer):
+            del self._loads[command.load]
 
     # runs and assets
 
@@ -566,6 +647,10 @@ _OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
     c.TakeExpired: MemoryStore._take_expired,
     c.ListOrphans: MemoryStore._list_orphans,
     c.DeleteOrphans: MemoryStore._delete_orphans,
+    lc.StartLoad: MemoryStore._start_load,
+    lc.AddToLoad: MemoryStore._add_to_load,
+    lc.FinishLoad: MemoryStore._finish_load,
+    lc.DropLoad: MemoryStore._drop_load,
     c.ForgetRequests: MemoryStore._forget_requests,
     Once: MemoryStore._once,
     Guarded: MemoryStore._guarded,

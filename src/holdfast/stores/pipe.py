@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, current_thread, main_thread
@@ -13,8 +14,9 @@ import msgspec
 from holdfast.command import Command
 from holdfast.errors import NotSupported, StoreUnavailable
 from holdfast.runner.channel import Channel
-from holdfast.runner.messages import Endpoint
+from holdfast.runner.messages import JobName
 from holdfast.store import Store
+from holdfast.transport import Endpoint
 from holdfast.wire import MSGPACK, command_types
 
 A = TypeVar("A")
@@ -23,6 +25,8 @@ COMMAND = b"C"
 ANSWER = b"A"
 ERROR = b"E"
 ENDPOINT = b"H"
+SAME_ENDPOINT = 3600.0
+"""Seconds for which all who ask get the same, so that they can share connections to it."""
 
 
 class PipeStore(Store):
@@ -34,6 +38,8 @@ class PipeStore(Store):
         self._process = os.getpid()
         self._busy = False
         self._postponed: BaseException | None = None
+        self._endpoint: Endpoint | None = None
+        self._endpoint_until = 0.0
 
     def __reduce__(self) -> Any:
         raise NotSupported(
@@ -47,9 +53,20 @@ class PipeStore(Store):
     def execute(self, command: Command[A]) -> A:
         return MSGPACK.decode_answer(command, self._ask(COMMAND, MSGPACK.encode(command)))
 
-    def endpoint(self) -> Endpoint:
-        """Where other processes reach the stores of this task, for as long as its attempt lives."""
-        return msgspec.msgpack.decode(self._ask(ENDPOINT, b""), type=Endpoint)
+    def endpoint(self, job: JobName | None = None) -> Endpoint:
+        """Where other processes reach the stores of this task, for as long as its attempt lives;
+        or where a job of it does, for as long as its intent is current."""
+        if job is not None:
+            return self._opened(job)
+        now = time.monotonic()
+        if self._endpoint is None or now > self._endpoint_until:
+            self._endpoint, self._endpoint_until = self._opened(None), now + SAME_ENDPOINT
+        return self._endpoint
+
+    def _opened(self, job: JobName | None) -> Endpoint:
+        answer = self._ask(ENDPOINT, msgspec.msgpack.encode(job))
+        # Not decoded into its own class, in which msgspec would leave what cannot be pickled.
+        return Endpoint(*msgspec.msgpack.decode(answer, type=tuple[str, str, float]))
 
     def _ask(self, kind: bytes, request: bytes) -> bytes:
         if os.getpid() != self._process:

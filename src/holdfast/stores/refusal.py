@@ -199,6 +199,28 @@ def not_watched(watch: Watch, event: EmittedEvent) -> InvalidInput:
     )
 
 
+def unknown_load(load: str) -> NotFound:
+    return NotFound(
+        f"the load {load} is not known, so nothing was written",
+        hint="it was finished or dropped, or has gone on for more than a day; begin it anew",
+    )
+
+
+def incomplete(load: str, part: int, expected: int, found: int) -> Conflict:
+    return Conflict(
+        f"the load {load} has {found:,} of the {expected:,} entries of its part {part}, so nothing "
+        "was written",
+        hint="the database has lost them in a crash of its server; load them again",
+    )
+
+
+def repeated(scope: StoreScope, key: str) -> InvalidInput:
+    return InvalidInput(
+        f"`{key}` of {scope} is more than once in the load, so nothing was written",
+        hint="keep one row for each key of each scope: df.dropDuplicates([…])",
+    )
+
+
 def _does(reading: bool) -> str:
     return "read" if reading else "write"
 

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from holdfast.entry import ApiWriter, TaskWriter, Writer
 from holdfast.errors import InvalidInput
-from holdfast.scope import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
+from holdfast.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
 from holdfast.value import MAX_KEY_LENGTH, decode, reference_in
 
 EXAMPLE_TIME = "2026-01-31T12:00:00Z"

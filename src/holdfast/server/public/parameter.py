@@ -9,7 +9,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from holdfast import command as c
 from holdfast.errors import InvalidInput
-from holdfast.scope import MAX_ID_LENGTH, AssetScope, TaskScope, check_id
+from holdfast.identifier import MAX_ID_LENGTH, check_id
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.server.path import decoded
 from holdfast.server.public.model import AssetId, Index, KeyPrefix, Time, VersionNumber
 from holdfast.value import MAX_KEY_LENGTH, check_key

@@ -42,6 +42,11 @@ def writer_column(writer: Writer, scope: StoreScope) -> str | None:
     """NULL where a task instance writes its own entries."""
     if isinstance(writer, TaskWriter) and writer.scope == scope:
         return None
+    return writer_text(writer)
+
+
+def writer_text(writer: Writer) -> str:
+    """The writer as an entry records it."""
     return _encode_writer(signature(writer)).decode()
 
 

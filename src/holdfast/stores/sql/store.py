@@ -116,7 +116,7 @@ class SqlStore(Store):
         while True:
             progress = Progress()
             try:
-                return cast(A, await self._aonce(operation(self._context, command), progress))
+                return await self._aonce(operation, command, progress)
             except HoldfastError:
                 raise
             except Exception as error:
@@ -125,8 +125,9 @@ class SqlStore(Store):
             await asyncio.sleep(pause)
 
     async def _in_thread(self, operation: Operation, command: Command[A]) -> A:
+        limit = None if command.lengthy else self._answer_timeout
         try:
-            async with asyncio.timeout(self._answer_timeout):
+            async with asyncio.timeout(limit):
                 return await asyncio.to_thread(self.run, operation, command)
         except TimeoutError:
             raise unanswered(self._url) from None
@@ -194,12 +195,13 @@ class SqlStore(Store):
             cursor.execute(text, params)
         return cursor.fetchall() if returns_rows else cursor.rowcount
 
-    async def _aonce(self, steps: Steps[A], progress: Progress) -> A:
+    async def _aonce(self, operation: Operation, command: Command[A], progress: Progress) -> A:
         pool = self._async_pool()
         link = await pool.take()
         try:
-            with self._answering(link, progress):
-                answer = await self._adrive(steps, link.cursor, progress)
+            with self._answering(link, progress, command.lengthy):
+                steps = operation(self._context, command)
+                answer = cast(A, await self._adrive(steps, link.cursor, progress))
         except HoldfastError:
             pool.give(link)
             raise
@@ -212,10 +214,10 @@ class SqlStore(Store):
         return answer
 
     @contextmanager
-    def _answering(self, link: Link, progress: Progress) -> Iterator[None]:
-        """Give up what does not answer in time. That is not left to a cancellation, for which
-        psycopg would wait until the database agrees."""
-        if self._answer_timeout is None:
+    def _answering(self, link: Link, progress: Progress, lengthy: bool) -> Iterator[None]:
+        """Give up what does not answer in time, unless it may take longer. That is not left to a
+        cancellation, for which psycopg would wait until the database agrees."""
+        if self._answer_timeout is None or lengthy:
             yield
             return
 

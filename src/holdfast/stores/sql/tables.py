@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.scope import MAX_ASSET_LENGTH, MAX_ID_LENGTH
+from holdfast.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH
 from holdfast.value import MAX_KEY_LENGTH
 
 
@@ -334,6 +334,37 @@ watcher = sa.Table(
     sa.Column("leased_until", sa.BigInteger, nullable=False),
 )
 """`number` counts the watches, of which only the newest may report events."""
+
+load = sa.Table(
+    "hf_load",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("name", ExactText(64), nullable=False),
+    sa.Column("writer", LongText(), nullable=False),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("name"),
+)
+"""Bulk loads that have not been finished."""
+
+load_entry = sa.Table(
+    "hf_load_entry",
+    metadata,
+    sa.Column("load", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("part", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("ti_id", TaskInstanceId()),
+    sa.Column("dag_id", ExactText(MAX_ID_LENGTH)),
+    sa.Column("run_id", ExactText(MAX_ID_LENGTH)),
+    sa.Column("task_id", ExactText(MAX_ID_LENGTH)),
+    sa.Column("map_index", sa.Integer),
+    sa.Column("asset_id", sa.BigInteger),
+    sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
+    sa.Column("value", LongText(), nullable=False),
+    sa.Column("expires_at", sa.BigInteger),
+)
+"""What loads have brought so far: entries of task instances, which need not be known yet, or of
+assets. On PostgreSQL it is not logged, so a crash of the server empties it; and no key refers to
+other tables, because to check that for each row takes longer than to add it."""
 
 client_request = sa.Table(
     "hf_client_request",

@@ -13,6 +13,7 @@ from holdfast.testing.conformance.guards import Guards
 from holdfast.testing.conformance.history import Histories, Rewinds
 from holdfast.testing.conformance.inputs import Inputs
 from holdfast.testing.conformance.listing import Listing
+from holdfast.testing.conformance.loads import Loads
 from holdfast.testing.conformance.pickling import Pickling
 from holdfast.testing.conformance.requests import Requests
 from holdfast.testing.conformance.staging import Staging
@@ -37,6 +38,7 @@ class StoreConformance(
     Staging,
     Declarations,
     Deletion,
+    Loads,
     Requests,
     Guards,
     Inputs,

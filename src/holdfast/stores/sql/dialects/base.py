@@ -35,6 +35,8 @@ class Dialect(ABC):
     migration_lock: ClassVar[tuple[str, ...]] = ()
     migration_unlock: ClassVar[tuple[str, ...]] = ()
     """How a process becomes the only one that migrates; SQLite's transaction is enough."""
+    compares_rows: ClassVar[bool] = True
+    """Whether `(a, b) > (x, y)` finds its rows through an index."""
     connect_args: ClassVar[dict[str, Any]] = {}
     extra: ClassVar[str] = ""
     """What to install for it."""
@@ -53,13 +55,29 @@ class Dialect(ABC):
     def on_connect(self, connection: Any) -> None:  # noqa: B027  (most need nothing)
         """Prepare a fresh connection of the driver."""
 
+    def streaming_cursor(self, connection: Any) -> Any:
+        """A cursor of the driver that fetches rows as they are asked for, not all at once."""
+        return connection.cursor()
+
     @abstractmethod
     def upsert(self, table: sa.Table, unique: list[str]) -> Any:
         """INSERT of all but the id, or UPDATE of the row with the same unique columns."""
 
     @abstractmethod
+    def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
+        """The same for all rows of a select, whose columns have the names of the table's."""
+
+    @abstractmethod
     def insert_new(self, table: sa.Table) -> Any:
         """INSERT, unless a unique column says that the row exists."""
+
+    def insert_many(self, table: sa.Table) -> Any:
+        """INSERT of rows that come as `many` makes them."""
+        return sa.insert(table).values({name: sa.bindparam(name) for name in columns(table)})
+
+    def many(self, rows: list[dict[str, Any]]) -> Any:
+        """The parameters of `insert_many`."""
+        return rows
 
     def set_in_one_statement(self, once: bool = False) -> Any | None:
         """A write to a task store as a single statement, where the database can do that: one
@@ -82,5 +100,15 @@ def columns(table: sa.Table) -> list[str]:
 
 def on_conflict_do_update(insert: Any, table: sa.Table, unique: list[str]) -> Any:
     new = insert.values({name: sa.bindparam(name) for name in columns(table)})
+    return _or_update(new, table, unique)
+
+
+def on_conflict_do_update_from(
+    insert: Any, table: sa.Table, unique: list[str], rows: sa.Select[Any]
+) -> Any:
+    return _or_update(insert.from_select(rows.selected_columns.keys(), rows), table, unique)
+
+
+def _or_update(new: Any, table: sa.Table, unique: list[str]) -> Any:
     changes = {name: new.excluded[name] for name in columns(table) if name not in unique}
     return new.on_conflict_do_update(index_elements=unique, set_=changes)

@@ -22,6 +22,7 @@ class MySQL(Dialect):
     # Its DDL commits by itself, so the lock is not the transaction's.
     migration_lock = ("SELECT GET_LOCK('holdfast_migration', 60)",)
     migration_unlock = ("SELECT RELEASE_LOCK('holdfast_migration')",)
+    compares_rows = False
     extra = "mysql"
 
     connect_args: ClassVar[dict[str, Any]] = {"charset": "utf8mb4", "connect_timeout": 10}
@@ -36,8 +37,20 @@ class MySQL(Dialect):
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute("SET time_zone = '+00:00', sql_mode = 'TRADITIONAL'")
 
+    def streaming_cursor(self, connection: Any) -> Any:
+        from pymysql.cursors import SSCursor
+
+        return connection.cursor(SSCursor)
+
     def upsert(self, table: sa.Table, unique: list[str]) -> Any:
         new = mysql.insert(table).values({name: sa.bindparam(name) for name in columns(table)})
+        return self._or_update(new, table, unique)
+
+    def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
+        new = mysql.insert(table).from_select(rows.selected_columns.keys(), rows)
+        return self._or_update(new, table, unique)
+
+    def _or_update(self, new: Any, table: sa.Table, unique: list[str]) -> Any:
         return new.on_duplicate_key_update(
             {name: new.inserted[name] for name in columns(table) if name not in unique}
         )

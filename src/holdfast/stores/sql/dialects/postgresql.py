@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
@@ -13,8 +14,10 @@ from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import (
     DatabaseClock,
     Dialect,
+    columns,
     now,
     on_conflict_do_update,
+    on_conflict_do_update_from,
 )
 
 
@@ -50,6 +53,22 @@ class PostgreSQL(Dialect):
 
     def upsert(self, table: sa.Table, unique: list[str]) -> Any:
         return on_conflict_do_update(postgresql.insert(table), table, unique)
+
+    def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
+        return on_conflict_do_update_from(postgresql.insert(table), table, unique, rows)
+
+    def insert_many(self, table: sa.Table) -> Any:
+        # All in one parameter: the driver would send each row by itself.
+        names = columns(table)
+        rows = (
+            sa.func.json_to_recordset(sa.cast(sa.bindparam("rows", type_=sa.Text()), sa.JSON()))
+            .table_valued(*(sa.column(name, table.c[name].type) for name in names), name="rows")
+            .render_derived(with_types=True)
+        )
+        return sa.insert(table).from_select(names, sa.select(*(rows.c[name] for name in names)))
+
+    def many(self, rows: list[dict[str, Any]]) -> Any:
+        return {"rows": msgspec.json.encode(rows).decode()}
 
     def insert_new(self, table: sa.Table) -> Any:
         return postgresql.insert(table).on_conflict_do_nothing()

@@ -12,7 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
 
-from holdfast.stores.sql.dialects.base import DatabaseClock, Dialect, on_conflict_do_update
+from holdfast.stores.sql.dialects.base import (
+    DatabaseClock,
+    Dialect,
+    on_conflict_do_update,
+    on_conflict_do_update_from,
+)
 
 BUSY_TIMEOUT_MS = 60_000
 MOST_MAPPED_BYTES = 8 * 2**30
@@ -50,6 +55,9 @@ class SQLite(Dialect):
 
     def upsert(self, table: sa.Table, unique: list[str]) -> Any:
         return on_conflict_do_update(sqlite.insert(table), table, unique)
+
+    def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
+        return on_conflict_do_update_from(sqlite.insert(table), table, unique, rows)
 
     def insert_new(self, table: sa.Table) -> Any:
         return sqlite.insert(table).on_conflict_do_nothing()

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from holdfast import command as c
+from holdfast import load_command as lc
 from holdfast import run_command as rc
 from holdfast.condition import Guarded, Once
 from holdfast.errors import NotSupported
@@ -20,10 +21,12 @@ from holdfast.stores.sql.operations import (
     history,
     leases,
     listing,
+    loads,
     registry,
     requests,
     results,
     runs,
+    scanning,
     schedules,
     tasks,
     watches,
@@ -64,6 +67,8 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.StartAttempt: attempts.start_attempt,
     c.FinishAttempt: attempts.finish_attempt,
     c.Now: expiry.now,
+    c.Scan: scanning.scan,
+    c.PlanScan: scanning.plan_scan,
     c.CountExpired: expiry.count_expired,
     c.ListExpired: expiry.list_expired,
     c.DeleteExpired: expiry.delete_expired,
@@ -100,6 +105,10 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     rc.ListWatches: watches.list_watches,
     rc.StartWatch: watches.start_watch,
     rc.Emit: watches.emit,
+    lc.StartLoad: loads.start_load,
+    lc.AddToLoad: loads.add_to_load,
+    lc.FinishLoad: loads.finish_load,
+    lc.DropLoad: loads.drop_load,
     c.ForgetRequests: requests.forget_requests,
     Once: partial(requests.once, operation_for),
     Guarded: partial(guards.guarded, operation_for),

@@ -92,8 +92,8 @@ def _clear(context: Context, scope: TaskScope, command: rc.ClearTasks, empty: Em
     if command.state == "discard" or (command.state == "default" and succeeded):
         yield from empty(context, owner, command.writer)
     reason = f"cleared by {command.writer}"
-    interrupted = Ending(outcome=Outcome.INTERRUPTED, state=TaskState.SCHEDULED, error=reason)
-    yield from close_attempts(owner, interrupted)
+    stopped = Ending(outcome=Outcome.STOPPED, state=TaskState.SCHEDULED, error=reason)
+    yield from close_attempts(owner, stopped)
     yield s.drop_results(), task
     yield s.clear_task(), task
 
@@ -108,7 +108,7 @@ def mark_task(context: Context, command: rc.MarkTask, empty: Empty = empty_entri
     if command.clear and command.state is TaskState.SUCCESS:
         yield from empty(context, owner, command.writer)
     reason = command.reason or f"marked {command.state} by {command.writer}"
-    marked = Ending(outcome=Outcome.INTERRUPTED, state=command.state, error=reason)
+    marked = Ending(outcome=Outcome.STOPPED, state=command.state, error=reason)
     yield from close_attempts(owner, marked)
     if command.state is TaskState.SUCCESS:
         marked = msgspec.structs.replace(marked, error="")

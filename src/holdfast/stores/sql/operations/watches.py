@@ -8,8 +8,9 @@ from typing import Any
 from holdfast import command as c
 from holdfast import run_command as rc
 from holdfast.entry import WatcherWriter
+from holdfast.identifier import check_id
 from holdfast.run import Watch, WatchInfo
-from holdfast.scope import AssetScope, check_id
+from holdfast.scope import AssetScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import event_statements as e
 from holdfast.stores.sql import run_rows

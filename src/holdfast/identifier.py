@@ -1,0 +1,44 @@
+"""What may identify whose state it is: names of dags, runs, tasks and assets.
+
+It needs nothing but our errors, because Spark ships it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import InvalidInput, InvalidType
+
+MAX_ID_LENGTH = 250
+MAX_ASSET_LENGTH = 1500
+
+
+def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> None:
+    """Refuse what cannot be an id: empty, too long, with control characters, not text."""
+    if not isinstance(text, str):
+        raise InvalidType(f"{what} must be text, not {type(text).__name__}")
+    if not text:
+        raise InvalidInput(f"{what} is empty")
+    if len(text) > limit:
+        raise InvalidInput(f"{what} has {len(text)} characters; the limit is {limit}")
+    check_text(what, text)
+
+
+def check_text(what: str, text: str) -> None:
+    """Refuse control characters and lone surrogates; any other Unicode is fine."""
+    if text.isascii() and text.isprintable():
+        return
+    for position, char in enumerate(text):
+        code = ord(char)
+        if code < 0x20 or 0x7F <= code < 0xA0:
+            raise InvalidInput(f"{what} has the control character U+{code:04X} at {position}")
+        if 0xD800 <= code < 0xE000:
+            raise InvalidInput(f"{what} has the lone surrogate U+{code:04X} at {position}")
+
+
+def check_map_index(index: Any) -> None:
+    """Refuse what is no map index: less than -1, beyond 31 bits, not an integer."""
+    if type(index) is not int:
+        raise InvalidType(f"map_index must be an integer, not {index!r}")
+    if not -1 <= index < 2**31:
+        raise InvalidInput(f"map_index is {index}; it is -1, or 0 and more if mapped")

@@ -1,0 +1,129 @@
+"""What a value may hold, in plain Python: the rules that every store keeps, and executors too.
+
+It needs nothing but the standard library and our errors, because Spark ships it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from holdfast.errors import InvalidInput, InvalidType
+
+MAX_DEPTH = 200
+
+_INSTEAD = {
+    "datetime": "store value.isoformat() instead",
+    "date": "store value.isoformat() instead",
+    "time": "store value.isoformat() instead",
+    "timedelta": "store value.total_seconds() instead",
+    "bytes": "store base64.b64encode(value).decode() instead",
+    "bytearray": "store base64.b64encode(value).decode() instead",
+    "set": "store sorted(value) instead",
+    "frozenset": "store sorted(value) instead",
+    "Decimal": "store str(value) instead",
+    "UUID": "store str(value) instead",
+    "DataFrame": "write it to storage and store its path instead",
+    "Row": "store value.asDict() instead",
+    "Timestamp": "store value.isoformat() instead",
+    "ndarray": "store value.tolist() instead",
+    **dict.fromkeys(
+        ("int8", "int16", "int32", "int64", "float32", "bool_", "bool"),
+        "store value.item() instead",
+    ),
+}
+
+REFERENCE = "__holdfast_ref__"
+LITERAL = "__holdfast_value__"
+_RESERVED = (REFERENCE, LITERAL)
+# A reference is stored as {REFERENCE: text}. A user's own dict of that look, or of the other, is
+# stored as {LITERAL: dict}, so that neither is ever taken for the other.
+
+
+def plain(value: Any) -> Any:
+    """The value in builtin types only, tuples as lists. Errors name the path inside the value and
+    what to store instead."""
+    if value is None:
+        raise InvalidInput(
+            "None cannot be stored: it means that there is no entry",
+            hint="delete the key, or store an empty string, list or dict",
+        )
+    return _plain(value, "value", 0)
+
+
+def escaped(value: Any) -> Any:
+    """A plain value as it is kept."""
+    return {LITERAL: value} if _looks_reserved(value) else value
+
+
+def unescaped(kept: Any) -> Any:
+    """The value behind what is kept."""
+    return kept[LITERAL] if _looks_reserved(kept) and LITERAL in kept else kept
+
+
+def reference(kept: Any) -> str | None:
+    """The reference to a value elsewhere that is kept in its place, if it is one."""
+    return str(kept[REFERENCE]) if _looks_reserved(kept) and REFERENCE in kept else None
+
+
+def _looks_reserved(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _RESERVED
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise InvalidInput(f"{path[:60]}… is nested deeper than {MAX_DEPTH} levels, or is circular")
+    match value:
+        case None | bool():
+            return value
+        case str():
+            check_string(value, path)
+            return str(value)
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise InvalidInput(
+                    f"{path} is an integer beyond 64 bits", hint="store str(value) instead"
+                )
+            return int(value)
+        case float():
+            if not math.isfinite(value):
+                raise InvalidInput(
+                    f"{path} is {value}, which JSON does not have",
+                    hint="leave the key out, or store a string such as 'nan'",
+                )
+            return float(value)
+        case list() | tuple():
+            return [_plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+        case dict():
+            return {
+                _checked_name(name, path): _plain(item, f"{path}[{name!r}]", depth + 1)
+                for name, item in value.items()
+            }
+    kind = type(value).__name__
+    raise InvalidType(
+        f"{path} is a {kind}, which JSON does not have",
+        hint=_INSTEAD.get(kind, "store text, numbers, booleans, lists or dicts of them"),
+    )
+
+
+def _checked_name(name: Any, path: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidType(
+            f"{path} has the key {name!r} of type {type(name).__name__}; JSON keys are text",
+            hint=f"use {str(name)!r} as the key",
+        )
+    check_string(name, f"the key {name!r} in {path}")
+    return str(name)
+
+
+def check_string(text: str, path: str) -> None:
+    """Refuse lone surrogates, which no encoding has."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"{path} has a lone surrogate (U+{ord(text[error.start]):04X}) at {error.start}",
+            hint="it is not Unicode text; decode the bytes it came from with errors='replace'",
+        ) from None

@@ -1,0 +1,140 @@
+"""The tables that reports read: their columns, and what tells one row from another.
+
+Plain Python, because Spark ships it to workers that have nothing of Holdfast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.errors import InvalidInput
+
+TEXT: Final = "text"
+LONG_TEXT: Final = "long text"
+"""Text that is not compared: values, and what people and programs wrote."""
+INTEGER: Final = "integer"
+LONG: Final = "long"
+TIME: Final = "time"
+"""Microseconds since 1970 in UTC, where it is a number."""
+
+_ASSET: Final = {"asset_id": LONG, "asset": TEXT, "uri": TEXT}
+_INSTANCE: Final = {"dag_id": TEXT, "run_id": TEXT, "task_id": TEXT, "map_index": INTEGER}
+_WRITTEN: Final = {"updated_at": TIME, "writer": LONG_TEXT}
+
+TABLES: Final[dict[str, dict[str, str]]] = {
+    "task_store": {
+        **_INSTANCE,
+        "key": TEXT,
+        "value": LONG_TEXT,
+        "version": LONG,
+        "updated_at": TIME,
+        "expires_at": TIME,
+        "writer": LONG_TEXT,
+    },
+    "asset_store": {**_ASSET, "key": TEXT, "value": LONG_TEXT, "version": LONG, **_WRITTEN},
+    "asset_history": {
+        **_ASSET,
+        "key": TEXT,
+        "version": LONG,
+        "previous": LONG,
+        "value": LONG_TEXT,
+        **_WRITTEN,
+    },
+    "runs": {
+        "dag_id": TEXT,
+        "run_id": TEXT,
+        "kind": TEXT,
+        "state": TEXT,
+        "logical_date": TIME,
+        "data_interval_start": TIME,
+        "data_interval_end": TIME,
+        "conf": LONG_TEXT,
+        "created_at": TIME,
+        "started_at": TIME,
+        "ended_at": TIME,
+    },
+    "task_instances": {
+        **_INSTANCE,
+        "state": TEXT,
+        "attempt": INTEGER,
+        "failures": INTEGER,
+        "interruptions": INTEGER,
+        "ready_at": TIME,
+        "started_at": TIME,
+        "ended_at": TIME,
+        "error": LONG_TEXT,
+    },
+}
+"""Each table's columns and their kinds, in the order in which they are shown."""
+
+ENTRIES: Final = ("task_store", "asset_store", "asset_history")
+"""The tables of what a custom backend keeps elsewhere."""
+
+IDENTITIES: Final[dict[str, tuple[type, ...]]] = {
+    "task_store": (str, str),
+    "asset_store": (int, str),
+    "asset_history": (int, str, int),
+    "runs": (str, str),
+    "task_instances": (str,),
+}
+"""Of what a row's identity consists, which it keeps when it is deleted and written again: key
+ranges are ranges of it."""
+
+COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
+LONGEST_LIST: Final = 256
+
+
+def check_table(table: str | None) -> str:
+    """The table's name; InvalidInput where there is none of that name."""
+    if table in TABLES:
+        return table
+    said = f"there is no table `{table}`" if table else "it is not said which table"
+    raise InvalidInput(said, hint=f"the tables are {', '.join(TABLES)}")
+
+
+def kind_of(table: str, column: str) -> str:
+    """The kind of a column; InvalidInput where there is none of that name."""
+    kind = TABLES[table].get(column)
+    if kind is None:
+        raise InvalidInput(
+            f"the table `{table}` has no column `{column}`",
+            hint=f"it has {', '.join(TABLES[table])}",
+        )
+    return kind
+
+
+def check_columns(table: str, columns: Sequence[str]) -> None:
+    """There is at least one, each is known, and none comes twice."""
+    check_table(table)
+    for column in columns:
+        kind_of(table, column)
+    if not columns or len(set(columns)) != len(columns):
+        raise InvalidInput(f"no columns of the table `{table}`, or one of them twice: {columns}")
+
+
+def check_test(table: str, column: str, operator: str, values: Sequence[int | str]) -> None:
+    """Whether the database can test a column so."""
+    if not is_testable(table, column, operator, values):
+        raise InvalidInput(f"rows of `{table}` cannot be found by {column} {operator} {values!r}")
+
+
+def is_testable(table: str, column: str, operator: str, values: Sequence[int | str]) -> bool:
+    kind = kind_of(table, column)
+    if operator in ("null", "not null"):
+        return not values
+    expected = str if kind == TEXT else int
+    if kind == LONG_TEXT or not all(type(value) is expected for value in values):
+        return False
+    if expected is int and not all(-(2**63) <= int(value) < 2**63 for value in values):
+        return False
+    if operator == "in":
+        return 0 < len(values) <= LONGEST_LIST
+    return len(values) == 1 and (operator in COMPARISONS or (operator, kind) == ("starts", TEXT))
+
+
+def check_identity(table: str, identity: Sequence[int | str]) -> None:
+    """It could be that of a row of the table."""
+    expected = IDENTITIES[table]
+    if tuple(map(type, identity)) != expected:
+        raise InvalidInput(f"{identity!r} is no identity of a row of the table `{table}`")

@@ -1,0 +1,84 @@
+"""What a program gives to processes elsewhere: handles of its stores, endpoints for its jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast import errors, plain, retention, transport
+from holdfast.authority import Assets, HandleIdentity, JobIdentity, TaskIdentity, Wanted
+from holdfast.entry import TaskWriter
+from holdfast.errors import MissingDependency
+from holdfast.runner.messages import JobName
+from holdfast.scope import AssetScope
+from holdfast.server.endpoint import endpoints
+from holdfast.spark import handle
+from holdfast.spark.handle import AssetHandle, TaskHandle
+from holdfast.store import Store
+from holdfast.stores.pipe import PipeStore
+from holdfast.transport import Endpoint
+
+if TYPE_CHECKING:
+    from holdfast.accessor import AssetStore, TaskStore
+
+
+def task_handle(task_store: TaskStore) -> TaskHandle:
+    """A handle of the task instance, for as long as the attempt lives if it is one."""
+    store, scope, writer = task_store._store, task_store._scope, task_store._writer
+    wanted: Wanted = HandleIdentity(scope)
+    if isinstance(writer, TaskWriter) and writer.attempt is not None:
+        wanted = TaskIdentity(scope, writer.attempt)
+    ship()
+    return TaskHandle(
+        _endpoint(store, wanted), _json(scope), _json(writer), task_store._rules.default_retention
+    )
+
+
+def asset_handle(asset_store: AssetStore) -> AssetHandle:
+    """A handle of the asset, for as long as the attempt lives if it is one's."""
+    store, writer = asset_store._store, asset_store._writer
+    scope = asset_store._scope
+    if scope.asset_id is not None:
+        scope = AssetScope(name=scope.name, uri=scope.uri)
+    wanted: Wanted = HandleIdentity(scope)
+    if isinstance(writer, TaskWriter) and writer.attempt is not None:
+        wanted = TaskIdentity(writer.scope, writer.attempt, ((scope.name, scope.uri),))
+    ship()
+    return AssetHandle(_endpoint(store, wanted), _json(scope), _json(writer))
+
+
+def job_endpoint(task_store: TaskStore, key: str, intent: str, assets: Assets = ()) -> Endpoint:
+    """Where a job of the task reaches the task's stores while `key` of the task store holds the
+    intent; StaleAttempt where it does not.
+
+    In a task, the job has the assets that the task declares; elsewhere, those that are given.
+    """
+    store = task_store._store
+    if isinstance(store, PipeStore):
+        return store.endpoint(JobName(key, intent))
+    return endpoints(store).open(JobIdentity(task_store._scope, key, intent, assets))
+
+
+def ship() -> None:
+    """Let Spark send what handles are made of along with them."""
+    try:
+        from pyspark import cloudpickle
+    except ImportError:
+        raise MissingDependency(
+            "handles are for Spark, and the package pyspark is not installed",
+            hint='pip install "holdfast[spark]"',
+        ) from None
+    for module in (errors, plain, retention, transport, handle):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _endpoint(store: Store, wanted: Wanted) -> Endpoint:
+    if isinstance(store, PipeStore):
+        return store.endpoint()
+    return endpoints(store).open(wanted)
+
+
+def _json(value: Any) -> dict[str, Any]:
+    built: dict[str, Any] = msgspec.to_builtins(value)
+    return built

@@ -1,0 +1,166 @@
+"""The statements that read whole tables, range by range of the rows' identities.
+
+Each is built once for what is asked of it: the columns, the tests by their operators, the bounds.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+
+from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.dialects.base import now
+from holdfast.stores.sql.statements import Select
+
+Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
+"""Tests without their values: column, operator, how many values."""
+
+
+class Scanned(NamedTuple):
+    """Where the rows of a table of `holdfast.report` are."""
+
+    base: sa.Table
+    """The table that has one row for each."""
+    owners: tuple[sa.Table, ...]
+    """Those whose rows they belong to, which have the names."""
+    identity: tuple[str, ...]
+    """Columns of the base."""
+
+    @property
+    def source(self) -> sa.FromClause:
+        source: sa.FromClause = self.base
+        for owner in self.owners:
+            source = source.join(owner)
+        return source
+
+    @property
+    def key(self) -> list[sa.Column[Any]]:
+        return [self.base.c[name] for name in self.identity]
+
+    def column(self, name: str) -> sa.ColumnElement[Any]:
+        if name in _ELSEWHERE:
+            return _ELSEWHERE[name]
+        return next(one.c[name] for one in (self.base, *self.owners) if name in one.c)
+
+
+_ELSEWHERE: dict[str, sa.ColumnElement[Any]] = {
+    "asset": t.asset.c.name,
+    "conf": sa.func.coalesce(t.run.c.conf, sa.literal_column("'{}'")),
+}
+"""Columns that are called otherwise in the database, or may be missing there."""
+_TABLES = {
+    "task_store": Scanned(t.task_entry, (t.task_instance, t.run), ("ti_id", "key")),
+    "asset_store": Scanned(t.asset_entry, (t.asset,), ("asset_id", "key")),
+    "asset_history": Scanned(t.asset_history, (t.asset,), ("asset_id", "key", "version")),
+    "runs": Scanned(t.run, (), ("dag_id", "run_id")),
+    "task_instances": Scanned(t.task_instance, (t.run,), ("ti_id",)),
+}
+
+
+@cache
+def scan(
+    table: str,
+    columns: tuple[str, ...],
+    shapes: Shapes,
+    after: bool,
+    until: bool,
+    by_rows: bool,
+) -> Select:
+    """Some columns of the rows in a range, and in the order of nothing."""
+    of = _TABLES[table]
+    wanted = [
+        _test(of.column(column), number, operator, count)
+        for number, (column, operator, count) in enumerate(shapes)
+    ]
+    if of.base is t.task_entry:
+        # The clock is asked once, not for each row.
+        expiry, time = t.task_entry.c.expires_at, sa.select(now).scalar_subquery()
+        wanted.append(sa.or_(expiry.is_(None), expiry > time))
+    if after:
+        wanted.append(_beyond(of.key, "after", by_rows))
+    if until:
+        wanted.append(sa.not_(_beyond(of.key, "until", by_rows)))
+    chosen = [of.column(name).label(name) for name in columns]
+    return sa.select(*chosen).select_from(of.source).where(*wanted)
+
+
+@cache
+def scan_slice(
+    table: str,
+    columns: tuple[str, ...],
+    shapes: Shapes,
+    after: bool,
+    until: bool,
+    by_rows: bool,
+) -> Select:
+    """The first of them, each followed by its identity."""
+    key = _TABLES[table].key
+    return (
+        scan(table, columns, shapes, after, until, by_rows)
+        .add_columns(*(part.label(f"identity_{n}") for n, part in enumerate(key)))
+        .order_by(*key)
+        .limit(sa.bindparam("limit"))
+    )
+
+
+def _test(column: sa.ColumnElement[Any], number: int, operator: str, count: int) -> Any:
+    values = [sa.bindparam(f"test_{number}_{n}", type_=column.type) for n in range(count)]
+    match operator:
+        case "null":
+            return column.is_(None)
+        case "not null":
+            return column.is_not(None)
+        case "in":
+            return column.in_(values)
+        case "starts":
+            length = sa.func.char_length(values[0])
+            return sa.and_(column >= values[0], sa.func.substr(column, 1, length) == values[0])
+    return column.op(operator, is_comparison=True)(values[0])
+
+
+def _beyond(key: list[sa.Column[Any]], name: str, by_rows: bool) -> sa.ColumnElement[bool]:
+    """The row comes after the one that the parameters of that name tell of."""
+    bound = [sa.bindparam(f"{name}_{n}", type_=part.type) for n, part in enumerate(key)]
+    if by_rows:
+        return sa.tuple_(*key) > sa.tuple_(*bound)
+    *front, last = zip(key, bound, strict=True)
+    beyond: sa.ColumnElement[bool] = last[0] > last[1]
+    for column, value in reversed(front):
+        beyond = sa.or_(column > value, sa.and_(column == value, beyond))
+    return beyond
+
+
+@cache
+def size(table: str) -> Select:
+    """How many rows there are, as far as `limit`."""
+    some: Select = sa.select(sa.literal_column("1")).select_from(_TABLES[table].base)
+    return sa.select(sa.func.count()).select_from(some.limit(sa.bindparam("limit")).subquery())
+
+
+@cache
+def ends(table: str) -> Select:
+    """The first and the last row's id."""
+    id = _TABLES[table].base.c.id
+    return sa.select(sa.func.min(id), sa.func.max(id))
+
+
+@cache
+def next_ids(table: str, count: int) -> Select:
+    """For each of so many ids, the first that there is from it on."""
+    id = _TABLES[table].base.c.id
+    return sa.select(
+        *(
+            sa.select(sa.func.min(id)).where(id >= sa.bindparam(f"id_{n}")).scalar_subquery()
+            for n in range(count)
+        )
+    )
+
+
+@cache
+def identities(table: str, count: int) -> Select:
+    """Those of the rows with these ids."""
+    id = _TABLES[table].base.c.id
+    wanted: list[sa.BindParameter[int]] = [sa.bindparam(f"id_{n}") for n in range(count)]
+    return sa.select(*_TABLES[table].key).where(id.in_(wanted))

@@ -1,0 +1,251 @@
+"""Bulk loads: all of it or none, by the rules of every other write."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.command import (
+    DeclareDagAssets,
+    Delete,
+    DeleteAsset,
+    Get,
+    GetEntry,
+    History,
+    List,
+    ListTasks,
+    Set,
+    StartAttempt,
+    TaskFilter,
+)
+from holdfast.entry import TaskWriter, Writer
+from holdfast.errors import (
+    AssetInactive,
+    Conflict,
+    HoldfastError,
+    InvalidInput,
+    NotFound,
+    StaleAttempt,
+    UnknownAsset,
+)
+from holdfast.load_command import AddToLoad, DropLoad, FinishLoad, Lot, StartLoad
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.clock import Clock
+from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, StoreFixtures
+from holdfast.testing.door import Door
+
+LOAD = "load-1"
+NEW = TaskScope("imported", "first", "load", 3)
+LATER = datetime(2999, 1, 1, 12, 30, tzinfo=UTC)
+
+
+def lot(scope: StoreScope, *entries: tuple[str, str]) -> Lot:
+    return Lot(scope, tuple((key, value, None) for key, value in entries))
+
+
+def add(do: Door, *lots: Lot, part: int = 0, writer: Writer = ANN) -> None:
+    """A load with these lots in one part."""
+    do(StartLoad(LOAD, writer))
+    do(AddToLoad(LOAD, part, 0, lots, writer))
+
+
+def finish(do: Door, *parts: tuple[int, int], writer: Writer = ANN) -> int:
+    return do(FinishLoad(LOAD, parts, writer))
+
+
+class Loads(StoreFixtures):
+    def test_what_is_loaded_is_there_when_the_load_is_finished(
+        self, do: Door, task: TaskScope, asset: AssetScope
+    ) -> None:
+        add(do, lot(task, ("a", "1"), ("b", '"x"')), lot(asset, ("c", "[1,2]")))
+
+        assert finish(do, (0, 3)) == 3
+
+        assert do(Get(task, "a")) == "1"
+        assert do(Get(task, "b")) == '"x"'
+        assert do(Get(asset, "c")) == "[1,2]"
+
+    def test_nothing_is_seen_of_a_load_before_it_is_finished(
+        self, do: Door, task: TaskScope, asset: AssetScope
+    ) -> None:
+        add(do, lot(task, ("a", "1")), lot(NEW, ("a", "1")), lot(asset, ("a", "1")))
+
+        assert do(Get(task, "a")) is None
+        assert do(Get(asset, "a")) is None
+        assert do(ListTasks(NEW.dag_id, NEW.run_id)) == ()
+
+    def test_a_part_is_filled_in_several_goes(self, do: Door, task: TaskScope) -> None:
+        add(do, lot(task, ("a", "1"), ("b", "2")))
+        do(AddToLoad(LOAD, 0, 2, (lot(task, ("c", "3")),), ANN))
+
+        assert finish(do, (0, 3)) == 3
+        assert do(List(task)).total == 3
+
+    def test_only_the_parts_that_count_take_effect(self, do: Door, task: TaskScope) -> None:
+        add(do, lot(task, ("a", "1")), part=7)
+        add(do, lot(task, ("a", "2")), part=8)
+
+        assert finish(do, (8, 1), (9, 0)) == 1
+
+        assert do(Get(task, "a")) == "2"
+
+    def test_an_unknown_task_instance_is_registered(self, do: Door, task: TaskScope) -> None:
+        other = TaskScope(NEW.dag_id, NEW.run_id, NEW.task_id, 4)
+        add(do, lot(NEW, ("a", "1")), lot(other, ("a", "2")), lot(task, ("a", "3")))
+
+        finish(do, (0, 3))
+
+        assert do(ListTasks(NEW.dag_id, NEW.run_id)) == (NEW, other)
+        assert do(List(TaskFilter(dag_id=NEW.dag_id))).total == 2
+
+    def test_values_are_kept_as_a_set_would_keep_them(self, do: Door, task: TaskScope) -> None:
+        add(do, lot(task, ("a", ' { "é" : [ 1, 2.50 ] } '), ("b", '{"__holdfast_ref__": "x"}')))
+
+        finish(do, (0, 2))
+
+        assert do(Get(task, "a")) == '{"é":[1,2.5]}'
+        assert do(Get(task, "b")) == '{"__holdfast_value__":{"__holdfast_ref__":"x"}}'
+
+    def test_an_entry_has_its_expiry_and_its_writer(self, do: Door, task: TaskScope) -> None:
+        add(do, Lot(task, (("a", "1", LATER), ("b", "1", None))))
+
+        finish(do, (0, 2))
+
+        entry, lasting = do(GetEntry(task, "a")), do(GetEntry(task, "b"))
+        assert entry is not None
+        assert lasting is not None
+        assert (entry.expires_at, lasting.expires_at) == (LATER, None)
+        assert entry.writer == ANN
+
+    def test_a_load_overwrites_what_stands_with_a_new_version(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        do(Set(task, "a", "1", ANN))
+        gone = do(Set(task, "b", "1", ANN))
+        do(Delete(task, "b", ANN))
+        add(do, lot(task, ("a", "2"), ("b", "2")))
+
+        finish(do, (0, 2))
+
+        entries = [found.entry for found in do(List(task)).found]
+        assert [entry.value for entry in entries] == ["2", "2"]
+        assert all(entry.version > gone for entry in entries)
+        assert do(Set(task, "a", "3", ANN)) > entries[0].version
+
+    def test_what_is_loaded_into_an_asset_has_a_history(self, do: Door, asset: AssetScope) -> None:
+        for n in range(self.history_limit):
+            do(Set(asset, "a", str(n), ANN))
+        add(do, lot(asset, ("a", '"new"'), ("b", "1")))
+
+        finish(do, (0, 2))
+
+        steps = do(History(asset, "a"))
+        assert len(steps) == self.history_limit
+        assert [step.value for step in steps[:2]] == ['"new"', str(self.history_limit - 1)]
+        assert steps[0].previous == steps[1].version
+        assert [step.previous for step in do(History(asset, "b"))] == [0]
+
+    def test_an_asset_is_the_same_by_name_and_by_uri(self, do: Door, asset: AssetScope) -> None:
+        by_uri = AssetScope(uri="s3://lake/orders")
+        add(do, lot(AssetScope(name="orders"), ("a", "1")), lot(by_uri, ("a", "2")))
+
+        with pytest.raises(InvalidInput, match="`a` of asset `orders` is more than once"):
+            finish(do, (0, 2))
+
+    def test_a_key_that_comes_twice_is_named_and_nothing_is_written(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        add(do, lot(task, ("a", "1")), lot(NEW, ("k", "1"), ("b", "1")), part=1)
+        add(do, lot(NEW, ("k", "2")), part=2)
+
+        with pytest.raises(InvalidInput, match=r"`k` of task imported/first/load\[3\] is more"):
+            finish(do, (1, 3), (2, 1))
+
+        assert do(Get(task, "a")) is None
+        assert do(ListTasks(NEW.dag_id, NEW.run_id)) == ()
+
+    @pytest.mark.parametrize("text", ["{", "null", "9223372036854775808"])
+    def test_a_bad_value_is_named_and_its_batch_is_not_kept(
+        self, do: Door, task: TaskScope, text: str
+    ) -> None:
+        do(StartLoad(LOAD, ANN))
+
+        with pytest.raises(HoldfastError, match="`bad` of task sales/monday/load: "):
+            do(AddToLoad(LOAD, 0, 0, (lot(task, ("a", "1"), ("bad", text)),), ANN))
+
+        with pytest.raises(Conflict, match="has 0 of the 1 entries"):
+            finish(do, (0, 1))
+
+    def test_an_unknown_asset_is_refused(self, do: Door, asset: AssetScope) -> None:
+        with pytest.raises(UnknownAsset, match="customers"):
+            add(do, lot(CUSTOMERS, ("a", "1")))
+
+    def test_an_asset_deleted_or_deactivated_meanwhile_is_refused(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        do(DeclareDagAssets("sales", (("orders", "o"), ("customers", "c"))))
+        add(do, lot(AssetScope(name="orders"), ("a", "1")), lot(task, ("a", "1")))
+        do(DeclareDagAssets("sales", (("customers", "c"),)))
+
+        with pytest.raises(AssetInactive, match="orders"):
+            finish(do, (0, 2))
+        do(DeleteAsset(AssetScope(name="orders")))
+        with pytest.raises(UnknownAsset):
+            finish(do, (0, 2))
+
+        assert do(Get(task, "a")) is None
+
+    def test_only_the_newest_attempt_may_load(self, do: Door, task: TaskScope) -> None:
+        first = TaskWriter(task, do(StartAttempt(task)))
+        add(do, lot(task, ("a", "1")), writer=first)
+        second = TaskWriter(task, do(StartAttempt(task)))
+
+        with pytest.raises(StaleAttempt):
+            do(AddToLoad(LOAD, 0, 1, (lot(task, ("b", "1")),), first))
+        with pytest.raises(StaleAttempt):
+            finish(do, (0, 1), writer=first)
+        assert finish(do, (0, 1), writer=second) == 1
+
+        entry = do(GetEntry(task, "a"))
+        assert entry is not None
+        assert entry.writer == TaskWriter(task)
+
+    def test_a_load_belongs_to_who_began_it(self, do: Door, task: TaskScope) -> None:
+        me = TaskWriter(task, do(StartAttempt(task)))
+        add(do, lot(task, ("a", "1")), writer=me)
+
+        with pytest.raises(NotFound, match="load-1 is not known"):
+            do(AddToLoad(LOAD, 0, 1, (lot(task, ("b", "1")),), ANN))
+        with pytest.raises(NotFound, match="nothing was written"):
+            finish(do, (0, 1), writer=ANN)
+        do(DropLoad(LOAD, ANN))
+
+        assert finish(do, (0, 1), writer=me) == 1
+
+    def test_a_dropped_load_is_gone(self, do: Door, task: TaskScope) -> None:
+        add(do, lot(task, ("a", "1")))
+        do(DropLoad(LOAD, ANN))
+        do(DropLoad(LOAD, ANN))
+
+        with pytest.raises(NotFound, match="load-1 is not known"):
+            finish(do, (0, 1))
+
+    def test_a_finished_load_is_gone(self, do: Door, task: TaskScope) -> None:
+        add(do, lot(task, ("a", "1")))
+        finish(do, (0, 1))
+
+        with pytest.raises(NotFound, match="load-1 is not known"):
+            finish(do, (0, 1))
+
+    def test_a_load_that_was_left_alone_makes_way_for_a_later_one(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        add(do, lot(task, ("a", "1")))
+        clock.forward(timedelta(days=1, seconds=1))
+
+        do(StartLoad("load-2", ANN))
+
+        with pytest.raises(NotFound, match="load-1 is not known"):
+            finish(do, (0, 1))
+        assert do(FinishLoad("load-2", (), ANN)) == 0

@@ -1,0 +1,181 @@
+"""Handles inside the functions that Spark calls on its executors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PythonException
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+import holdfast
+from holdfast import Connection
+from holdfast.accessor import AssetStore, TaskStore
+from holdfast.entry import TaskWriter
+from holdfast.scope import TaskScope
+
+TASK = ("sales", "monday", "load")
+
+
+@pytest.fixture
+def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.chdir(tmp_path)
+    with holdfast.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def task_store(connection: Connection) -> Iterator[TaskStore]:
+    with connection.task_store(*TASK).attempt() as attempt:
+        yield attempt.task_store
+
+
+@pytest.fixture
+def asset_store(connection: Connection) -> AssetStore:
+    return connection.asset_store(name="orders", declare=True)
+
+
+def test_every_kind_of_function_has_the_stores(
+    spark: SparkSession, task_store: TaskStore, asset_store: AssetStore
+) -> None:
+    task_store.set("offset", 1000)
+    own, orders = task_store.handle(), asset_store.handle()
+
+    def count(rows: Iterator[Row]) -> None:
+        ids = [row.id for row in rows]
+        own.set(f"foreachPartition {ids[0]}", len(ids))
+        orders.advance("newest", ids[-1])
+
+    def shift(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        offset = own.get("offset")
+        for frame in frames:
+            yield frame.assign(id=frame["id"] + offset)
+
+    def keep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with own.batch() as batch:
+            for part in batches:
+                for number in part.column("id").to_pylist():
+                    batch.set(f"kept {number:03}", {"number": number, "name": "ä"})
+                yield part
+
+    moved = F.udf(lambda number: number + own.get("offset"), "long")
+    numbers = spark.range(0, 100, numPartitions=4)
+    numbers.foreachPartition(count)
+    shifted = numbers.mapInPandas(shift, "id long").agg(F.sum("id")).first()
+    kept = numbers.mapInArrow(keep, "id long").count()
+    moved_rows = spark.range(2).select(moved("id").alias("id")).collect()
+
+    assert [task_store.get(f"foreachPartition {n}") for n in (0, 25, 50, 75)] == [25] * 4
+    assert asset_store.get("newest") == 99
+    assert shifted == (4950 + 100 * 1000,)
+    assert kept == 100
+    assert task_store.get("kept 042") == {"number": 42, "name": "ä"}
+    assert len(task_store.keys()) == 105
+    assert [row.id for row in moved_rows] == [1000, 1001]
+    entry = task_store.entry("kept 042")
+    assert entry is not None
+    assert entry.writer == TaskWriter(TaskScope(*TASK))
+
+
+def test_the_tasks_of_a_python_worker_share_one_connection(
+    spark: SparkSession, task_store: TaskStore
+) -> None:
+    handle = task_store.handle()
+
+    def use(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        import sys
+
+        for frame in frames:
+            handle.get("k")
+            kept = sys.modules["_holdfast_transports"].transports
+            mine = [kept[key] for key in kept if key[1] == handle._endpoint]
+            lanes = [lane for transport in mine for lane in transport._idle]
+            yield frame.assign(worker=os.getpid(), connections=len(lanes), last=lanes[0].client)
+
+    found = (
+        spark.range(0, 8, numPartitions=8)
+        .mapInPandas(use, "id long, worker long, connections long, last string")
+        .collect()
+    )
+
+    assert {row.connections for row in found} == {1}
+    assert len({row.last for row in found}) == len({row.worker for row in found}) <= 2
+
+
+def test_a_partition_that_fails_and_is_tried_again_leaves_the_right_state(
+    spark: SparkSession, task_store: TaskStore, asset_store: AssetStore
+) -> None:
+    own, orders = task_store.handle(), asset_store.handle()
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with own.batch() as batch:
+            for part in batches:
+                ids = part.column("id").to_pylist()
+                for number in ids:
+                    batch.set(f"{number}", number * 2)
+                batch.flush()
+                orders.advance("newest", ids[-1])
+                if task().attemptNumber() == 0:
+                    raise RuntimeError("the first try fails")
+                yield part
+
+    assert spark.range(0, 10, numPartitions=2).mapInArrow(load, "id long").count() == 10
+    assert task_store.items() == [(str(number), number * 2) for number in range(10)]
+    assert asset_store.get("newest") == 9
+
+
+def test_an_error_of_a_handle_is_shown_where_the_query_is(
+    spark: SparkSession, connection: Connection
+) -> None:
+    with connection.task_store(*TASK).attempt() as attempt:
+        handle = attempt.task_store.handle()
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in batches:
+            handle.set("part", 1)
+            yield part
+
+    with pytest.raises(PythonException, match=r"holdfast\.errors\.StaleAttempt: attempt 1 of task"):
+        spark.range(1).mapInArrow(write, "id long").collect()
+
+
+def test_an_executor_that_is_killed_costs_its_tasks_nothing_but_time(
+    spark: SparkSession, task_store: TaskStore, request: pytest.FixtureRequest
+) -> None:
+    if request.node.callspec.params["spark"] != "cluster":
+        pytest.skip("the executor is the driver")
+    handle = task_store.handle()
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in batches:
+            for number in part.column("id").to_pylist():
+                handle.set(f"{number}", number * 2)
+            if task().partitionId() == 0 and handle.get("killed") is None:
+                handle.set("killed", True)
+                kill_executor()
+            yield part
+
+    assert spark.range(0, 10, numPartitions=2).mapInArrow(load, "id long").count() == 10
+    assert task_store.get("killed") is True
+    assert [task_store.get(str(number)) for number in range(10)] == list(range(0, 20, 2))
+
+
+def task() -> Any:
+    return TaskContext.get()
+
+
+def kill_executor() -> None:
+    """The JVM, which is the parent of the daemon that forked this worker."""
+    import signal
+    from pathlib import Path
+
+    daemon = os.getppid()
+    executor = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(executor, signal.SIGKILL)

@@ -1,0 +1,88 @@
+"""What a bulk load may bring, before any store sees it."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from holdfast.authority import Identity, Role, TaskIdentity, UserIdentity, authorized
+from holdfast.entry import ApiWriter
+from holdfast.errors import Forbidden, InvalidInput, ValueTooLarge
+from holdfast.load_command import AddToLoad, FinishLoad, Lot, StartLoad
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.server.content import decode_command
+from holdfast.wire import JSON
+
+ANN = UserIdentity("ann", Role.EDITOR)
+TASK = TaskScope("sales", "monday", "load")
+OTHER = TaskScope("sales", "monday", "extract")
+ORDERS = AssetScope(name="orders")
+ATTEMPT = TaskIdentity(TASK, 1, (("orders", None),))
+
+
+def adding(scope: StoreScope, value: str = "1") -> AddToLoad:
+    return AddToLoad("one", 0, 0, (Lot(scope, (("k", value, None),)),), ApiWriter(""))
+
+
+def received(command: AddToLoad, identity: Identity, limit: int = 100) -> AddToLoad:
+    """The command as a server has it from somebody."""
+    found = decode_command(JSON.encode(command), identity, limit)
+    assert isinstance(found, AddToLoad)
+    return found
+
+
+def test_a_bad_key_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"key .* for task sales/monday/load has the control"):
+        Lot(TASK, (("a\n", "1", None),))
+
+
+def test_entries_of_assets_do_not_expire() -> None:
+    with pytest.raises(InvalidInput, match=r"`k` of asset `orders`: .* do not expire"):
+        Lot(ORDERS, (("k", "1", datetime(2999, 1, 1, tzinfo=UTC)),))
+
+
+def test_a_bad_key_is_named_over_the_wire_too() -> None:
+    body = JSON.encode(adding(TASK)).replace(b'"k"', b'""')
+
+    with pytest.raises(InvalidInput, match="the key is empty for task sales/monday/load"):
+        decode_command(body, ANN, 0)
+
+
+def test_a_person_may_not_load_a_value_that_is_too_large() -> None:
+    command = received(adding(TASK, f'"{"x" * 99}"'), ANN)
+
+    with pytest.raises(ValueTooLarge, match=r"`k` of task sales/monday/load: .* 101 bytes"):
+        list(command.checked())
+
+
+def test_a_task_may_load_a_large_value_and_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    command = received(adding(TASK, f'"{"x" * 99}"'), ATTEMPT)
+
+    with caplog.at_level(logging.WARNING):
+        list(command.checked())
+
+    assert "`k` of task sales/monday/load: the value has 101 bytes" in caplog.text
+
+
+@pytest.mark.parametrize("scope", [TASK, ORDERS])
+def test_a_task_may_load_what_it_may_write(scope: StoreScope) -> None:
+    command = authorized(ATTEMPT, adding(scope))
+
+    assert isinstance(command, AddToLoad)
+    assert command.writer == ATTEMPT.writer
+
+
+@pytest.mark.parametrize("scope", [OTHER, AssetScope(name="customers")])
+def test_a_task_may_load_nothing_else(scope: StoreScope) -> None:
+    with pytest.raises(Forbidden, match=rf"AddToLoad of {scope}: attempt 1 of .* may not do this"):
+        authorized(ATTEMPT, adding(scope))
+
+
+@pytest.mark.parametrize(
+    "command", [StartLoad("one", ApiWriter("")), FinishLoad("one", (), ApiWriter(""))]
+)
+def test_a_viewer_may_not_load(command: StartLoad | FinishLoad) -> None:
+    with pytest.raises(Forbidden, match="may not do this"):
+        authorized(UserIdentity("eve", Role.VIEWER), command)
