@@ -12,8 +12,8 @@ Both directories are beside this file, or where a run says:
 A run does what is new, and a task that died goes on where it stopped:
 
 - `ingest` records each day in its task store once the day is written; a retry does the others.
-- `clean` and `aggregate` read what is newer than the watermark of the asset that they write. It
-  moves when they succeed, so it is never ahead of the data.
+- `clean` and `aggregate` read what is newer than the watermark of the asset that they write. It is
+  seen while the data goes by, and moves when they succeed, so it is never ahead of the data.
 - Every write replaces whole days, so that a day written twice is the same as one written once.
 """
 
@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.sdk import Asset, dag, task
+from holdfast.spark import incremental
 
 HERE = Path(__file__).parent
 FLIGHT = """
@@ -108,29 +109,18 @@ def load_new(
     target: str,
     transform: Callable[[DataFrame], DataFrame],
     store,
-) -> dict[str, str | int]:
-    """Load the days after the watermark in `store`, and move it if the task succeeds.
+) -> dict[str, str | int | None]:
+    """Load the days after the watermark in `store`, which moves if the task succeeds."""
+    new = incremental(spark.read.parquet(source), store, cursor="date")
 
-    The watermark is seen while the data goes by, so that none is read twice. Whoever else has
-    moved it meanwhile makes the task fail, by `if_version`, and the retry begins at the new one.
-    """
-    entry = store.entry("watermark")
-    since, version = (entry.value, entry.version) if entry else ("0001-01-01", 0)
-    read, written = Observation(), Observation()
-    new = spark.read.parquet(source).where(F.col("date") > since)
-    new = new.observe(read, F.count("*").alias("rows"), F.max("date").alias("until"))
-    result = transform(new).observe(written, F.count("*").alias("rows"))
-    days = result.write.partitionBy("date").option("partitionOverwriteMode", "dynamic")
-    days.mode("overwrite").parquet(target)
-    until = read.get["until"]
-    if until is None:
-        print(f"nothing is newer than {since}")
-        return {"since": since, "until": since, "read": 0, "written": 0}
-    store.set("watermark", str(until), on_success=True, if_version=version)
-    loaded = {"since": since, "until": str(until)}
-    loaded |= {"read": read.get["rows"], "written": written.get["rows"]}
-    print("after {since}, up to {until}: read {read:,} rows, wrote {written:,}".format(**loaded))
-    return loaded
+    def write(flights: DataFrame) -> None:
+        days = transform(flights).write.partitionBy("date")
+        days.option("partitionOverwriteMode", "dynamic").mode("overwrite").parquet(target)
+
+    loaded = new.write(write)
+    print(f"after {loaded.from_}, up to {loaded.to}: {loaded.rows:,} rows")
+    since = None if loaded.from_ is None else str(loaded.from_)
+    return {"since": since, "until": str(loaded.to), "rows": loaded.rows}
 
 
 def took_place(flights: DataFrame) -> DataFrame:

@@ -109,5 +109,5 @@ def test_flights_that_were_killed_come_to_the_same_and_later_only_new_ones_are_r
 
     assert [(day.day, day.rows) for day in killed.days("second")] == [("2013-02-06", landed)]
     assert killed.result("second", "clean")["since"] == "2013-02-05"
-    assert killed.result("second", "clean")["read"] == landed
+    assert killed.result("second", "clean")["rows"] == landed
     assert scene.tables(killed)["raw"].days == 7
