@@ -21,6 +21,10 @@ os.environ.setdefault(
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 
+# Spark's Python is the one that runs the tests, on this machine alone.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
 settings.register_profile("holdfast", derandomize=True, database=None, deadline=None)
 settings.load_profile("holdfast")
 

@@ -378,8 +378,11 @@ class Scan(Command[Slice], frozen=True, kw_only=True):
             report.check_test(self.table, test.column, test.operator, test.values)
         for bound in filter(None, (self.after, self.until)):
             report.check_identity(self.table, bound)
-        if self.limit < 1:
-            raise InvalidInput(f"a slice of {self.limit} rows of the table `{self.table}`")
+        if not 1 <= self.limit <= report.LARGEST_SLICE:
+            raise InvalidInput(
+                f"a slice of {self.limit} rows of the table `{self.table}`",
+                hint=f"from 1 to {report.LARGEST_SLICE:,}",
+            )
 
 
 class PlanScan(Command[tuple[tuple[int | str, ...], ...]], frozen=True):
@@ -392,8 +395,11 @@ class PlanScan(Command[tuple[tuple[int | str, ...], ...]], frozen=True):
 
     def __post_init__(self) -> None:
         report.check_table(self.table)
-        if self.most < 1 or self.rows < 1:
-            raise InvalidInput(f"{self.most} ranges of {self.rows} rows of `{self.table}`")
+        if not 1 <= self.most <= report.MOST_RANGES or not 1 <= self.rows < 2**31:
+            raise InvalidInput(
+                f"{self.most} ranges of {self.rows} rows of `{self.table}`",
+                hint=f"from 1 to {report.MOST_RANGES:,} ranges, of 1 row or more",
+            )
 
 
 class CountExpired(Command[int], frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from holdfast.errors import InvalidInput
 
@@ -81,6 +82,12 @@ IDENTITIES: Final[dict[str, tuple[type, ...]]] = {
 """Of what a row's identity consists, which it keeps when it is deleted and written again: key
 ranges are ranges of it."""
 
+BY_TASK_INSTANCE: Final = ("task_store", "task_instances")
+"""Tables whose rows' identities begin with a `ti_id`."""
+
+LARGEST_SLICE: Final = 50_000
+"""Rows that are read at once."""
+MOST_RANGES: Final = 10_000
 COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
 LONGEST_LIST: Final = 256
 
@@ -126,7 +133,8 @@ def is_testable(table: str, column: str, operator: str, values: Sequence[int | s
     expected = str if kind == TEXT else int
     if kind == LONG_TEXT or not all(type(value) is expected for value in values):
         return False
-    if expected is int and not all(-(2**63) <= int(value) < 2**63 for value in values):
+    bits = 31 if kind == INTEGER else 63
+    if expected is int and not all(-(2**bits) <= int(value) < 2**bits for value in values):
         return False
     if operator == "in":
         return 0 < len(values) <= LONGEST_LIST
@@ -135,6 +143,19 @@ def is_testable(table: str, column: str, operator: str, values: Sequence[int | s
 
 def check_identity(table: str, identity: Sequence[int | str]) -> None:
     """It could be that of a row of the table."""
-    expected = IDENTITIES[table]
-    if tuple(map(type, identity)) != expected:
+    kinds = tuple(map(type, identity)) == IDENTITIES[table]
+    if not kinds or not all(map(_is_bounded, identity)) or not _begins_well(table, identity):
         raise InvalidInput(f"{identity!r} is no identity of a row of the table `{table}`")
+
+
+def _is_bounded(part: int | str) -> bool:
+    return isinstance(part, str) or -(2**63) <= part < 2**63
+
+
+def _begins_well(table: str, identity: Sequence[int | str]) -> bool:
+    if table not in BY_TASK_INSTANCE:
+        return True
+    try:
+        return str(UUID(str(identity[0]))) == identity[0]
+    except ValueError:
+        return False

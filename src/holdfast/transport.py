@@ -468,8 +468,9 @@ def shared(endpoint: Endpoint) -> Transport:
     if transport is None:
         transport = Transport(endpoint.url, endpoint.token, retry_window=endpoint.retry_window)
     transport = kept.setdefault(key, transport)
-    while len(kept) > MOST_SHARED:
-        kept.pop(next(iter(kept))).close()
+    for oldest in list(kept)[:-MOST_SHARED]:
+        if (unused := kept.pop(oldest, None)) is not None:
+            unused.close()
     return transport
 
 

@@ -62,6 +62,8 @@ COMMANDS: list[c.Command[Any]] = [
     c.ListOrphans(THEN),
     c.DeleteOrphans(THEN),
     c.ForgetRequests(THEN),
+    c.PlanScan("runs", 8, 10),
+    c.Scan(table="runs", columns=("run_id",), limit=10),
     lc.StartLoad("load", ANN),
     lc.AddToLoad("load", 0, 0, (lc.Lot(TASK, (("key", "1", None),)),), ANN),
     lc.FinishLoad("load", (), ANN),

@@ -21,6 +21,7 @@ EXECUTOR = """
 BESIDE = """
     import json, sys
     import holdfast
+    from holdfast.command import PlanScan
     from holdfast.errors import HoldfastError
 
     url, token = sys.argv[1:]
@@ -32,6 +33,7 @@ BESIDE = """
         for forbidden in (
             lambda: connection.task_store("d", "r", "before").get("mine"),
             lambda: connection.asset_store(name="customers").get("newest"),
+            lambda: connection.store.execute(PlanScan("runs", 1, 1)),
         ):
             try:
                 found.append(forbidden())
@@ -89,7 +91,7 @@ DAG = """
 
 
 def check(project: Project) -> None:
-    assert project.result("work") == [[True, "forbidden", "forbidden"]]
+    assert project.result("work") == [[True, "forbidden", "forbidden", "forbidden"]]
     assert project.task_store("work") == {"begun": True, "executor": 9, "part": 7}
     assert project.asset_store("orders") == {"driver": "app-1", "newest": 12}
     assert project.result("submit") == [["stale_attempt", True]]

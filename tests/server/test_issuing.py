@@ -108,6 +108,20 @@ def test_a_person_gives_one_store_away_for_no_longer_than_they_have_it(
     assert not verified.renewable
 
 
+def test_a_task_that_a_person_gave_a_token_has_it_no_longer_than_they_do(
+    served: Served, task: TaskIdentity
+) -> None:
+    tokens = served.server.tokens
+    mine = tokens.issue(UserIdentity("ed", Role.EDITOR), timedelta(seconds=5))
+
+    given = tokens.verify(issue(served, task, mine).json["token"])
+    later = tokens.verify(tokens.give(job_of(served, task), given))
+
+    end = pytest.approx(tokens.verify(mine).expires_at, abs=0.1)
+    assert (given.expires_at, later.expires_at) == (end, end)
+    assert (given.renewable, later.renewable) == (False, False)
+
+
 def test_no_handle_is_given_of_what_is_not_known(served: Served) -> None:
     unknown = issue(served, HandleIdentity(TaskScope("sales", "r1", "no such")), ADMIN)
     mistyped = issue(served, HandleIdentity(AssetScope(name="orderz")), ADMIN)

@@ -86,7 +86,10 @@ def test_a_handle_of_a_task_store_is_that_store(connection: Connection) -> None:
         known.updated_at,
         known.expires_at,
     )
+    theirs = store.entry("theirs")
+    assert theirs is not None
     assert isinstance(known.writer, ApiWriter)
+    assert known.writer == theirs.writer
     never = handle.entry("text")
     assert never is not None
     assert never.expires_at is None
@@ -384,9 +387,17 @@ def test_handles_of_one_process_share_a_connection_in_each_copy_of_the_module(
 ) -> None:
     handle = connection.task_store(*TASK).handle()
 
-    first, second = (pickle.loads(cloudpickle.dumps(_elsewhere(handle))) for _ in range(2))
+    program = (
+        "import sys\n"
+        "sys.modules.update(holdfast=None, msgspec=None)\n"
+        "import pickle\n"
+        "first, second = (pickle.load(sys.stdin.buffer)() for _ in range(2))\n"
+        "print(first is second)\n"
+    )
+    travelled = b"".join(cloudpickle.dumps(_elsewhere(handle)) for _ in range(2))
+    ended = subprocess.run([sys.executable, "-c", program], input=travelled, capture_output=True)
 
-    assert first() is second()
+    assert (ended.stdout, ended.returncode) == (b"True\n", 0), ended.stderr
 
 
 def _elsewhere(handle: TaskHandle) -> Any:

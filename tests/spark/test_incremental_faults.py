@@ -44,6 +44,9 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"end_value": 5, "lag": 1, "primary_key": "id"}, "a backfill has no lag"),
         ({"end_value": 5, "initial": 6}, "end_value 5 is before initial 6"),
         ({"remember": 0}, "remember is 0"),
+        ({"remember": "many"}, "remember is 'many'"),
+        ({"primary_key": 5}, "primary_key is 5"),
+        ({"primary_key": {"id"}}, "primary_key is {'id'}"),
         ({"key": ""}, "the key is empty"),
     ],
 )
@@ -145,6 +148,27 @@ def test_another_primary_key_doubles_nothing_and_says_what_it_cannot_know(
     assert "does not know which rows are loaded by at, id" in caplog.text
     assert changed.rows == 1
     assert table.rows() == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
+
+
+def test_a_primary_key_is_the_same_in_any_order_of_its_columns(
+    local_spark: SparkSession, orders: AssetStore
+) -> None:
+    rows = frame(local_spark, [(1, 2, 7), (2, 1, 7)], "a int, b int, at int")
+    table = Table()
+    table.load(incremental(rows, orders, cursor="at", primary_key=["a", "b"]))
+
+    assert table.load(incremental(rows, orders, cursor="at", primary_key=["b", "a"])).rows == 0
+
+
+def test_nothing_listens_any_more_when_a_load_has_been_written(
+    local_spark: SparkSession, df: DataFrame, orders: AssetStore
+) -> None:
+    listeners = local_spark._jsparkSession.listenerManager()
+    before = len(listeners.listListeners())
+
+    Table().load(incremental(df, orders, cursor="at"))
+
+    assert len(listeners.listListeners()) == before
 
 
 def test_a_lag_does_not_reach_before_the_initial_value(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,11 +12,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, cast
 
+import psutil
 import pytest
 from kept import await_true
 
 from holdfast.errors import HoldfastError, InvalidDag, InvalidInput, SparkUnavailable
 from holdfast.sdk.context import Context
+from holdfast.spark.jobs import detached
 from holdfast.spark.jobs.clusters import State, Status
 from holdfast.spark.jobs.clusters.identity import own_id
 from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
@@ -22,7 +26,8 @@ from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
 from holdfast.spark.jobs.clusters.yarn import YarnCluster
 from holdfast.spark.jobs.job import SparkJob, cluster_of
-from holdfast.spark.jobs.submission import Submission
+from holdfast.spark.jobs.log import DriverLog
+from holdfast.spark.jobs.submission import Submission, located
 
 CONTEXT = cast(Context, {"job_intent": "i1"})
 
@@ -208,6 +213,11 @@ def test_kubernetes_is_asked_by_the_name_of_the_pod(spark_submit: Path) -> None:
     assert "spark.kubernetes.driverEnv.HOLDFAST_JOB_TOKEN secret" in settings
     assert status.state is State.RUNNING
     assert asked.split() == ["--master", "k8s://https://h:6443", "--status", "etl:holdfast-i1"]
+    (spark_submit / "answer").write_text("No applications found.\n")
+    assert cluster.status(driver).state is State.UNKNOWN
+    (spark_submit / "answer").write_text("Connection refused\n")
+    with pytest.raises(SparkUnavailable, match="Connection refused"):
+        cluster.status(driver)
 
 
 def test_a_client_that_cannot_submit_is_told(spark_submit: Path, yarn: ResourceManager) -> None:
@@ -232,6 +242,45 @@ def test_a_driver_here_is_submitted_once_and_its_end_is_kept(spark_submit: Path)
     assert cluster.read(driver, "log", None) == (b"all went well\n", 14)
     assert cluster.read(driver, "log", 4) == (b"went well\n", 14)
     assert cluster.status("i2").state is State.UNKNOWN
+
+
+def test_a_driver_here_lives_while_its_program_does_and_can_be_ended(spark_submit: Path) -> None:
+    program = spark_submit / "bin" / "spark-submit"
+    program.write_text("#!/bin/sh\nsleep 100\n")
+    cluster = LocalSubmit("local[1]", spark_submit / "home")
+    driver = cluster.submit(submission())
+    keeper = detached.owner(spark_submit / "home" / "spark" / "jobs" / driver)
+    assert keeper is not None
+    await_true(lambda: psutil.Process(keeper.pid).children())
+    os.kill(keeper.pid, signal.SIGKILL)
+    await_true(lambda: not psutil.pid_exists(keeper.pid))
+
+    alone = cluster.status(driver).state
+    cluster.cancel(driver)
+
+    assert alone is State.RUNNING
+    assert cluster.status(driver).state is State.UNKNOWN
+
+
+def test_the_end_of_a_long_log_is_told(spark_submit: Path) -> None:
+    cluster = LocalSubmit("local[1]", spark_submit / "home")
+    place = spark_submit / "home" / "spark" / "jobs" / "i1"
+    place.mkdir(parents=True)
+    (place / "log").write_text("begun\n")
+    log = DriverLog(cluster, "i1")
+    assert list(log.new_lines()) == ["begun"]
+    chatter = "26/01/31 12:00:00 INFO Executor: Running task\n" * 3000
+    (place / "log").write_text(f"begun\n{chatter}ValueError: the reason\n")
+
+    assert list(log.new_lines()) == ["ValueError: the reason"]
+    assert log.end() == "begun\nValueError: the reason"
+
+
+@pytest.mark.parametrize("prefix", ["", "file://"])
+def test_a_file_may_have_another_name_where_it_is_unpacked(here: Path, prefix: str) -> None:
+    (here / "env.tgz").touch()
+
+    assert located("archive", f"{prefix}{here}/env.tgz#env") == f"{here}/env.tgz#env"
 
 
 def test_a_driver_here_that_failed_or_vanished_is_told(spark_submit: Path) -> None:

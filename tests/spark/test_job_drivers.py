@@ -218,6 +218,30 @@ def test_a_driver_goes_on_while_its_stores_are_away(
     assert errors.count("no heartbeat of the job") == 1
 
 
+def test_a_driver_whose_heartbeat_was_written_and_not_answered_goes_on(
+    task_store: TaskStore, drivers: Drivers
+) -> None:
+    working = drivers.start("first")
+    assert working.says() == "first"
+    task_store.set(claim_key(KEY), msgspec.to_builtins(claim(task_store)))
+    time.sleep(0.5)
+
+    assert working.go_on() == (0, "")
+
+
+def test_a_driver_that_has_done_its_work_succeeds_without_its_stores(
+    task_store: TaskStore, drivers: Drivers, served: ServedStores
+) -> None:
+    working = drivers.start("first", WORKS.partition("    job.task_store")[0])
+    assert working.says() == "first"
+    served.store._inner = MemoryStore()  # which knows no such task
+
+    status, errors = working.go_on()
+
+    assert status == 0
+    assert "the end of the job was not recorded" in errors
+
+
 def test_a_program_that_nobody_submitted_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_JOB", raising=False)
 

@@ -164,7 +164,11 @@ def test_an_empty_table_is_one_range(store: SqlStore, table: str) -> None:
         {"tests": (c.Test("map_index", "=", ("1",)),)},
         {"tests": (c.Test("key", "in", ()),)},
         {"after": ("a",)},
+        {"after": ("not a ti_id", "key")},
+        {"table": "asset_store", "after": (2**63, "key")},
+        {"tests": (c.Test("map_index", "=", (2**31,)),)},
         {"limit": 0},
+        {"limit": 10**20},
     ],
 )
 def test_a_scan_of_what_there_is_not_is_refused(wrong: dict[str, Any]) -> None:
@@ -172,3 +176,9 @@ def test_a_scan_of_what_there_is_not_is_refused(wrong: dict[str, Any]) -> None:
 
     with pytest.raises(InvalidInput):
         c.Scan(**(right | wrong))
+
+
+@pytest.mark.parametrize(("most", "rows"), [(0, 1), (1, 0), (10**12, 1), (1, 10**12)])
+def test_a_plan_of_too_few_or_too_many_ranges_is_refused(most: int, rows: int) -> None:
+    with pytest.raises(InvalidInput):
+        c.PlanScan("runs", most, rows)

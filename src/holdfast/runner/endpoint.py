@@ -6,22 +6,23 @@ from holdfast import run_command as r
 from holdfast.authority import Assets, JobIdentity, TaskIdentity
 from holdfast.dagspec import AliasSpec, TaskSpec
 from holdfast.entry import TaskWriter
-from holdfast.runner.messages import JobName
+from holdfast.runner.messages import JobName, Purpose, Tables
 from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
 from holdfast.transport import Endpoint
 
 
 def open_endpoint(
-    endpoints: Endpoints, store: Store, task: TaskSpec, writer: TaskWriter, job: JobName | None
+    endpoints: Endpoints, store: Store, task: TaskSpec, writer: TaskWriter, purpose: Purpose
 ) -> Endpoint:
     """For the attempt alone, or for a job of the task while its intent is current; and for the
     assets that the task declares."""
     assert writer.attempt is not None
     assets = declared(task, store)
-    if job is not None:
-        return endpoints.open(JobIdentity(writer.scope, job.key, job.intent, assets))
-    return endpoints.open(TaskIdentity(writer.scope, writer.attempt, assets, reports=True))
+    if isinstance(purpose, JobName):
+        return endpoints.open(JobIdentity(writer.scope, purpose.key, purpose.intent, assets))
+    reports = isinstance(purpose, Tables)
+    return endpoints.open(TaskIdentity(writer.scope, writer.attempt, assets, reports))
 
 
 def declared(task: TaskSpec, store: Store) -> Assets:

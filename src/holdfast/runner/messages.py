@@ -24,11 +24,19 @@ class SparkAddress(msgspec.Struct, frozen=True):
     """What else a connection string has after `;`, where the user gave one."""
 
 
-class JobName(msgspec.Struct, frozen=True):
+class JobName(msgspec.Struct, frozen=True, tag="job"):
     """A job that a task submits: the intent, and the key of the task store that it is stored at."""
 
     key: str
     intent: str
+
+
+class Tables(msgspec.Struct, frozen=True, tag="tables"):
+    """The data source, which may read the state of other tasks, too."""
+
+
+Purpose: TypeAlias = JobName | Tables | None
+"""What a task wants an endpoint for; None: its own stores."""
 
 
 class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):

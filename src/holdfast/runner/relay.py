@@ -9,21 +9,27 @@ from typing import Any
 import msgspec
 
 from holdfast.authority import Identity, check
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotSupported
 from holdfast.runner.channel import Channel
 from holdfast.runner.child import REPORT, report_decoder
-from holdfast.runner.messages import JobName, Report
+from holdfast.runner.messages import Purpose, Report
 from holdfast.store import Store
 from holdfast.stores.pipe import ANSWER, COMMAND, ENDPOINT, ERROR
 from holdfast.transport import Endpoint
 from holdfast.wire import MSGPACK
+
+_purposes: msgspec.msgpack.Decoder[Purpose] = msgspec.msgpack.Decoder(Purpose)
+
+
+def no_endpoint(purpose: Purpose) -> Endpoint:
+    raise NotSupported("only tasks have handles", hint="use the store itself here")
 
 
 def relay(
     channel: Channel,
     store: Store,
     identity: Identity,
-    endpoint: Callable[[JobName | None], Endpoint] | None = None,
+    endpoint: Callable[[Purpose], Endpoint] = no_endpoint,
 ) -> Report | None:
     """Until the child reports, which is its last word, or its end of the channel closes.
 
@@ -37,8 +43,9 @@ def relay(
                 return report_decoder.decode(data)
             if kind == COMMAND:
                 channel.send(*_answered(partial(_carry_out, data, store, identity)))
-            elif kind == ENDPOINT and endpoint is not None:
-                channel.send(*_answered(partial(endpoint, _job(data))))
+            elif kind == ENDPOINT:
+                purpose = _purposes.decode(data)
+                channel.send(*_answered(partial(endpoint, purpose)))
             else:
                 return None
         except (OSError, msgspec.DecodeError):
@@ -50,10 +57,6 @@ def _carry_out(data: bytes, store: Store, identity: Identity) -> Any:
     command = MSGPACK.decode_command(data)
     check(identity, command)
     return store.execute(command)
-
-
-def _job(data: bytes) -> JobName | None:
-    return msgspec.msgpack.decode(data, type=JobName | None)
 
 
 def _answered(ask: Callable[[], Any]) -> tuple[bytes, bytes]:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from holdfast.command import Now
 from holdfast.entry import TaskWriter
 from holdfast.errors import HoldfastError
 from holdfast.retention import NEVER_EXPIRE
@@ -50,7 +51,6 @@ class ResumableJobMixin(ABC):
         super().__init__(**kwargs)
         self.durable = durable
         self._watched: tuple[Any, Context] | None = None
-        self._begun = 0.0
 
     @abstractmethod
     def submit_job(self, context: Context) -> Any:
@@ -88,13 +88,16 @@ class ResumableJobMixin(ABC):
         if self._watched is None or not self._can_cancel:
             return
         external_id, context = self._watched
-        if not self.durable or self._is_stopped_for_good(context["task_store"]):
+        if self.durable and not self._is_stopped_for_good(context["task_store"]):
+            return
+        if external_id is None and self.durable:
+            external_id = self.find_job(context["job_intent"], context)
+        if external_id is not None:
             self.log.info("cancelling job %s", external_id)
             self.cancel_job(external_id, context)
 
     def execute_resumable(self, context: Context) -> Any:
         """Submit the job, or go on with the one that an earlier attempt submitted."""
-        self._begun = time.monotonic()
         if not self.durable:
             context["job_intent"] = str(uuid4())
             external_id = self.submit_job(context)
@@ -140,17 +143,17 @@ class ResumableJobMixin(ABC):
         [mine] = [one for one in _attempts(store) if one.number == own.attempt]
         if mine.outcome is None:
             limit = self._settings.execution_timeout
-            # The supervisor has counted from a little earlier on.
-            return limit is not None and time.monotonic() + 1 > self._begun + limit.total_seconds()
+            return limit is not None and store._store.execute(Now()) - mine.started_at >= limit
         return mine.outcome is Outcome.STOPPED
 
     def _was_stopped(self, store: TaskStore) -> bool:
         """Whether somebody has ended an attempt that had the current intent."""
         entry = store.entry(self._intent_key)
         assert entry is not None
-        since = entry.writer.attempt if isinstance(entry.writer, TaskWriter) else None
         return any(
-            one.outcome is Outcome.STOPPED and one.number >= (since or 0)
+            one.outcome is Outcome.STOPPED
+            and one.ended_at is not None
+            and one.ended_at >= entry.updated_at
             for one in _attempts(store)
         )
 
@@ -206,6 +209,7 @@ class ResumableJobMixin(ABC):
         store.set(self._intent_key, intent, retention=NEVER_EXPIRE)
 
     def _submit(self, store: TaskStore, context: Context) -> Any:
+        self._watched = None, context
         external_id = self.submit_job(context)
         if external_id is None:
             self.log.warning("submit_job returned no id, so a retry cannot reconnect to this job")

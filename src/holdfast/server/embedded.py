@@ -25,15 +25,13 @@ class EmbeddedServer:
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        # What the process around it prints is not to be mixed with requests.
-        api = msgspec.structs.replace(settings.api, access_log=False)
-        if api.advertise_url:
+        if settings.api.advertise_url:
             check_tls(settings)
         else:
             api = msgspec.structs.replace(
-                api, host="127.0.0.1", port=0, tls_certificate="", tls_key=""
+                settings.api, host="127.0.0.1", port=0, tls_certificate="", tls_key=""
             )
-        settings = msgspec.structs.replace(settings, api=api)
+            settings = msgspec.structs.replace(settings, api=api)
         self.tokens = open_tokens(settings)
         listener = listen(settings)
         self.url = settings.api.advertise_url or url_of(settings, listener)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.errors import InvalidSettings
 from holdfast.settings import Settings, load
 from holdfast.store import Store
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from holdfast.authority import Wanted
     from holdfast.server.embedded import EmbeddedServer
     from holdfast.transport import Endpoint
+
+SAME = 3600.0
+"""Seconds for which whoever asks again gets the same token."""
 
 
 class Endpoints:
@@ -24,40 +29,62 @@ class Endpoints:
         self._store = store
         self._lock = Lock()
         self._server: EmbeddedServer | None = None
+        self._opened: dict[Wanted, tuple[Endpoint, float]] = {}
 
     def open(self, wanted: Wanted) -> Endpoint:
-        """For them alone. StaleAttempt where their attempt or intent is over."""
+        """For them alone. StaleAttempt where their attempt or intent is over.
+
+        For some time it stays the same, so that handles share a connection.
+        """
         # Loaded when needed: every script imports this module, and few ask for an endpoint.
         from holdfast.authority import standing
+        from holdfast.stores.http import HttpStore
+
+        if not isinstance(self._store, HttpStore):
+            self._store.execute(standing(wanted))
+        now = time.monotonic()
+        with self._lock:
+            self._opened = {who: one for who, one in self._opened.items() if one[1] > now}
+            if wanted not in self._opened:
+                self._opened[wanted] = self._made(wanted), now + SAME
+            return self._opened[wanted][0]
+
+    def _made(self, wanted: Wanted) -> Endpoint:
         from holdfast.stores.http import HttpStore
         from holdfast.transport import Endpoint
 
         if isinstance(self._store, HttpStore):
             url, token = self._store.url, self._store.token_for(wanted)
+            if url == self._settings.workers.server_url.rstrip("/"):
+                url = self._settings.api.advertise_url or url
         else:
-            self._store.execute(standing(wanted))
             server = self._embedded()
             url, token = server.url, server.tokens.give(wanted)
-        window = self._settings.core.retry_window.total_seconds()
-        return Endpoint(self._settings.api.advertise_url or url, token, window)
+        return Endpoint(url, token, self._settings.core.retry_window.total_seconds())
 
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
 
     def _embedded(self) -> EmbeddedServer:
-        with self._lock:
-            if self._server is None:
-                from holdfast.server import packages
+        if self._server is None:
+            from holdfast.server import packages
 
-                packages.check()
-                from holdfast.server.embedded import EmbeddedServer
+            packages.check()
+            from holdfast.server.embedded import EmbeddedServer
 
-                # Its requests are a program's own, of which nobody keeps a log.
-                api = msgspec.structs.replace(self._settings.api, access_log=False)
-                settings = msgspec.structs.replace(self._settings, api=api)
+            # What the program around it prints is not to be mixed with requests.
+            api = msgspec.structs.replace(self._settings.api, access_log=False)
+            settings = msgspec.structs.replace(self._settings, api=api)
+            try:
                 self._server = EmbeddedServer(self._store, settings)
-            return self._server
+            except InvalidSettings as error:
+                raise InvalidSettings(
+                    f"executors and jobs cannot be served: {error.message}",
+                    hint="where another server of Holdfast listens there already, set "
+                    "[workers] server_url to it",
+                ) from None
+        return self._server
 
 
 _OPEN: dict[Store, Endpoints] = {}

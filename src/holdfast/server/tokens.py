@@ -48,6 +48,8 @@ class Verified(msgspec.Struct, frozen=True, dict=True):
     identity: Bearer
     issued_at: float = msgspec.field(name="iat")
     expires_at: float = msgspec.field(name="exp")
+    final: bool = False
+    """A person gave it away, whose own token ends."""
 
     @cached_property
     def bearer(self) -> bytes:
@@ -57,7 +59,7 @@ class Verified(msgspec.Struct, frozen=True, dict=True):
     @property
     def renewable(self) -> bool:
         """While it is used, its bearer gets a new one before it ends."""
-        return not isinstance(self.identity, UserIdentity | HandleIdentity)
+        return not self.final and not isinstance(self.identity, UserIdentity | HandleIdentity)
 
 
 class _Known(msgspec.Struct):
@@ -78,12 +80,14 @@ class Tokens:
 
     def give(self, wanted: Wanted, by: Verified | None = None) -> str:
         """A token for another process. A person's lasts no longer than the one they asked with."""
-        lifetime = GIVEN_AWAY
-        if by is not None and not by.renewable:
-            lifetime = min(lifetime, timedelta(seconds=by.expires_at - time.time()))
-        return self.issue(wanted, lifetime)
+        if by is None or by.renewable:
+            return self.issue(wanted, GIVEN_AWAY)
+        left = timedelta(seconds=by.expires_at - time.time())
+        return self.issue(wanted, min(GIVEN_AWAY, left), final=True)
 
-    def issue(self, identity: Identity, lifetime: timedelta | None = None) -> str:
+    def issue(
+        self, identity: Identity, lifetime: timedelta | None = None, *, final: bool = False
+    ) -> str:
         """A new token, good for the configured lifetime unless another is given."""
         if not isinstance(identity, Bearer):
             raise InvalidInput(f"{identity} cannot have a token")
@@ -96,6 +100,8 @@ class Tokens:
             "exp": now + length.total_seconds(),
             "identity": msgspec.to_builtins(identity),
         }
+        if final:
+            claims["final"] = True
         return jwt.encode(claims, key.secret, ALGORITHM, headers={"kid": key.id})
 
     def verify(self, text: str) -> Verified:

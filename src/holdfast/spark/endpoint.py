@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast import errors, plain, retention, transport
 from holdfast.authority import Assets, HandleIdentity, JobIdentity, TaskIdentity, Wanted
-from holdfast.entry import TaskWriter
+from holdfast.entry import ApiWriter, TaskWriter, Writer
 from holdfast.errors import MissingDependency
 from holdfast.runner.messages import JobName
 from holdfast.scope import AssetScope
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def task_handle(task_store: TaskStore) -> TaskHandle:
     """A handle of the task instance, for as long as the attempt lives if it is one."""
     store, scope, writer = task_store._store, task_store._scope, task_store._writer
-    wanted: Wanted = HandleIdentity(scope)
+    wanted: Wanted = HandleIdentity(scope, _user(writer))
     if isinstance(writer, TaskWriter) and writer.attempt is not None:
         wanted = TaskIdentity(scope, writer.attempt)
     ship()
@@ -41,7 +41,7 @@ def asset_handle(asset_store: AssetStore) -> AssetHandle:
     scope = asset_store._scope
     if scope.asset_id is not None:
         scope = AssetScope(name=scope.name, uri=scope.uri)
-    wanted: Wanted = HandleIdentity(scope)
+    wanted: Wanted = HandleIdentity(scope, _user(writer))
     if isinstance(writer, TaskWriter) and writer.attempt is not None:
         wanted = TaskIdentity(writer.scope, writer.attempt, ((scope.name, scope.uri),))
     ship()
@@ -77,6 +77,10 @@ def _endpoint(store: Store, wanted: Wanted) -> Endpoint:
     if isinstance(store, PipeStore):
         return store.endpoint()
     return endpoints(store).open(wanted)
+
+
+def _user(writer: Writer) -> str:
+    return writer.user if isinstance(writer, ApiWriter) else ""
 
 
 def _json(value: Any) -> dict[str, Any]:

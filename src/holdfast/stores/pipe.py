@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, current_thread, main_thread
@@ -14,7 +13,7 @@ import msgspec
 from holdfast.command import Command
 from holdfast.errors import NotSupported, StoreUnavailable
 from holdfast.runner.channel import Channel
-from holdfast.runner.messages import JobName
+from holdfast.runner.messages import Purpose
 from holdfast.store import Store
 from holdfast.transport import Endpoint
 from holdfast.wire import MSGPACK, command_types
@@ -25,8 +24,6 @@ COMMAND = b"C"
 ANSWER = b"A"
 ERROR = b"E"
 ENDPOINT = b"H"
-SAME_ENDPOINT = 3600.0
-"""Seconds for which all who ask get the same, so that they can share connections to it."""
 
 
 class PipeStore(Store):
@@ -38,8 +35,6 @@ class PipeStore(Store):
         self._process = os.getpid()
         self._busy = False
         self._postponed: BaseException | None = None
-        self._endpoint: Endpoint | None = None
-        self._endpoint_until = 0.0
 
     def __reduce__(self) -> Any:
         raise NotSupported(
@@ -53,18 +48,10 @@ class PipeStore(Store):
     def execute(self, command: Command[A]) -> A:
         return MSGPACK.decode_answer(command, self._ask(COMMAND, MSGPACK.encode(command)))
 
-    def endpoint(self, job: JobName | None = None) -> Endpoint:
+    def endpoint(self, purpose: Purpose = None) -> Endpoint:
         """Where other processes reach the stores of this task, for as long as its attempt lives;
         or where a job of it does, for as long as its intent is current."""
-        if job is not None:
-            return self._opened(job)
-        now = time.monotonic()
-        if self._endpoint is None or now > self._endpoint_until:
-            self._endpoint, self._endpoint_until = self._opened(None), now + SAME_ENDPOINT
-        return self._endpoint
-
-    def _opened(self, job: JobName | None) -> Endpoint:
-        answer = self._ask(ENDPOINT, msgspec.msgpack.encode(job))
+        answer = self._ask(ENDPOINT, msgspec.msgpack.encode(purpose))
         # Not decoded into its own class, in which msgspec would leave what cannot be pickled.
         return Endpoint(*msgspec.msgpack.decode(answer, type=tuple[str, str, float]))
 

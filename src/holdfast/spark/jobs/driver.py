@@ -122,9 +122,8 @@ class Driver:
         try:
             self._record(succeeded=well)
         except HoldfastError as failure:
-            if error is None:
-                raise
-            error.add_note(f"the end of the job was not recorded: {failure.message}")
+            # The work is done all the same, and the cluster knows how the driver ended.
+            _tell(f"the end of the job was not recorded: {failure.message}")
 
     def _take(self) -> tuple[Claim, int]:
         mine = Claim(
@@ -171,13 +170,21 @@ class Driver:
                 return
             self._claim = msgspec.structs.replace(self._claim, **facts)
             try:
-                version = self._claims.write(self._claim, self._version)
+                version = self._claims.write(self._claim, self._version) or self._write_again()
             except StaleAttempt:
                 version = None
             if version is None:
                 _tell(self._refusal("its task has given it up"))
                 os._exit(NOT_MINE)  # from a thread, too: the work must not go on
             self._version = version
+
+    def _write_again(self) -> int | None:
+        """The claim may be of another version because of this driver: the answer to its last write
+        was lost."""
+        standing, version = self._claims.read()
+        if standing is None or standing.process != self._claim.process:
+            return None
+        return self._claims.write(self._claim, version)
 
     def _leave(self, why: str) -> NoReturn:
         _tell(self._refusal(why))

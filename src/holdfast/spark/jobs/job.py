@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -42,7 +43,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
     def __init__(
         self,
         *,
-        application: str,
+        application: str | os.PathLike[str],
         main_class: str = "",
         args: Sequence[object] = (),
         conf: Mapping[str, object] | None = None,
@@ -65,7 +66,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         server is and `page_url` where its master's page is, if not at the usual ports.
         """
         super().__init__(**arguments)
-        self.application = application
+        self.application = os.fspath(application)
         self.main_class = main_class
         self.args = args
         self.conf = conf or {}

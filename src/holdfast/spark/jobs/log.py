@@ -31,17 +31,22 @@ class DriverLog:
 
     def new_lines(self) -> Iterator[str]:
         """A log that cannot be read now has no new lines: the job does not depend on it."""
-        for stream, offset in self._offsets.items():
-            try:
-                data, self._offsets[stream] = self._cluster.read(self.driver, stream, offset)
-            except HoldfastError:
-                continue
-            *whole, self._begun[stream] = (self._begun[stream] + data).split(b"\n")
-            for line in whole:
-                text = line.decode(errors="replace").rstrip()[:_LONGEST]
-                if not _CHATTER.search(text):
-                    self.last.append(text)
-                    yield text
+        for stream in self._offsets:
+            while data := self._more(stream):
+                *whole, self._begun[stream] = (self._begun[stream] + data).split(b"\n")
+                for line in whole:
+                    text = line.decode(errors="replace").rstrip()[:_LONGEST]
+                    if not _CHATTER.search(text):
+                        self.last.append(text)
+                        yield text
+
+    def _more(self, stream: str) -> bytes:
+        try:
+            data, end = self._cluster.read(self.driver, stream, self._offsets[stream])
+        except HoldfastError:
+            return b""
+        self._offsets[stream] = end
+        return data
 
     def end(self) -> str:
         """The last of it, to be told when the driver has failed; or where it is."""

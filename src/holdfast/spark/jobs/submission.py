@@ -53,11 +53,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 def located(what: str, path: str) -> str:
     """A URL as it is, a path made absolute; InvalidInput where nothing is there."""
-    url = urlsplit(path)
+    name, hash, alias = path.partition("#")
+    url = urlsplit(name)
     if url.scheme and url.scheme != "file":
         return path
-    name, hash, alias = (url.path if url.scheme else path).partition("#")
-    file = Path(name).absolute()
+    file = Path(url.path if url.scheme else name).absolute()
     if not file.exists():
         raise InvalidInput(
             f"{what} `{path}` does not exist: there is no {file}",

@@ -58,9 +58,9 @@ class Watch:
 
     def cancel(self, submitted: str) -> None:
         claim, version = self.claims.read()
-        if claim is None:
-            with suppress(StaleAttempt):  # the attempt after this one has it
-                self.claims.close(version)
+        with suppress(StaleAttempt):  # the attempt after this one has it
+            while claim is None and not self.claims.close(version):
+                claim, version = self.claims.read()
         for driver in {submitted, claim.driver if claim else ""} - {""}:
             self.cluster.cancel(driver)
 

@@ -45,8 +45,12 @@ class Cursor(ABC):
 
     def given(self, what: str, value: Any) -> Value:
         """A value that the caller or the store's JSON gives, checked."""
+        fits = False
         try:
             accepted = self._accept(value)
+            fits = accepted is not None and self._fits(accepted)
+        except OverflowError:
+            accepted = value
         except (ValueError, InvalidOperation):
             accepted = None
         if accepted is None:
@@ -54,7 +58,7 @@ class Cursor(ABC):
                 f"{what} is {value!r}, and the cursor `{self.name}` is of the type {self.kind}",
                 hint=f"write it like this: {self.example}",
             )
-        if not self._fits(accepted):
+        if not fits:
             raise InvalidInput(
                 f"{what} is {value!r}, which the cursor `{self.name}` of the type "
                 f"{self.spark_type.simpleString()} cannot hold"

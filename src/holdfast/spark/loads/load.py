@@ -208,7 +208,9 @@ class Load:
                 "foreach, rdd and toLocalIterator are not seen",
             )
         told = [action for action in actions if action]
-        if len({(action["top"], str(action.get("loaded"))) for action in told}) > 1:
+        # Among rows of the same cursor value, Spark may name them in any order.
+        seen = {(one["top"], frozenset(map(tuple, one.get("loaded") or ()))) for one in told}
+        if len(seen) > 1:
             raise InvalidInput(
                 f"several actions saw different rows, for {self._where()}; the watermark stays",
                 hint="write only, once or to several places: look at load.df before, with show(), "
@@ -248,7 +250,8 @@ class Load:
             raise VersionConflict(
                 f"{self._where()} has version {version}, and this load started from "
                 f"{self._version}: another load was faster, and this one counts for nothing",
-                hint="run it again: it loads what is new since then",
+                hint="run it again: it loads what is new since then. If both have written to the "
+                "same place, rewind the watermark to before them, and load that place again",
             )
 
     def _keep(self, mark: Watermark) -> None:

@@ -64,13 +64,18 @@ def _observed_by_listener(df: Any, columns: list[Column]) -> Iterator[Observed]:
     context = df.sparkSession.sparkContext
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
     listener = _Listener(f"holdfast-{uuid4()}", context._jvm)
+    # One object of Java's for both calls: py4j would make another for each, and Spark would not
+    # know which to remove.
+    kept = context._jvm.java.util.ArrayList()
+    kept.add(listener)
     listeners = df.sparkSession._jsparkSession.listenerManager()
-    listeners.register(listener)
+    calls = {method.getName(): method for method in listeners.getClass().getMethods()}
+    calls["register"].invoke(listeners, kept.toArray())
     try:
         yield Observed(df.observe(listener.name, *columns), listener.actions)
         context._jsc.sc().listenerBus().waitUntilEmpty(_PATIENCE_MS)
     finally:
-        listeners.unregister(listener)
+        calls["unregister"].invoke(listeners, kept.toArray())
     if listener.failure is not None:
         raise listener.failure
 
@@ -92,6 +97,10 @@ class _Listener:
 
     def onFailure(self, action: str, query: Any, error: Any) -> None:  # noqa: N802
         """A write that failed wrote nothing that counts."""
+
+    def equals(self, other: object) -> bool:
+        """By which Spark finds what to remove."""
+        return other is self
 
     def _record(self, query: Any) -> None:
         from pyspark.serializers import CPickleSerializer

@@ -62,6 +62,10 @@ def load_rules(
     _check_choice("on_null", on_null, OnNull)
     by = cursor_of(schema, cursor)
     keys = (primary_key,) if isinstance(primary_key, str) else primary_key
+    if not isinstance(keys, list | tuple | None):
+        raise InvalidType(
+            f"primary_key is {primary_key!r}", hint="give the name of a column, or a list of names"
+        )
     rules = LoadRules(
         by,
         None if initial is None else by.given("initial", initial),
@@ -78,7 +82,9 @@ def load_rules(
 
 
 def _hashed(schema: StructType, by: Cursor, keys: Sequence[str]) -> dict[str, str]:
-    types = {name: type_of(schema, name, "the primary key").simpleString() for name in keys}
+    found = {name: type_of(schema, name, "the primary key").simpleString() for name in keys}
+    # In an order that does not depend on the caller's: rows are known by the hash of all of them.
+    types = dict(sorted(found.items()))
     for name, kind in types.items():
         if "map<" in kind or "variant" in kind:
             raise InvalidType(f"the primary key `{name}` is of the type {kind}: it has no order")
@@ -86,8 +92,8 @@ def _hashed(schema: StructType, by: Cursor, keys: Sequence[str]) -> dict[str, st
 
 
 def _check(rules: LoadRules) -> None:
-    if not 1 <= rules.remember <= MOST_REMEMBERED:
-        raise InvalidInput(f"remember is {rules.remember}", hint=f"from 1 to {MOST_REMEMBERED:,}")
+    if type(rules.remember) is not int or not 1 <= rules.remember <= MOST_REMEMBERED:
+        raise InvalidInput(f"remember is {rules.remember!r}", hint=f"from 1 to {MOST_REMEMBERED:,}")
     if rules.lag is not None and rules.primary_key is None:
         raise InvalidInput(
             "with a lag, rows are read again that are loaded already",

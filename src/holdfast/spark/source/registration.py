@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.runner.messages import Tables
 from holdfast.spark.source.datasource import HoldfastSource
 from holdfast.spark.source.location import Location, locate
 from holdfast.spark.source.shipping import ship
@@ -39,7 +40,7 @@ def register_in_task(spark: Any, store: PipeStore) -> None:
     supervises it. Only when the task first names the format, because then a server is started."""
 
     def locate() -> Location:
-        endpoint = store.endpoint()
+        endpoint = store.endpoint(Tables())
         return Location(endpoint.url, endpoint.token)
 
     register_on_use(spark, locate)

@@ -53,7 +53,13 @@ class KubernetesCluster(Cluster):
         said = run("--master", self._master, "--status", driver).output
         phase = re.search(r"phase: *(\w+)", said)
         if phase is None:
-            return Status(State.UNKNOWN, said.strip().rpartition("\n")[2])
+            last = said.strip().rpartition("\n")[2]
+            if "No applications found" not in said:
+                raise SparkUnavailable(
+                    f"{self._master} does not tell of {driver}: {last}",
+                    hint="check that this machine is a client of the cluster",
+                )
+            return Status(State.UNKNOWN, last)
         return Status(_PHASES.get(phase[1], State.UNKNOWN), f"phase {phase[1]}")
 
     def cancel(self, driver: str) -> None:

@@ -124,4 +124,15 @@ class LocalSubmit(Cluster):
 
 def _runs_here(owner: Process) -> bool:
     """False for one of another machine, too, and for one from before this one was restarted."""
-    return owner.host == this_process().host and not has_ended(owner)
+    if owner.host != this_process().host:
+        return False
+    return not has_ended(owner) or _has_left_some(owner)
+
+
+def _has_left_some(owner: Process) -> bool:
+    """It was killed, and what it started was not. While that lives, no other has its number."""
+    try:
+        os.killpg(owner.pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return not Path("/proc", str(owner.pid)).exists()
