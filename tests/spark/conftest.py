@@ -64,6 +64,7 @@ def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessi
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.local.dir": str(place / "scratch"),
             "spark.ui.showConsoleProgress": "false",
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={place}",
         }
     )
     session = builder.getOrCreate()
