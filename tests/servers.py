@@ -109,6 +109,7 @@ def mariadb_server() -> Iterator[Server]:
                 "mariadbd",
                 *common,
                 f"--socket={place}",
+                f"--tmpdir={directory}",
                 f"--pid-file={directory / 'pid'}",
                 "--skip-networking",
                 "--innodb-buffer-pool-size=64M",

@@ -81,3 +81,17 @@ def test_a_bad_row_fails_the_write_names_itself_and_nothing_is_written(
 
     assert connection.store.execute(c.ListTasks("imported", "first")) == ()
     assert staged(url) == 0
+
+
+@pytest.mark.parametrize("spark", ["cluster"], indirect=True)
+def test_workers_without_holdfast_say_that_a_database_needs_it(
+    spark: SparkSession, url: str
+) -> None:
+    register(spark, url)
+
+    with pytest.raises(
+        Exception, match=r"here is no `\w+[\w.]*`\s+hint: install them there, or go"
+    ):
+        save(task_rows(spark))
+
+    assert staged(url) == 0

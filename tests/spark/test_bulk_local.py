@@ -140,7 +140,7 @@ def test_what_a_failed_try_of_a_task_brought_does_not_count(
         "'first' AS run_id",
         "'load' AS task_id",
         "string(id) AS key",
-        "string(id) AS value",
+        "to_json(array(repeat('long enough to be sent before the failure', 10))) AS value",
     )
     save(rows.mapInArrow(failing_once, rows.schema))
 

@@ -98,6 +98,42 @@ def test_the_store_finds_rows_and_keeps_null_from_empty(
     assert [row.value for row in history.orderBy("version").collect()] == ["1", None]
 
 
+def test_each_row_has_the_names_of_whose_it_is(
+    local_spark: SparkSession, database_url: str
+) -> None:
+    with SqlStore(database_url) as store:
+        connection = Connection(store)
+        for run, index in (("monday", 0), ("monday", 1), ("tuesday", 0)):
+            for key in ("a", "b"):
+                connection.task_store("etl", run, "load", index).set(key, f"{run} {index}")
+        connection.task_store("other", "monday", "load").set("a", 1)
+        for name in ("orders", "customers"):
+            connection.asset_store(name=name, declare=True).set("name", name)
+    register(local_spark, database_url)
+    reader = local_spark.read.format("holdfast").option("table", "task_store")
+    reader = reader.option("where", "dag_id = 'etl' AND key = 'b'")
+
+    entries = reader.option("columns", "map_index, value, run_id").load().collect()
+    names = reader.option("columns", "run_id").load().collect()
+    keys = reader.option("columns", "key").load().collect()
+    assets = local_spark.read.format("holdfast").option("table", "asset_history").load().collect()
+    instances = local_spark.read.format("holdfast").option("table", "task_instances").load()
+
+    assert sorted(map(tuple, entries)) == [
+        *((0, '"monday 0"', "monday"), (0, '"tuesday 0"', "tuesday"), (1, '"monday 1"', "monday"))
+    ]
+    assert sorted(row.run_id for row in names) == ["monday", "monday", "tuesday"]
+    assert [row.key for row in keys] == ["b", "b", "b"]
+    assert {(row.asset, row.uri): row.value for row in assets} == {
+        ("orders", "orders"): '"orders"',
+        ("customers", "customers"): '"customers"',
+    }
+    assert sorted((row.dag_id, row.run_id, row.map_index) for row in instances.collect()) == [
+        *(("etl", "monday", 0), ("etl", "monday", 1), ("etl", "tuesday", 0)),
+        ("other", "monday", -1),
+    ]
+
+
 def test_all_partitions_are_read_in_one_snapshot(
     local_spark: SparkSession, postgres_database: ServerDatabase, tmp_path: Path
 ) -> None:

@@ -131,7 +131,7 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
         register(module)
     begun = startup.run.created_at
     with task_session(startup.spark, context["task_store"], startup.writer, begun) as session:
-        register_in_task(session, context["task_store"]._store)
+        register_in_task(session, context["task_store"])
         context["spark"] = session
         yield
 

@@ -22,7 +22,8 @@ from holdfast.settings import load
 from holdfast.spark.source.location import Location
 from holdfast.spark.source.reading import Range, Reading, record_batch
 from holdfast.store import Store
-from holdfast.stores.sql.compiled import CompiledStatements, Prepared
+from holdfast.stores.sql import scan_statements as s
+from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
 from holdfast.stores.sql.operations.scanning import scan_query
@@ -30,8 +31,9 @@ from holdfast.value import shown
 
 ROWS = 10_000
 """So many rows are fetched at once."""
-BYTES = str(4 * 2**20)
-"""About so much goes to Spark at once."""
+
+ESCAPED = f'{{"{LITERAL}"'
+"""So does the text begin of a value that looks like one of ours."""
 
 
 def open_location(location: Location) -> Store:
@@ -61,9 +63,17 @@ def batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
     """The rows of a range, as they are at one moment; on PostgreSQL, all ranges of a query at the
     same."""
     url, dialect, engine = _engine(reading.location.url)
-    read = _copied if dialect.driver.startswith("postgresql") else _fetched
+    fields = {**reading.fields, "after": part.after, "until": part.until, "limit": 1}
+    scan = msgspec.convert(fields, c.Scan)
+    schema = reading.arrow_schema
     try:
-        for batch in read(engine, dialect, reading, part):
+        if dialect.driver.startswith("postgresql"):
+            from holdfast.spark.source.copying import copied
+
+            found = copied(engine, dialect, scan, schema, part.plan)
+        else:
+            found = _fetched(engine, dialect, scan, schema)
+        for batch in found:
             yield _unescaped(batch)
     except HoldfastError:
         raise
@@ -80,65 +90,23 @@ def _engine(url: str) -> tuple[sa.URL, Dialect, sa.Engine]:
     return parsed, dialect, make_engine(parsed, dialect)
 
 
-def _copied(
-    engine: sa.Engine, dialect: Dialect, reading: Reading, part: Range
-) -> Iterator[pa.RecordBatch]:
-    """Through ADBC, which has PostgreSQL COPY the rows and makes them Arrow without Python."""
-    from psycopg.sql import Literal
-
-    from holdfast.spark.source.snapshot import BEGIN, shared_snapshot
-
-    text, params, *_ = _prepared(engine, dialect, reading, part)
-    # COPY takes no parameters.
-    query = text % {name: Literal(value).as_string() for name, value in params.items()}
-    connection = _copying(engine)
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute(BEGIN)
-            if part.plan:
-                cursor.execute(f"SET TRANSACTION SNAPSHOT '{shared_snapshot(engine, part.plan)}'")
-            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": BYTES})
-            cursor.execute(query)
-            for batch in cursor.fetch_record_batch():
-                yield batch.cast(reading.arrow_schema)
-            cursor.execute("COMMIT")
-    except BaseException:
-        _copying.cache_clear()
-        connection.close()
-        raise
-
-
-@cache
-def _copying(engine: sa.Engine) -> Any:
-    """Made once, because it looks up all types that the database has."""
-    from adbc_driver_postgresql import dbapi
-
-    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return dbapi.connect(url, autocommit=True)
-
-
 def _fetched(
-    engine: sa.Engine, dialect: Dialect, reading: Reading, part: Range
+    engine: sa.Engine, dialect: Dialect, scan: c.Scan, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     with closing(connect(engine)) as connection:
-        text, params, *_ = _prepared(engine, dialect, reading, part)
+        now = time.time_ns() // 1000 if dialect.embedded else None
+        query = scan_query(scan, dialect, s.scan)
+        text, params, *_ = CompiledStatements(engine.dialect).prepare(query, now)
         cursor = dialect.streaming_cursor(connection.driver_connection)
         cursor.execute(text, params)
         while rows := cursor.fetchmany(ROWS):
-            yield record_batch(list(zip(*rows, strict=True)), reading.arrow_schema)
-
-
-def _prepared(engine: sa.Engine, dialect: Dialect, reading: Reading, part: Range) -> Prepared:
-    fields = {**reading.fields, "after": part.after, "until": part.until, "limit": 1}
-    scan = msgspec.convert(fields, c.Scan)
-    now = time.time_ns() // 1000 if dialect.embedded else None
-    return CompiledStatements(engine.dialect).prepare(scan_query(scan, dialect, sliced=False), now)
+            yield record_batch(list(zip(*rows, strict=True)), schema)
 
 
 def _unescaped(batch: pa.RecordBatch) -> pa.RecordBatch:
     """With values as their writers know them."""
     at = batch.schema.get_field_index("value")
-    if at < 0 or not pc.any(pc.match_substring(batch.column(at), LITERAL)).as_py():
+    if at < 0 or not pc.any(pc.starts_with(batch.column(at), ESCAPED)).as_py():
         return batch
     values = [text and shown(text) for text in batch.column(at).to_pylist()]
     return batch.set_column(at, batch.schema.field(at), pa.array(values, batch.schema.types[at]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from holdfast.errors import InvalidInput, MissingDependency, NoToken
@@ -18,6 +19,8 @@ class Location(NamedTuple):
     token: str = ""
     backend: str = ""
     """The configured backend behind a database; empty: the product's own."""
+    retention: timedelta | None = None
+    """How long entries are kept that do not say it. None: it is not known here."""
 
     @property
     def is_server(self) -> bool:
@@ -38,16 +41,17 @@ def locate(options: Mapping[str, str], default: Location | None) -> Location:
                 hint='.option("url", "http://…").option("token", …)',
             )
         return default or configured()
+    kept = default.retention if default else None
     if not is_server(url):
         if token is not None:
             raise InvalidInput(
                 "a token is given with the URL of a database",
                 hint="tokens are for servers: http://… or https://…",
             )
-        return Location(url, backend=default.backend if default else "")
+        return Location(url, backend=default.backend if default else "", retention=kept)
     if token is None and default is not None and default.url.rstrip("/") == url.rstrip("/"):
         token = default.token
-    return Location(url, checked_token(token))
+    return Location(url, checked_token(token), retention=kept)
 
 
 def checked_token(token: str | None) -> str:
@@ -71,7 +75,11 @@ def configured() -> Location:
             hint='holdfast.spark.register(spark), or .option("url", …)',
         ) from None
     settings = load()
-    return Location(settings.database_url, backend=settings.state_store.backend)
+    return Location(
+        settings.database_url,
+        backend=settings.state_store.backend,
+        retention=timedelta(days=settings.state_store.default_retention_days),
+    )
 
 
 class installed_here:  # noqa: N801  (it reads as a statement)

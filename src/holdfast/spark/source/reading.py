@@ -50,7 +50,7 @@ class Range(InputPartition):
         self.after = tuple(after)
         self.until = tuple(until)
         self.plan = plan
-        """Ranges of one plan belong together; empty: there is no other."""
+        """Ranges of one plan belong together."""
 
 
 class TableReader(DataSourceReader):
@@ -66,7 +66,7 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         bounds = plan(self._reading, self._partitions)
-        name = uuid.uuid4().hex if bounds else ""
+        name = uuid.uuid4().hex
         return [
             Range(after, until, name)
             for after, until in zip([(), *bounds], [*bounds, ()], strict=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.accessor import TaskStore
 from holdfast.runner.messages import Tables
 from holdfast.spark.source.datasource import HoldfastSource
-from holdfast.spark.source.location import Location, locate
+from holdfast.spark.source.location import Location, configured, locate
 from holdfast.spark.source.shipping import ship
 from holdfast.stores.pipe import PipeStore
 
@@ -19,7 +20,7 @@ def register(spark: Any, url: str | None = None, *, token: str | None = None) ->
     that is the store which is configured for this process.
     """
     given = {name: value for name, value in (("url", url), ("token", token)) if value is not None}
-    register_at(spark, locate(given, None))
+    register_at(spark, locate(given, configured()))
 
 
 def register_at(spark: Any, location: Location) -> None:
@@ -35,13 +36,16 @@ def discovered() -> type[HoldfastSource]:
     return HoldfastSource
 
 
-def register_in_task(spark: Any, store: PipeStore) -> None:
+def register_in_task(spark: Any, task_store: TaskStore) -> None:
     """Let the session of a task read all tables, and write what the task may, through whoever
     supervises it. Only when the task first names the format, because then a server is started."""
 
     def locate() -> Location:
+        store = task_store._store
+        assert isinstance(store, PipeStore)
         endpoint = store.endpoint(Tables())
-        return Location(endpoint.url, endpoint.token)
+        retention = task_store._rules.default_retention
+        return Location(endpoint.url, endpoint.token, retention=retention)
 
     register_on_use(spark, locate)
 

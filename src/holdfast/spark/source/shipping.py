@@ -13,6 +13,7 @@ SHIPPED: Final = (
     "holdfast.errors",
     "holdfast.identifier",
     "holdfast.report",
+    "holdfast.retention",
     "holdfast.transport",
     "holdfast.spark.source.tables",
     "holdfast.spark.source.location",

@@ -7,6 +7,8 @@ or PostgreSQL finds the transaction idle for a minute and ends it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
@@ -41,6 +43,24 @@ class Snapshot:
     def close(self) -> None:
         self._connection.close()
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """It lasts as long as the block, however slowly Spark takes the rows."""
+        self._idle("0")
+        try:
+            yield
+        finally:
+            with suppress(psycopg.Error):
+                self._idle(IDLE)
+
+    def rows(self, query: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """What a query finds in it."""
+        found: list[tuple[Any, ...]] = self._connection.execute(query, params).fetchall()
+        return found
+
+    def _idle(self, most: str) -> None:
+        self._connection.execute(f"SET idle_in_transaction_session_timeout = '{most}'")
+
     def _join(self) -> str:
         """Enter the snapshot of this name, or make it, and tell its id to those who come after.
 
@@ -49,7 +69,7 @@ class Snapshot:
         execute = self._connection.execute
         prefix = f"holdfast {self.name} "
         lock = int(self.name, 16) - 2**63
-        execute(f"SET idle_in_transaction_session_timeout = '{IDLE}'")
+        self._idle(IDLE)
         execute("SELECT pg_advisory_lock(%s)", [lock])
         known = execute(
             "SELECT substr(application_name, %s) FROM pg_stat_activity "
@@ -78,14 +98,14 @@ _held: list[Snapshot] = []
 """The one that this worker is in, if any."""
 
 
-def shared_snapshot(engine: sa.Engine, plan: str) -> str:
-    """The id of the snapshot that the running query reads a plan's ranges in."""
+def shared_snapshot(engine: sa.Engine, plan: str) -> Snapshot:
+    """The snapshot that the running query reads a plan's ranges in."""
     name = _name(plan)
     if _held and (_held[0].name != name or not _held[0].is_alive()):
         _held.pop().close()
     if not _held:
         _held.append(Snapshot(engine, name))
-    return _held[0].id
+    return _held[0]
 
 
 def _name(plan: str) -> str:

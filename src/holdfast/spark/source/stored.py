@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -11,7 +10,6 @@ from holdfast import load_command as c
 from holdfast.command import Command
 from holdfast.connection import rules
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.retention import expires_at
 from holdfast.settings import load
 from holdfast.spark.source.database import open_location
 from holdfast.spark.source.location import Location
@@ -40,12 +38,6 @@ def _command(fields: dict[str, Any]) -> Command[Any]:
         if isinstance(error.__cause__, HoldfastError):
             raise error.__cause__ from None
         raise InvalidInput(f"this is no command: {error}") from None
-
-
-def default_expiry() -> str | None:
-    """When an entry written now expires by the configuration, as the wire has it."""
-    time = expires_at(None, rules(load()).default_retention, datetime.now(UTC))
-    return time.isoformat() if time else None
 
 
 def largest_value() -> int:

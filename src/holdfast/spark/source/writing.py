@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -18,11 +19,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidInput
+from holdfast.retention import expires_at
 from holdfast.spark.source.columns import Columns, Entry, Owner, columns_of
-from holdfast.spark.source.location import Location, installed_here
+from holdfast.spark.source.location import Location, configured, installed_here
 from holdfast.spark.source.served import Served
 
-MOST_ENTRIES = 5_000
+MOST_ENTRIES = 20_000
 MOST_CHARACTERS = 2**20
 """So much is sent at once: little enough for any server, and enough to be fast."""
 LONGEST_ANSWER = 3600.0
@@ -63,9 +65,13 @@ class Load(NamedTuple):
         count = characters = 0
         for batch in batches:
             for owner, entry in self.columns.rows(batch, self.expires_at):
-                lots.setdefault(owner, []).append(entry)
+                lot = lots.get(owner)
+                if lot is None:
+                    lot = lots[owner] = []
+                    characters += len("".join(map(str, owner)))
+                lot.append(entry)
                 count += 1
-                characters += len(entry[1])
+                characters += len(entry[0]) + len(entry[1])
                 if count == MOST_ENTRIES or characters >= MOST_CHARACTERS:
                     yield self._wired(lots), count
                     lots = {}
@@ -134,7 +140,7 @@ def make_writer(
             'mode("overwrite") would empty the store, which this does not do',
             hint='.mode("append") writes over the entries that have the same key',
         )
-    expires_at = default_expiry() if columns.is_task and not columns.has_expiry else None
+    expires_at = default_expiry(location) if columns.is_task and not columns.has_expiry else None
     writer = {"kind": "api", "user": user()}
     limit = 0 if location.is_server else largest_value()
     load = Load(uuid4().hex, location, columns, writer, expires_at, limit)
@@ -142,17 +148,21 @@ def make_writer(
     return EntryWriter(load)
 
 
-def default_expiry() -> str | None:
-    """When entries expire by the configuration of the place where Spark plans the write."""
-    try:
-        from holdfast.spark.source import stored
-    except ModuleNotFoundError:
-        raise InvalidInput(
-            "how long entries are kept is configured, and Holdfast is not installed here to look "
-            "it up",
-            hint="add a column `expires_at`, with null for entries that never expire",
-        ) from None
-    return stored.default_expiry()
+def default_expiry(location: Location) -> str | None:
+    """When an entry that is written now and does not say it expires, as the wire has it."""
+    kept = location.retention
+    if kept is None:
+        try:
+            kept = configured().retention or timedelta(0)
+        except InvalidInput:
+            raise InvalidInput(
+                "how long entries are kept is configured, and Holdfast is not installed here to "
+                "look it up",
+                hint="holdfast.spark.register(spark, …), or add a column `expires_at`, with null "
+                "for entries that never expire",
+            ) from None
+    time = expires_at(None, kept, datetime.now(UTC))
+    return None if time is None else time.isoformat()
 
 
 def largest_value() -> int:

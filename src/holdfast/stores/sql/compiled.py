@@ -20,6 +20,7 @@ class Prepared(NamedTuple):
 
     text: str
     params: Any
+    """Text is what a COPY reads."""
     many: bool
     """`params` is a list, to run the statement once for each."""
     returns_rows: bool
@@ -42,6 +43,8 @@ class CompiledStatements:
 
     def prepare(self, query: Query, now: int | None) -> Prepared:
         statement, params = query
+        if isinstance(params, str):
+            return Prepared(statement, params, False, False)
         known = self._known.get(statement)
         if known is None:
             known = self._known[statement] = self._compile(statement)

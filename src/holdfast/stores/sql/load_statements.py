@@ -52,11 +52,6 @@ def lock_old_loads(dialect: type[Dialect]) -> Select:
 
 
 @cache
-def add_entries(dialect: type[Dialect]) -> Any:
-    return dialect().insert_many(t.load_entry)
-
-
-@cache
 def parts() -> Select:
     """Each part with how many entries it has, and how many of them are of task instances."""
     counts = sa.func.count(), sa.func.count(_row.ti_id)
@@ -95,13 +90,14 @@ def repeated(shelf: Shelf) -> Select:
 def task_scope() -> Select:
     """The task instance behind an owner in a load."""
     names = (_row.dag_id, _row.run_id, _row.task_id, _row.map_index)
-    return sa.select(*names).where(_of_load, _row.ti_id == sa.bindparam("owner")).limit(1)
+    named = sa.and_(_row.ti_id == sa.bindparam("owner"), _row.dag_id.is_not(None))
+    return sa.select(*names).where(_of_load, named).limit(1)
 
 
 @cache
 def add_runs(dialect: type[Dialect]) -> Any:
     """The runs that are not known, as external ones."""
-    wanted = sa.select(_row.dag_id, _row.run_id).where(_of_load, _row.ti_id.is_not(None))
+    wanted = sa.select(_row.dag_id, _row.run_id).where(_of_load, _row.dag_id.is_not(None))
     new, run = wanted.distinct().subquery("new"), t.run.c
     known = sa.exists().where(run.dag_id == new.c.dag_id, run.run_id == new.c.run_id)
     kind, state = sa.literal(RunKind.EXTERNAL.value), sa.literal(RunState.RUNNING.value)
@@ -114,7 +110,7 @@ def add_runs(dialect: type[Dialect]) -> Any:
 def add_task_instances(dialect: type[Dialect]) -> Any:
     """The task instances that are not known, in runs that are."""
     wanted = sa.select(_row.ti_id, _row.dag_id, _row.run_id, _row.task_id, _row.map_index)
-    new = wanted.where(_of_load, _row.ti_id.is_not(None)).distinct().subquery("new")
+    new = wanted.where(_of_load, _row.dag_id.is_not(None)).distinct().subquery("new")
     run, ti = t.run.c, t.task_instance.c
     rows = (
         sa.select(new.c.ti_id, run.id, new.c.task_id, new.c.map_index, sa.text("0"), sa.text("0"))
@@ -168,6 +164,8 @@ def write(shelf: Shelf, dialect: type[Dialect]) -> Any:
         sa.select(*columns, by.label("writer"))
         .select_from(t.load_entry.join(shelf.owner, shelf.id == owner_of(shelf)))
         .where(_of_slice)
+        # The order of the index that they go into: it saves more time than the sorting takes.
+        .order_by(owner_of(shelf), _row.key)
     )
     return dialect().upsert_from(shelf.entry, [shelf.owner_id.name, "key"], rows)
 

@@ -5,6 +5,7 @@ Each is built once for what is asked of it: the columns, the tests by their oper
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,6 +17,7 @@ from holdfast.stores.sql.statements import Select
 
 Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
 """Tests without their values: column, operator, how many values."""
+OWNER = "owner"
 
 
 class Scanned(NamedTuple):
@@ -28,16 +30,26 @@ class Scanned(NamedTuple):
     identity: tuple[str, ...]
     """Columns of the base."""
 
-    @property
-    def source(self) -> sa.FromClause:
+    def source(self, columns: Iterable[str]) -> sa.FromClause:
+        """The base, and whatever else these columns are in."""
         source: sa.FromClause = self.base
-        for owner in self.owners:
-            source = source.join(owner)
+        if not all(self.is_own(name) for name in columns):
+            for owner in self.owners:
+                source = source.join(owner)
         return source
 
     @property
     def key(self) -> list[sa.Column[Any]]:
         return [self.base.c[name] for name in self.identity]
+
+    @property
+    def reference(self) -> sa.ForeignKey:
+        """Which row of the first owner one of the base belongs to."""
+        return next(key for key in self.base.foreign_keys if key.references(self.owners[0]))
+
+    def is_own(self, name: str) -> bool:
+        """Whether the base has the column; a row shares the others with many rows."""
+        return not self.owners or name in self.base.c
 
     def column(self, name: str) -> sa.ColumnElement[Any]:
         if name in _ELSEWHERE:
@@ -75,15 +87,53 @@ def scan(
         for number, (column, operator, count) in enumerate(shapes)
     ]
     if of.base is t.task_entry:
-        # The clock is asked once, not for each row.
-        expiry, time = t.task_entry.c.expires_at, sa.select(now).scalar_subquery()
-        wanted.append(sa.or_(expiry.is_(None), expiry > time))
+        # The clock is asked once, not for each row. No index can find these rows, which are nearly
+        # all there are: one on the times would be taken in place of that on the identities.
+        expiry = sa.func.coalesce(t.task_entry.c.expires_at, sa.literal_column(str(2**63 - 1)))
+        wanted.append(expiry > sa.select(now).scalar_subquery())
     if after:
         wanted.append(_beyond(of.key, "after", by_rows))
     if until:
         wanted.append(sa.not_(_beyond(of.key, "until", by_rows)))
     chosen = [of.column(name).label(name) for name in columns]
-    return sa.select(*chosen).select_from(of.source).where(*wanted)
+    tested = [column for column, *_ in shapes]
+    return sa.select(*chosen).select_from(of.source([*columns, *tested])).where(*wanted)
+
+
+@cache
+def scan_own(
+    table: str,
+    columns: tuple[str, ...],
+    shapes: Shapes,
+    after: bool,
+    until: bool,
+    by_rows: bool,
+) -> Select:
+    """What `scan` does, with a last column for all that are not the rows' own: who has them."""
+    own = tuple(name for name in columns if _TABLES[table].is_own(name))
+    rows = scan(table, own, shapes, after, until, by_rows)
+    if own == columns:
+        return rows
+    return rows.add_columns(_TABLES[table].reference.parent.label(OWNER))
+
+
+@cache
+def owned(table: str, columns: tuple[str, ...]) -> Select:
+    """For each of the owners `ids`, in their order, these columns. For PostgreSQL alone."""
+    of = _TABLES[table]
+    key = of.reference.column
+    ids = sa.func.unnest(sa.bindparam("ids", type_=sa.ARRAY(key.type)))
+    asked = ids.table_valued("id", with_ordinality="number", name="asked").render_derived()
+    source: sa.FromClause = asked.join(of.owners[0], key == asked.c.id)
+    for owner in of.owners[1:]:
+        source = source.join(owner)
+    chosen = [of.column(name) for name in columns]
+    return sa.select(*chosen).select_from(source).order_by(asked.c.number)
+
+
+def owners_columns(table: str, columns: Iterable[str]) -> tuple[str, ...]:
+    """Those of the columns that the rows share with others."""
+    return tuple(name for name in columns if not _TABLES[table].is_own(name))
 
 
 @cache

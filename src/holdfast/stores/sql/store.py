@@ -189,7 +189,10 @@ class SqlStore(Store):
 
     def _run(self, cursor: Any, query: Query) -> Any:
         text, params, many, returns_rows = self._compiled.prepare(query, self._now())
-        if many:
+        if isinstance(params, str):
+            with cursor.copy(text) as copy:
+                copy.write(params)
+        elif many:
             cursor.executemany(text, params)
         else:
             cursor.execute(text, params)
@@ -264,7 +267,10 @@ class SqlStore(Store):
 
     async def _arun(self, cursor: Any, query: Query) -> Any:
         text, params, many, returns_rows = self._compiled.prepare(query, self._now())
-        if many:
+        if isinstance(params, str):
+            async with cursor.copy(text) as copy:
+                await copy.write(params)
+        elif many:
             await cursor.executemany(text, params)
         else:
             await cursor.execute(text, params)

@@ -362,9 +362,10 @@ load_entry = sa.Table(
     sa.Column("value", LongText(), nullable=False),
     sa.Column("expires_at", sa.BigInteger),
 )
-"""What loads have brought so far: entries of task instances, which need not be known yet, or of
-assets. On PostgreSQL it is not logged, so a crash of the server empties it; and no key refers to
-other tables, because to check that for each row takes longer than to add it."""
+"""What loads have brought so far: entries of assets, or of task instances, which need not be known
+yet; in each part, one of an instance's entries or more have its names. On PostgreSQL it is not
+logged, so a crash of the server empties it; and no key refers to other tables, because to check
+that for each row takes longer than to add it."""
 
 client_request = sa.Table(
     "hf_client_request",

@@ -34,6 +34,7 @@ from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, StoreFixtures
 from holdfast.testing.door import Door
+from holdfast.value import encode
 
 LOAD = "load-1"
 NEW = TaskScope("imported", "first", "load", 3)
@@ -106,6 +107,16 @@ class Loads(StoreFixtures):
 
         assert do(Get(task, "a")) == '{"é":[1,2.5]}'
         assert do(Get(task, "b")) == '{"__holdfast_value__":{"__holdfast_ref__":"x"}}'
+
+    def test_backslashes_and_words_for_nothing_are_kept(self, do: Door, task: TaskScope) -> None:
+        texts = ("\\N", "\\.", "NULL", "None", "C:\\new", "a'b\"c", "é…😀")
+        values = {text: encode(f"{text}\t\r\n") for text in texts}
+        add(do, lot(task, *values.items()))
+
+        finish(do, (0, len(texts)))
+
+        found = {each.entry.key: each.entry.value for each in do(List(task)).found}
+        assert found == values
 
     def test_an_entry_has_its_expiry_and_its_writer(self, do: Door, task: TaskScope) -> None:
         add(do, Lot(task, (("a", "1", LATER), ("b", "1", None))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
@@ -71,13 +72,11 @@ class Dialect(ABC):
     def insert_new(self, table: sa.Table) -> Any:
         """INSERT, unless a unique column says that the row exists."""
 
-    def insert_many(self, table: sa.Table) -> Any:
-        """INSERT of rows that come as `many` makes them."""
-        return sa.insert(table).values({name: sa.bindparam(name) for name in columns(table)})
-
-    def many(self, rows: list[dict[str, Any]]) -> Any:
-        """The parameters of `insert_many`."""
-        return rows
+    def insert_many(self, table: sa.Table, rows: list[tuple[Any, ...]]) -> tuple[Any, Any]:
+        """The query that adds rows, with cells as the table has columns, to a table without an
+        id. No text among them is empty, or has control characters."""
+        names = columns(table)
+        return insert(table), [dict(zip(names, row, strict=True)) for row in rows]
 
     def set_in_one_statement(self, once: bool = False) -> Any | None:
         """A write to a task store as a single statement, where the database can do that: one
@@ -92,6 +91,11 @@ class Dialect(ABC):
     def lock(self, select: sa.Select[Any], table: sa.Table, skip: bool = False) -> sa.Select[Any]:
         """The select with its rows of that table locked; rows that others hold are left out."""
         return select.with_for_update(skip_locked=skip)
+
+
+@cache
+def insert(table: sa.Table) -> Any:
+    return sa.insert(table).values({name: sa.bindparam(name) for name in columns(table)})
 
 
 def columns(table: sa.Table) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import chain, count, repeat
 from typing import Any
 
 from holdfast import load_command as c
@@ -17,10 +18,12 @@ from holdfast.stores import refusal
 from holdfast.stores.sql import load_statements as s
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as entry_statements
+from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.operations.scopes import fence, known, lock_scope, resolve, unknown
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 
 SLICE = 20_000
+_UNNAMED = (None,) * 4
 
 
 def start_load(context: Context, command: c.StartLoad) -> Steps[None]:
@@ -37,17 +40,17 @@ def add_to_load(context: Context, command: c.AddToLoad) -> Steps[None]:
     entries = list(command.checked())
     yield from _begin(command.writer)
     load = yield from _lock(command.load, command.writer, share=True)
-    brought = []
-    number = command.first
+    brought: list[tuple[Any, ...]] = []
+    numbers = count(command.first)
     for scope, new in entries:
-        owner = yield from _owner(scope)
-        place = {"load": load, "part": command.part, **owner}
-        for key, value, until in new:
-            entry = {"number": number, "key": key, "value": value, "expires_at": rows.micros(until)}
-            brought.append(place | entry)
-            number += 1
+        first, others = yield from _owner(scope)
+        owners = chain((first,), repeat(others))
+        # The entries come first: where they end, no number is taken.
+        for (key, value, until), owner, number in zip(new, owners, numbers, strict=False):
+            place = (load, command.part, number, *owner)
+            brought.append((*place, key, value, rows.micros(until)))
     if brought:
-        yield s.add_entries(type(context.dialect)), context.dialect.many(brought)
+        yield context.dialect.insert_many(t.load_entry, brought)
 
 
 def finish_load(context: Context, command: c.FinishLoad) -> Steps[int]:
@@ -93,19 +96,14 @@ def _drop(load: int) -> Steps[None]:
     yield s.drop_load(), {"load": load}
 
 
-def _owner(scope: StoreScope) -> Steps[dict[str, Any]]:
-    """What says whose an entry is. An asset must be known; a task instance need not be."""
+def _owner(scope: StoreScope) -> Steps[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """What says whose the first entry is, and the others. An asset must be known; a task instance
+    need not be, so the first has its names."""
     if isinstance(scope, AssetScope):
-        nobody = dict.fromkeys(("ti_id", "dag_id", "run_id", "task_id", "map_index"))
-        return {**nobody, "asset_id": (yield from known(scope))}
-    return {
-        "ti_id": scope.ti_text,
-        "dag_id": scope.dag_id,
-        "run_id": scope.run_id,
-        "task_id": scope.task_id,
-        "map_index": scope.map_index,
-        "asset_id": None,
-    }
+        owner = (*_UNNAMED, (yield from known(scope)))
+        return (None, *owner), (None, *owner)
+    names = (scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
+    return (scope.ti_text, *names, None), (scope.ti_text, *_UNNAMED, None)
 
 
 def _settle_parts(load: int, command: c.FinishLoad) -> Steps[dict[int, tuple[int, int]]]:

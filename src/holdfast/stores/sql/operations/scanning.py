@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from holdfast.report import IDENTITIES
 from holdfast.stores.sql import scan_statements as s
 from holdfast.stores.sql.dialects import Dialect
 from holdfast.stores.sql.operations.steps import Context, Query, Steps
+from holdfast.stores.sql.statements import Select
 from holdfast.value import shown
 
 PROBES = 256
@@ -19,7 +21,7 @@ about equal size. Where ids are missing, they are the fewer."""
 
 
 def scan(context: Context, command: c.Scan) -> Steps[c.Slice]:
-    query = scan_query(command, context.dialect, sliced=True)
+    query = scan_query(command, context.dialect, s.scan_slice)
     rows = yield query
     width = len(command.columns)
     if not rows:
@@ -32,24 +34,21 @@ def scan(context: Context, command: c.Scan) -> Steps[c.Slice]:
     return c.Slice(tuple(columns), last)
 
 
-def scan_query(command: c.Scan, dialect: Dialect, *, sliced: bool) -> Query:
-    """The SELECT and its parameters; `sliced`, in order and with the limit."""
+def scan_query(command: c.Scan, dialect: Dialect, build: Callable[..., Select]) -> Query:
+    """The SELECT that `build` makes of what is asked, and its parameters."""
     tests = [(test.column, test.operator, _padded(test.values)) for test in command.tests]
     shapes = tuple((column, operator, len(values)) for column, operator, values in tests)
-    build = s.scan_slice if sliced else s.scan
     statement = build(
         *(command.table, command.columns, shapes),
         *(bool(command.after), bool(command.until), dialect.compares_rows),
     )
-    params: dict[str, Any] = {
+    params: dict[str, Any] = {"limit": command.limit} | {
         f"test_{number}_{n}": value
         for number, (_, _, values) in enumerate(tests)
         for n, value in enumerate(values)
     }
     for name, bound in (("after", command.after), ("until", command.until)):
         params |= {f"{name}_{n}": value for n, value in enumerate(bound)}
-    if sliced:
-        params["limit"] = command.limit
     return statement, params
 
 

@@ -27,7 +27,8 @@ class Call:
 
 
 Query: TypeAlias = tuple[Any, Any]
-"""A statement, and its parameters: a dict, or a list of dicts to run it once for each."""
+"""A statement, and its parameters: a dict, or a list of dicts to run it once for each. Or the text
+of a COPY, and the text that it reads."""
 Steps: TypeAlias = Generator[Query | Call, Any, A]
 
 BEGIN: Query = ("BEGIN", None)

@@ -1,0 +1,105 @@
+"""Reading a table of PostgreSQL: it COPYs the rows, and ADBC makes them Arrow without Python.
+
+What many rows share, such as the names of the task instance whose entries they are, is not copied
+with each: it is looked up once for all rows of a batch, in the same snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import sqlalchemy as sa
+from psycopg.sql import Literal
+
+from holdfast import command as c
+from holdfast.spark.source.snapshot import BEGIN, Snapshot, shared_snapshot
+from holdfast.stores.sql import scan_statements as s
+from holdfast.stores.sql.compiled import CompiledStatements
+from holdfast.stores.sql.dialects import Dialect
+from holdfast.stores.sql.operations.scanning import scan_query
+
+BYTES = str(2 * 2**20)
+"""About so much is made a batch."""
+BY_INDEX = (
+    "SELECT set_config('enable_seqscan', 'off', true), "
+    "set_config('max_parallel_workers_per_gather', '0', true)"
+)
+"""PostgreSQL would rather read the whole table for each range, and with helpers."""
+
+
+def copied(
+    engine: sa.Engine, dialect: Dialect, scan: c.Scan, schema: pa.Schema, plan: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, in the snapshot that the running query reads a plan in."""
+    compiled = CompiledStatements(engine.dialect)
+    text, params, *_ = compiled.prepare(scan_query(scan, dialect, s.scan_own), None)
+    # COPY takes no parameters.
+    query = text % {name: Literal(value).as_string() for name, value in params.items()}
+    snapshot = shared_snapshot(engine, plan)
+    owners = Owners(compiled, scan.table, schema, snapshot)
+    connection = _copying(engine)
+    try:
+        with connection.cursor() as cursor, snapshot.kept():
+            cursor.execute(BEGIN)
+            cursor.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.id}'")
+            if scan.after or scan.until:
+                cursor.execute(BY_INDEX)
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": BYTES})
+            cursor.execute(query)
+            for batch in cursor.fetch_record_batch():
+                yield owners.completed(batch)
+            cursor.execute("COMMIT")
+    except BaseException:
+        _copying.cache_clear()
+        connection.close()
+        raise
+
+
+@cache
+def _copying(engine: sa.Engine) -> Any:
+    """Made once, because it looks up all types that the database has."""
+    from adbc_driver_postgresql import dbapi
+
+    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return dbapi.connect(url, autocommit=True)
+
+
+class Owners:
+    """The columns that a row has from whom it belongs to."""
+
+    def __init__(
+        self, compiled: CompiledStatements, table: str, schema: pa.Schema, snapshot: Snapshot
+    ) -> None:
+        self._compiled = compiled
+        self._table = table
+        self._schema = schema
+        self._columns = s.owners_columns(table, schema.names)
+        self._snapshot = snapshot
+
+    def completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """All columns of rows that came with their own, and with whose they are."""
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if self._columns:
+            owner = arrays[s.OWNER]
+            # A UUID is a type of its own, in which Arrow finds no equals.
+            plain = owner.storage if isinstance(owner, pa.ExtensionArray) else owner
+            ids = plain.dictionary_encode()
+            found = self._look_up(ids.dictionary.to_pylist())
+            arrays |= {name: column.take(ids.indices) for name, column in found.items()}
+        chosen = [arrays[field.name].cast(field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(chosen, schema=self._schema)
+
+    def _look_up(self, ids: list[Any]) -> dict[str, pa.Array]:
+        """The columns for each of the owners, in their order."""
+        known = [UUID(bytes=id) if isinstance(id, bytes) else id for id in ids]
+        query = s.owned(self._table, self._columns), {"ids": known}
+        text, params, *_ = self._compiled.prepare(query, None)
+        rows = self._snapshot.rows(text, params)
+        return {
+            name: pa.array([row[n] for row in rows], self._schema.field(name).type)
+            for n, name in enumerate(self._columns)
+        }
