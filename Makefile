@@ -25,7 +25,7 @@ demo: setup ## a Spark pipeline over a year of flights, killed half-way
 
 test: setup ## all tests, with a few seeds of each chaos test
 	@tests/install_mariadb.sh
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-airflow: setup ## Airflow's own client against our server
 	@setup/install_airflow.sh
