@@ -51,11 +51,13 @@ bench: setup ## measure side by side, within 15 minutes
 	$(BIN)/python -m bench.store
 	$(BIN)/python -m bench.server
 	$(BIN)/python -m bench.runner
+	$(BIN)/python -m bench.spark
 
 bench-full: setup ## the same at the large sizes
 	$(BIN)/python -m bench.store --full
 	$(BIN)/python -m bench.server --full
 	$(BIN)/python -m bench.runner --full
+	$(BIN)/python -m bench.spark --full
 
 clean: ## remove what setup and runs have left
 	rm -rf $(VENV) .venv-airflow .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis
