@@ -75,7 +75,7 @@ def test_columns_of_another_type_are_refused(column: str, kind: str, said: str) 
 
 def test_overwriting_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"would empty the store.*\n.*mode\(\"append\"\)"):
-        make_writer(Location("http://here"), "task_store", schema(TASKS), True, {})
+        make_writer(Location("http://here"), "task_store", schema(TASKS), True)
 
 
 def test_a_row_of_a_task_is_its_scope_and_its_entry() -> None:

@@ -39,4 +39,4 @@ class HoldfastSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         table = check_table(self.options.get("table"))
         location = locate(self.options, self.default)
-        return make_writer(location, table, schema, overwrite, self.options)
+        return make_writer(location, table, schema, overwrite)

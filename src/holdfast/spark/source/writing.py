@@ -7,7 +7,7 @@ driver, which fails the write.
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -127,11 +127,7 @@ class EntryWriter(DataSourceArrowWriter):
 
 
 def make_writer(
-    location: Location,
-    table: str,
-    schema: StructType,
-    overwrite: bool,
-    options: Mapping[str, str],
+    location: Location, table: str, schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
     """A writer of entries to a table, for a load that is begun here."""
     columns = columns_of(table, schema)
