@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -21,10 +21,11 @@ from holdfast.errors import (
     InvalidType,
     UnknownTaskInstance,
 )
+from holdfast.offloading import Offloading
 from holdfast.retention import expires_at
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
-from holdfast.value import JsonValue, decode, encode, fits, too_large
+from holdfast.value import JsonValue, decode, encode, encoded, fits, too_large
 
 if TYPE_CHECKING:
     from holdfast.spark.handle import AssetHandle, TaskHandle
@@ -77,6 +78,7 @@ class Rules(msgspec.Struct, frozen=True):
     default_retention: timedelta = timedelta(days=30)
     max_value_bytes: int = 65535
     clear_on_success: bool = False
+    offloading: Offloading = Offloading()
 
 
 class Accessor:
@@ -94,6 +96,10 @@ class Accessor:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._scope}>"
 
+    def _inline(self) -> Self:
+        """The same entries, with values that do not go to a worker-side backend."""
+        return type(self)(self._store.inline, self._scope, self._writer, self._rules)
+
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or the default where there is no entry."""
         return run(self._store, self._get(key, default))
@@ -110,10 +116,10 @@ class Accessor:
 
     def keys(self) -> list[str]:
         """Every key, in order."""
-        return [key for key, _ in self.items()]
+        return run(self._store.inline, self._keys())
 
     async def akeys(self) -> list[str]:
-        return [key for key, _ in await self.aitems()]
+        return await arun(self._store.inline, self._keys())
 
     def items(self) -> list[tuple[str, Any]]:
         """Every key with its value, in order of keys."""
@@ -140,6 +146,10 @@ class Accessor:
         decoded: Entry[Any] = msgspec.structs.replace(entry, value=decode(entry.value))
         return decoded
 
+    def _keys(self) -> Steps[list[str]]:
+        page = yield c.List(self._scope, reader=self._reader)
+        return [found.entry.key for found in page.found]
+
     def _items(self) -> Steps[list[tuple[str, Any]]]:
         page = yield c.List(self._scope, reader=self._reader)
         return [(found.entry.key, decode(found.entry.value)) for found in page.found]
@@ -150,6 +160,8 @@ class Accessor:
 
     def _encode(self, key: str, value: JsonValue) -> str:
         try:
+            if self._store.large_values:
+                return cast(str, encoded(value))
             text = encode(value)
         except (InvalidInput, InvalidType) as error:
             raise located(error, f"`{key}` of {self._scope}") from None

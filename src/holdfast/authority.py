@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast import command as c
 from holdfast import load_command as lc
+from holdfast import purge_command as pc
 from holdfast import run_command as r
 from holdfast.condition import CurrentIntent, Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
@@ -144,7 +145,7 @@ Identity: TypeAlias = (
 Wanted: TypeAlias = TaskIdentity | JobIdentity | HandleIdentity
 """Those whom others may give a token."""
 
-_ENTRY_READS = (c.Get, c.GetEntry, c.List, c.History)
+_ENTRY_READS = (c.Get, c.GetEntry, c.List, c.History, c.GetAsset)
 _RUN_READS = (r.GetResults, r.RunEvents, r.GetRun)
 _TASK_READS = (
     *(*_ENTRY_READS, *_RUN_READS, c.ListAssets, c.Now),
@@ -152,17 +153,22 @@ _TASK_READS = (
 )
 _READS = (
     *_TASK_READS,
-    *(c.GetAsset, c.ListTasks, c.CountExpired, c.ListExpired, c.ListOrphans),
+    *(c.ListTasks, c.CountExpired, c.ListExpired, c.ListOrphans),
     *(c.Scan, c.PlanScan),
     *(r.ListFiles, r.ListDags, r.GetDag, r.ListRuns, r.ListTaskInstances, r.ListAttempts),
-    *(r.ListWatches, r.Count),
+    *(r.ListWatches, r.Count, pc.CountPurges),
 )
-_ENTRY_WRITES = (c.Set, c.SetMany, c.Advance, c.Delete, c.Clear, c.Rewind)
+_ENTRY_WRITES = (
+    *(c.Set, c.SetMany, c.Advance, c.Delete, c.Clear, c.Rewind),
+    *(pc.ReserveObjects, pc.ReleaseObjects),
+)
+_PURGES = (pc.TakePurges, pc.FinishPurges)
 _ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult)
 _LOADS = (lc.StartLoad, lc.AddToLoad, lc.FinishLoad, lc.DropLoad)
 _EDITS = (
     *_ATTEMPT_WRITES,
     *_LOADS,
+    *_PURGES,
     *(c.RegisterTask, c.DeclareAsset, c.StartAttempt, c.FinishAttempt),
     *(r.PauseDag, r.CreateRun, r.ClearTasks, r.MarkTask),
 )
@@ -193,6 +199,8 @@ def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
             return _seen_by(_written_by(command, identity.writer), identity.writer)
         case JobIdentity():
             return _written_by(command, identity.writer)
+        case WatcherIdentity() if isinstance(command, pc.ReserveObjects | pc.ReleaseObjects):
+            return _written_by(command, WatcherWriter())
         case WatcherIdentity() if isinstance(command, r.Emit):
             writes = [_written_by(write, WatcherWriter()) for write in command.writes]
             return msgspec.structs.replace(command, writes=writes)
@@ -304,6 +312,8 @@ def _permits_task(identity: TaskIdentity, command: c.Command[Any]) -> bool:
         return command.writer == identity.writer and _foreign(identity, command) is None
     if isinstance(command, c.Scan | c.PlanScan):
         return identity.reports
+    if isinstance(command, _PURGES):
+        return _reaches(identity, command)
     return _permits_reading(identity, command)
 
 
@@ -312,6 +322,8 @@ def _permits_child(writer: TaskWriter, command: c.Command[Any]) -> bool:
         scope = _scope(command)
         reached = not isinstance(scope, TaskScope) or scope == writer.scope
         return command.writer == writer and reached
+    if isinstance(command, _PURGES):
+        return _scope(command) == writer.scope or isinstance(_scope(command), AssetScope)
     reader = getattr(command, "reader", None)
     return isinstance(command, _TASK_READS) and reader in (None, writer)
 
@@ -322,6 +334,8 @@ def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
         return own and not getattr(command, "all_map_indices", False)
     if isinstance(command, _LOADS):
         return command.writer == identity.writer and _foreign(identity, command) is None
+    if isinstance(command, _PURGES):
+        return _reaches(identity, command) and not command.part.all_map_indices
     return _permits_reading(identity, command)
 
 
@@ -333,6 +347,8 @@ def _permits_handle(identity: HandleIdentity, command: c.Command[Any]) -> bool:
     if isinstance(command, _ENTRY_WRITES):
         all_indices = getattr(command, "all_map_indices", False)
         return reached and command.writer == ApiWriter(identity.user) and not all_indices
+    if isinstance(command, _PURGES):
+        return reached and not command.part.all_map_indices
     reads = isinstance(command, _ENTRY_READS) and getattr(command, "reader", None) is None
     return isinstance(command, c.Now) or (reads and reached)
 
@@ -344,8 +360,11 @@ def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool
         return command.watch == identity.watch and all(
             _is_one_of(write.scope, own) and _is_watchers(write) for write in command.writes
         )
+    if isinstance(command, pc.ReserveObjects | pc.ReleaseObjects):
+        watchers = isinstance(command.writer, WatcherWriter)
+        return watchers and _is_one_of(command.scope, own)
     return isinstance(command, c.Now) or (
-        isinstance(command, _ENTRY_READS)
+        isinstance(command, (*_ENTRY_READS, *_PURGES))
         and _is_one_of(_scope(command), own)
         and getattr(command, "reader", None) is None
     )
@@ -358,7 +377,9 @@ def _permits_worker(command: c.Command[Any]) -> bool:
         return _is_modest(command)
     if isinstance(command, r.Emit):
         return all(map(_is_watchers, command.writes))
-    running = (c.StartAttempt, c.FinishAttempt, r.StartWatch)
+    if isinstance(command, pc.ReserveObjects | pc.ReleaseObjects):
+        return isinstance(command.writer, WatcherWriter)
+    running = (c.StartAttempt, c.FinishAttempt, r.StartWatch, *_PURGES)
     return is_read(command) or isinstance(command, running)
 
 
@@ -405,7 +426,12 @@ def _foreign(identity: Identity, command: c.Command[Any]) -> StoreScope | None:
 
 
 def _scope(command: c.Command[Any]) -> StoreScope | None:
-    scope = command.where if isinstance(command, c.List) else getattr(command, "scope", None)
+    if isinstance(command, c.List):
+        scope: Any = command.where
+    elif isinstance(command, _PURGES):
+        scope = command.part.scope
+    else:
+        scope = getattr(command, "scope", None)
     return scope if isinstance(scope, TaskScope | AssetScope) else None
 
 

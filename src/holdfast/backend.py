@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from importlib import import_module
@@ -125,8 +126,11 @@ class BaseStoreBackend(ABC):
         return decode(stored)
 
 
-def load_backend(path: str) -> BaseStoreBackend:
-    """Make the backend that a dotted path names."""
+def load_backend(
+    path: str, settings: Mapping[type[BaseStoreBackend], Any] | None = None
+) -> BaseStoreBackend:
+    """Make the backend that a dotted path names; what is a subclass of one of ours is given that
+    one's settings."""
     module, _, name = path.rpartition(".")
     try:
         found = getattr(import_module(module), name)
@@ -140,8 +144,9 @@ def load_backend(path: str) -> BaseStoreBackend:
             f"the backend `{path}` is not a subclass of BaseStoreBackend",
             hint="from holdfast.sdk.state import BaseStoreBackend",
         )
+    ours = [given for kind, given in (settings or {}).items() if issubclass(found, kind)]
     try:
-        return found()
+        return found(*ours)
     except TypeError as error:
         raise InvalidBackend(
             f"the backend `{path}` cannot be made without arguments: {error}",

@@ -23,6 +23,7 @@ from holdfast.errors import (
     StoreUnavailable,
     UnknownTaskInstance,
 )
+from holdfast.offloading import Offloading
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.server import endpoint
 from holdfast.settings import Settings, load
@@ -56,7 +57,7 @@ def connect(url: str | None = None, *, token: str | None = None) -> Connection:
     """
     settings = load()
     if url is not None and url.lower().startswith(("http://", "https://")):
-        return Connection(_served(url, token, settings), rules(settings))
+        return _connected(_served(url, token, settings), settings)
     if token is not None:
         raise InvalidInput(
             "a token is given without the URL of a server", hint='connect("http://…", token=…)'
@@ -64,8 +65,13 @@ def connect(url: str | None = None, *, token: str | None = None) -> Connection:
     if url is not None:
         database = msgspec.structs.replace(settings.database, url=url)
         settings = msgspec.structs.replace(settings, database=database)
-    store = open_store(settings, retry_window=settings.core.retry_window)
-    return Connection(store, rules(settings))
+    return _connected(open_store(settings, retry_window=settings.core.retry_window), settings)
+
+
+def _connected(store: Store, settings: Settings) -> Connection:
+    """As a worker is: values go to the worker-side backend where there is one."""
+    its = rules(settings)
+    return Connection(its.offloading.over(store), its)
 
 
 def _served(url: str, token: str | None, settings: Settings) -> Store:
@@ -89,6 +95,7 @@ def rules(settings: Settings) -> Rules:
         default_retention=timedelta(days=section.default_retention_days),
         max_value_bytes=section.max_value_storage_bytes,
         clear_on_success=section.clear_on_success,
+        offloading=Offloading.of(settings),
     )
 
 
@@ -122,12 +129,12 @@ class Connection:
 
     def close(self) -> None:
         """Let go of the connections, and of the server for handles if there is one."""
-        endpoint.close(self.store)
+        endpoint.close(self.store.inline)
         self.store.close()
 
     async def aclose(self) -> None:
         """The same from an event loop, with the connections that it had of its own."""
-        await asyncio.to_thread(endpoint.close, self.store)
+        await asyncio.to_thread(endpoint.close, self.store.inline)
         await self.store.aclose()
 
     async def __aenter__(self) -> Self:

@@ -215,6 +215,19 @@ class BackendFailed(HoldfastError):
     status = 502
 
 
+class ObjectMissing(BackendFailed):
+    """The object behind a reference is not in the object storage."""
+
+    code = "object_missing"
+
+
+class ObjectBusy(HoldfastError):
+    """An object that is about to be written is just being deleted, as nothing named it."""
+
+    code = "object_busy"
+    status = 409
+
+
 class InvalidBackend(HoldfastError, TypeError):
     """The configured backend is not a class that Holdfast can use."""
 

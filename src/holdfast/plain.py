@@ -34,10 +34,13 @@ _INSTEAD = {
 }
 
 REFERENCE = "__holdfast_ref__"
+PLACE = "__holdfast_loc__"
 LITERAL = "__holdfast_value__"
-_RESERVED = (REFERENCE, LITERAL)
-# A reference is stored as {REFERENCE: text}. A user's own dict of that look, or of the other, is
-# stored as {LITERAL: dict}, so that neither is ever taken for the other.
+HELD = "__holdfast_held__"
+_RESERVED = (REFERENCE, PLACE, LITERAL, HELD)
+# A reference is stored as {REFERENCE: text}, or {PLACE: text} where the value there is overwritten
+# by the next one; {HELD: true} stands for a staged value that its worker holds. A user's own dict
+# of such a look is stored as {LITERAL: dict}, so that neither is ever taken for the other.
 
 
 def plain(value: Any) -> Any:
@@ -63,7 +66,10 @@ def unescaped(kept: Any) -> Any:
 
 def reference(kept: Any) -> str | None:
     """The reference to a value elsewhere that is kept in its place, if it is one."""
-    return str(kept[REFERENCE]) if _looks_reserved(kept) and REFERENCE in kept else None
+    if not _looks_reserved(kept):
+        return None
+    place = kept.get(REFERENCE, kept.get(PLACE))
+    return None if place is None else str(place)
 
 
 def _looks_reserved(value: Any) -> bool:

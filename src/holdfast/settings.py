@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta
@@ -114,6 +114,15 @@ class StateStore(Section, frozen=True):
 
 
 class Workers(Section, frozen=True):
+    state_backend: Annotated[
+        str,
+        Meta(
+            description="The worker-side backend, as `package.module.Class`: values stay in the "
+            "workers' own storage, and only references go to the server. "
+            "`holdfast.sdk.state.ObjectStoreBackend` comes with Holdfast. Empty: values go to the "
+            "server."
+        ),
+    ] = ""
     server_url: Annotated[
         str,
         Meta(
@@ -121,6 +130,31 @@ class Workers(Section, frozen=True):
             "`http://host:port`. Empty: they use the database."
         ),
     ] = ""
+
+
+class ObjectStore(Section, frozen=True):
+    url: Annotated[
+        str,
+        Meta(
+            description="Where `ObjectStoreBackend` keeps values. Credentials do not belong here: "
+            "they come from the environment of the worker, or from its machine."
+        ),
+    ] = ""
+    threshold_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10**9,
+            description="Size of a value's JSON under which it stays inline. 0: none does.",
+        ),
+    ] = 0
+    compression: Annotated[
+        Literal["none", "zstd", "gzip"],
+        Meta(
+            description="How objects are compressed that are written from now on; the others "
+            "stay readable."
+        ),
+    ] = "none"
 
 
 class Api(Section, frozen=True):
@@ -220,6 +254,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database: Database = Database()
     state_store: StateStore = StateStore()
     workers: Workers = Workers()
+    object_store: ObjectStore = ObjectStore()
     api: Api = Api()
     spark: Spark = Spark()
     directory: Path = Path()
@@ -239,6 +274,7 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "database": Database,
     "state_store": StateStore,
     "workers": Workers,
+    "object_store": ObjectStore,
     "api": Api,
     "spark": Spark,
 }
@@ -279,10 +315,18 @@ class Declared(NamedTuple):
             return f"a whole number from {self.rules.ge} to {self.rules.le}"
         if self.kind is timedelta:
             return "a duration such as 30s, 5m, 1h or 7d, or 0"
+        if self.name == "object_store.compression":
+            return f"one of {', '.join(get_args(self.kind))}"
         if self.kind is not str:
             return "a table whose keys begin with `spark.`"
         if self.name == "api.advertise_url":
             return "a URL such as http://host:8793, or empty"
+        if self.name == "object_store.url":
+            return (
+                "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
+                "file:///absolute/directory or memory://name, without credentials, `%`, `?` and "
+                "`#`; or empty"
+            )
         return "text that is not empty" if self.rules.min_length else "text"
 
 
@@ -323,6 +367,7 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
         database=Database(**values["database"]),
         state_store=StateStore(**values["state_store"]),
         workers=Workers(**values["workers"]),
+        object_store=ObjectStore(**values["object_store"]),
         api=Api(**values["api"]),
         spark=Spark(**values["spark"]),
         directory=file.parent if file else start,
@@ -470,7 +515,9 @@ def _checked(setting: Declared, given: _Given) -> Any:
         if setting.kind is timedelta:
             return duration(str(given.value))
         value = msgspec.convert(given.value, setting.annotated, strict=given.typed)
-        return _server_url(value) if setting.name == "api.advertise_url" else value
+        if setting.name == "api.advertise_url":
+            return _server_url(value)
+        return _objects_url(value) if setting.name == "object_store.url" else value
     except ValueError:
         shown = "***" if setting.secret else without_password(repr(given.value))
         raise InvalidSettings(
@@ -483,6 +530,12 @@ def _server_url(text: str) -> str:
     from holdfast.transport import parse_url  # loaded when needed: with TLS it takes a while
 
     return parse_url(text).url if text else ""
+
+
+def _objects_url(text: str) -> str:
+    from holdfast.blobs.url import parse
+
+    return str(parse(text)) if text else ""
 
 
 def _checked_conf(setting: Declared, given: _Given) -> dict[str, str]:

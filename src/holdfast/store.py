@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from holdfast.command import Command
+from holdfast.entry import TaskWriter
 
 A = TypeVar("A")
 
@@ -17,6 +18,19 @@ class Store(ABC):
 
     `execute` may be called from any thread. It raises only errors of `holdfast.errors`.
     """
+
+    large_values: ClassVar[bool] = False
+    """Whether values of any size are welcome. The value of a write may then also be UTF-8 bytes,
+    which saves a copy of it."""
+
+    @property
+    def inline(self) -> Store:
+        """The store that values really are in, for those that it has to look at itself."""
+        return self
+
+    def before_success(self, writer: TaskWriter) -> None:  # noqa: B027  (most hold nothing back)
+        """An attempt is about to succeed, and its end is going to be recorded by another process:
+        what it has staged, and this store holds back until then, is to be sent now."""
 
     @abstractmethod
     def execute(self, command: Command[A]) -> A:

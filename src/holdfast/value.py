@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from holdfast.errors import InvalidInput, InvalidType, ValueTooLarge
 from holdfast.identifier import check_text
-from holdfast.plain import LITERAL, MAX_DEPTH, REFERENCE, escaped, plain, reference, unescaped
+from holdfast.plain import (
+    HELD,
+    LITERAL,
+    MAX_DEPTH,
+    PLACE,
+    REFERENCE,
+    escaped,
+    plain,
+    reference,
+    unescaped,
+)
 from holdfast.scope import StoreScope
 
 JsonValue: TypeAlias = (
@@ -41,10 +51,15 @@ def check_key(key: str, scope: StoreScope | None = None) -> None:
 
 def encode(value: JsonValue) -> str:
     """The value as JSON text. Errors name the path inside the value and what to store instead."""
-    return _to_json(escaped(plain(value))).decode()
+    return encoded(value).decode()
 
 
-def decode(text: str) -> Any:
+def encoded(value: JsonValue) -> bytes:
+    """The same in UTF-8."""
+    return _to_json(escaped(plain(value)))
+
+
+def decode(text: str | bytes) -> Any:
     """The value behind JSON text that `encode` has made."""
     return unescaped(_from_json(text))
 
@@ -109,14 +124,31 @@ def check_json_object(what: str, text: str) -> None:
         )
 
 
-def as_reference(place: str) -> str:
-    """The JSON text that stands for a reference to a value kept elsewhere."""
-    return _to_json({REFERENCE: place}).decode()
+def as_reference(place: str, in_place: bool = False) -> str:
+    """The JSON text that stands for a reference to a value kept elsewhere; `in_place` where the
+    next value of its key is going to take its place."""
+    return _to_json({PLACE if in_place else REFERENCE: place}).decode()
+
+
+def is_reference(text: str) -> bool:
+    """Whether JSON text stands for a reference."""
+    return text.startswith((REFERENCE_PREFIX, PLACE_PREFIX))
+
+
+def is_in_place(text: str) -> bool:
+    """Whether it is a reference to what the next value overwrites."""
+    return text.startswith(PLACE_PREFIX)
 
 
 def reference_in(text: str) -> str | None:
     """The reference that JSON text stands for, if it does."""
-    return None if REFERENCE not in text else reference(_from_json(text))
+    return reference(_from_json(text)) if is_reference(text) else None
+
+
+REFERENCE_PREFIX: Final = f'{{"{REFERENCE}":'
+PLACE_PREFIX: Final = f'{{"{PLACE}":'
+HELD_TEXT: Final = f'{{"{HELD}":true}}'
+"""The JSON text that stands for a staged value which does not leave its worker before success."""
 
 
 def fits(text: str, limit: int) -> bool:
@@ -141,6 +173,11 @@ def larger(standing: str | None, proposed: str, where: str) -> str:
         )
     if standing is None:
         return proposed
+    if is_reference(standing):
+        raise InvalidType(
+            f"{where} holds a value that is kept elsewhere, which cannot be compared here",
+            hint="the next attempt to advance it brings it here first",
+        )
     old = decode(standing)
     if _order(old) is not _order(new):
         raise InvalidType(

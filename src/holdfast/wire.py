@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Union, cast, get_args
 
 import msgspec
 
-from holdfast import command, load_command, run_command
+from holdfast import command, load_command, purge_command, run_command
 from holdfast.command import Command
 from holdfast.errors import KINDS, HoldfastError, InvalidInput
 
@@ -76,7 +76,8 @@ def raised(refusal: Refusal) -> HoldfastError:
 @cache
 def command_types() -> tuple[type[Command[Any]], ...]:
     """Every command that can be asked of a store."""
-    return (*_commands(command), *_commands(load_command), *_commands(run_command))
+    modules = (command, load_command, purge_command, run_command)
+    return tuple(found for module in modules for found in _commands(module))
 
 
 def answer_type(kind: type[Command[Any]]) -> Any:

@@ -25,11 +25,13 @@ from holdfast.dagspec import AssetSpec, DagSpec, OnAssets
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import SchemaMismatch
 from holdfast.load_command import AddToLoad, Lot, StartLoad
+from holdfast.purge_command import ReserveObjects
 from holdfast.run import EmittedEvent, Ending, Outcome, Process, RunKind, TaskState
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
 from holdfast.testing import Clock
+from holdfast.value import as_reference
 from servers import NUMBERS, Server
 
 ANN = ApiWriter("ann")
@@ -100,6 +102,8 @@ def fill_runs(store: SqlStore) -> None:
     load = f"load {next(NUMBERS)}"
     store.execute(StartLoad(load, ANN))
     store.execute(AddToLoad(load, 0, 0, (Lot(TASK, ((STORED, f'"{STORED}"', None),)),), ANN))
+    reserved = (STORED, as_reference(f"s3://lake/{next(NUMBERS)}"))
+    store.execute(ReserveObjects(TASK, (reserved,), ANN))
     request = RequestId("client", next(NUMBERS))
     store.execute(Once(request, c.RegisterTask(scope)))
 

@@ -18,7 +18,6 @@ from holdfast.accessor import AssetStore, TaskStore
 from holdfast.entry import ApiWriter
 from holdfast.errors import BackendFailed
 from holdfast.scope import AssetScope, TaskScope
-from holdfast.spellings import WorkerHooks
 from holdfast.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.offload import OffloadStore
@@ -49,7 +48,7 @@ class OffloadConformance(
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        return lambda clock: OffloadStore(MemoryStore(clock=clock), WorkerHooks(self.spelling()))
+        return lambda clock: OffloadStore(MemoryStore(clock=clock), self.spelling())
 
 
 class TestCanonicalHooks(OffloadConformance):
@@ -83,12 +82,12 @@ def backend(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def task_store(inner: Store, backend: Any) -> TaskStore:
-    return TaskStore(OffloadStore(inner, WorkerHooks(backend)), TASK, ANN)
+    return TaskStore(OffloadStore(inner, backend), TASK, ANN)
 
 
 @pytest.fixture
 def asset_store(inner: Store, backend: Any) -> AssetStore:
-    return AssetStore(OffloadStore(inner, WorkerHooks(backend)), ORDERS, ANN)
+    return AssetStore(OffloadStore(inner, backend), ORDERS, ANN)
 
 
 def test_only_a_reference_goes_inward(
@@ -145,7 +144,7 @@ def test_a_value_that_looks_like_a_reference_is_still_a_value(
 @pytest.mark.parametrize("spelling", [CanonicalHooks, AirflowHooks, DraftValueHooks])
 def test_delete_and_clear_remove_the_objects(inner: Store, spelling: type[Any]) -> None:
     backend = spelling()
-    store = OffloadStore(inner, WorkerHooks(backend))
+    store = OffloadStore(inner, backend)
     task_store, asset_store = TaskStore(store, TASK, ANN), AssetStore(store, ORDERS, ANN)
     task_store.set_many({"a": 1, "b": 2})
     asset_store.set_many({"a": 1, "b": 2})
@@ -183,13 +182,13 @@ class ReturnsNoText(CanonicalHooks):
 
 
 @pytest.mark.parametrize(
-    ("broken", "reason"), [(FailsToStore, "on fire"), (ReturnsNoText, "is a dict, not text")]
+    ("broken", "reason"), [(FailsToStore, "on fire"), (ReturnsNoText, "not text")]
 )
 def test_a_hook_that_fails_leaves_the_entry_as_it_was(
     inner: Store, broken: type[Any], reason: str
 ) -> None:
     TaskStore(inner, TASK, ANN).set("job", 1)
-    store = TaskStore(OffloadStore(inner, WorkerHooks(broken())), TASK, ANN)
+    store = TaskStore(OffloadStore(inner, broken()), TASK, ANN)
 
     with pytest.raises(BackendFailed, match=reason):
         store.set("job", 2)
@@ -198,7 +197,7 @@ def test_a_hook_that_fails_leaves_the_entry_as_it_was(
 
 
 def test_a_class_without_hooks_leaves_values_where_they_are(inner: Store) -> None:
-    store = TaskStore(OffloadStore(inner, WorkerHooks(DictBackend())), TASK, ANN)
+    store = TaskStore(OffloadStore(inner, DictBackend()), TASK, ANN)
 
     store.set("job", 1)
 

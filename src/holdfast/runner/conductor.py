@@ -15,6 +15,7 @@ from holdfast import run_command as r
 from holdfast.dagspec import CallbackKind, DagSpec
 from holdfast.entry import ApiWriter
 from holdfast.errors import Conflict, HoldfastError, NotFound, RunnerFailed, StaleAttempt
+from holdfast.offloading import Offloading
 from holdfast.run import Run, RunState, TaskInstance, TaskState
 from holdfast.runner.attempt import HEARTBEAT, LEASE
 from holdfast.runner.decide import Decision, decide
@@ -67,6 +68,7 @@ class Conductor:
         # While the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store
 
+        Offloading.of(settings).check()
         self.store = open_store(settings, retry_window=settings.core.retry_window)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
         self._importing: set[str] = set()

@@ -38,6 +38,7 @@ from holdfast.runner.orders import (
     order_decoder,
 )
 from holdfast.runner.process import this_process
+from holdfast.runner.purger import Purger
 from holdfast.runner.relay import relay
 from holdfast.runner.sparkserver import SparkServer
 from holdfast.runner.supervisor import ALIVE
@@ -69,9 +70,11 @@ class Supervisor:
         self._store = _open_store(settings, scheduler)
         self._spark = SparkServer(settings, nursery)
         self._endpoints = Endpoints(settings, self._store)
+        its = rules(settings)
         self._surroundings = Surroundings(
-            self._store, nursery, rules(settings), settings.home, self._spark, self._endpoints
+            self._store, nursery, its, settings.home, self._spark, self._endpoints
         )
+        self._purger = Purger(self._store, its.offloading) if its.offloading.backend else None
         self._lock = Lock()
         self._threads: set[Thread] = set()
         self._attempts: set[Attempt] = set()
@@ -84,6 +87,8 @@ class Supervisor:
         signal.signal(signal.SIGTERM, lambda number, frame: self._scheduler.end_input())
         for keeps_on in (self._keep_time, self._keep_leases):
             Thread(target=keeps_on, daemon=True).start()
+        if self._purger is not None:
+            self._purger.start()
         while (frame := self._scheduler.receive()) is not None:
             order = order_decoder.decode(frame[1])
             if isinstance(order, Stop):
@@ -99,6 +104,8 @@ class Supervisor:
             attempt.stop(StopReason.INTERRUPT)
         for thread in threads:
             thread.join()
+        if self._purger is not None:
+            self._purger.stop()
         self._nursery.close()
         self._endpoints.close()
         self._store.close()
@@ -150,6 +157,8 @@ class Supervisor:
         finally:
             with self._lock:
                 self._attempts.discard(attempt)
+            if self._purger is not None:
+                self._purger.wake()
             self._tell(ended)
 
     def _parse(self, order: Order) -> None:

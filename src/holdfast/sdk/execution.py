@@ -63,6 +63,7 @@ def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     dag = find_dag(startup.file, scope.dag_id)
     task = dag.get_task(scope.task_id)
+    store = startup.rules.offloading.over(store)
     context = task_context(startup, store, dag, task)
     check_values({**dag.params, **task._settings.params}, context["params"])
     operator = task._prepared(cast("Context", context))
@@ -71,6 +72,7 @@ def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
         for callback in task._settings.callbacks.get("execute", ()):
             _call(callback, context)
         result = _run(operator, context)
+    store.before_success(startup.writer)
     events = context["outlet_events"]
     said = result if isinstance(result, list) else [result]
     if any(isinstance(one, Metadata) for one in said):
@@ -158,6 +160,7 @@ def call_back(startup: CallbackStartup, store: Store) -> Done:
         callbacks = dag.callbacks.get(startup.kind, ())
     else:
         task = dag.get_task(startup.task.writer.scope.task_id)
+        store = startup.task.rules.offloading.over(store)
         context = task_context(startup.task, store, dag, task)
         callbacks = task._settings.callbacks.get(startup.kind, ())
     context["reason"] = startup.error

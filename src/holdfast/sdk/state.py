@@ -1,6 +1,7 @@
 """What authors of backends import."""
 
 from holdfast.backend import BaseStoreBackend
+from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.metastore import MetastoreStateBackend
 
@@ -13,6 +14,7 @@ __all__ = [
     "BaseStateBackend",
     "BaseStoreBackend",
     "MetastoreStateBackend",
+    "ObjectStoreBackend",
     "StateScope",
     "StoreScope",
     "TaskScope",

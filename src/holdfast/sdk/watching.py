@@ -23,6 +23,7 @@ def watch(startup: WatchStartup, store: Store) -> Done:
     """Run a watcher until it ends. What it wrote goes with its next event, in one transaction;
     what it raises is raised, and what it wrote since its last event is dropped."""
     asset, watcher = _find(startup)
+    store = startup.rules.offloading.over(store)
     scope = AssetScope(name=asset.name, uri=asset.uri)
     pending = PendingStore(store, scope)
     stores = AssetStores(

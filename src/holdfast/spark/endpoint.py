@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def task_handle(task_store: TaskStore) -> TaskHandle:
     """A handle of the task instance, for as long as the attempt lives if it is one."""
-    store, scope, writer = task_store._store, task_store._scope, task_store._writer
+    store, scope, writer = task_store._store.inline, task_store._scope, task_store._writer
     wanted: Wanted = HandleIdentity(scope, _user(writer))
     if isinstance(writer, TaskWriter) and writer.attempt is not None:
         wanted = TaskIdentity(scope, writer.attempt)
@@ -37,7 +37,7 @@ def task_handle(task_store: TaskStore) -> TaskHandle:
 
 def asset_handle(asset_store: AssetStore) -> AssetHandle:
     """A handle of the asset, for as long as the attempt lives if it is one's."""
-    store, writer = asset_store._store, asset_store._writer
+    store, writer = asset_store._store.inline, asset_store._writer
     scope = asset_store._scope
     if scope.asset_id is not None:
         scope = AssetScope(name=scope.name, uri=scope.uri)
@@ -54,7 +54,7 @@ def job_endpoint(task_store: TaskStore, key: str, intent: str, assets: Assets = 
 
     In a task, the job has the assets that the task declares; elsewhere, those that are given.
     """
-    store = task_store._store
+    store = task_store._store.inline
     if isinstance(store, PipeStore):
         return store.endpoint(JobName(key, intent))
     return endpoints(store).open(JobIdentity(task_store._scope, key, intent, assets))

@@ -37,7 +37,7 @@ class Progress:
     """
 
     def __init__(self, task_store: TaskStore, ui: str) -> None:
-        self._store = task_store
+        self._store = task_store._inline()  # for all who look at the run
         self._link = {"ui": ui} if ui else {}
         self._lock = Lock()
         self._running: dict[str | None, Counter[str]] = {}

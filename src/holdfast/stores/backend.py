@@ -318,7 +318,7 @@ class BackendStore(Store):
         tasks = yield from registry.list_tasks(context, c.ListTasks(command.dag_id, command.run_id))
         for scope in tasks:
             yield from self._call("clear", scope)
-        yield from registry.delete_run(context, command)
+        yield from registry.drop_run(command)
 
     def _delete_asset(self, context: Context, command: c.DeleteAsset) -> Steps[None]:
         yield BEGIN

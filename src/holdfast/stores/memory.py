@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from holdfast import command as c
 from holdfast import load_command as lc
+from holdfast import purge_command as pc
 from holdfast.authority import is_read
 from holdfast.condition import CurrentIntent, Guarded, LiveWatch, Once
 from holdfast.entry import (
@@ -30,7 +31,7 @@ from holdfast.rewind import choose
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores import refusal
-from holdfast.value import encode, larger
+from holdfast.value import encode, is_in_place, is_reference, larger
 
 A = TypeVar("A")
 
@@ -96,6 +97,23 @@ class _Load:
     parts: dict[int, list[tuple[StoreScope, list[lc.NewEntry]]]] = field(default_factory=dict)
 
 
+@dataclass
+class _Purge:
+    """An object that nothing names, or nothing yet."""
+
+    scope: StoreScope
+    key: str
+    value: str
+    due_at: datetime
+    taken_until: datetime
+    tries: int = 0
+    error: str = ""
+
+
+_Object: TypeAlias = tuple[StoreScope, str, str]
+"""Whose object it is, the key, and the JSON text of the reference."""
+
+
 class MemoryStore(Store):
     """Keeps everything in this process, and loses it with it."""
 
@@ -110,11 +128,20 @@ class MemoryStore(Store):
         self._last_asset_id = 0
         self._requests: dict[str, _Answered] = {}
         self._loads: dict[str, _Load] = {}
+        self._queue: dict[int, _Purge] = {}
+        self._last_purge = 0
+        self._refers = False
 
     def execute(self, command: c.Command[A]) -> A:
-        operation = _OPERATIONS[type(command)]
         with self._lock:
-            return cast(A, operation(self, command))
+            before = self._references()
+            answer = self._carry_out(command)
+            for scope, key, value in before - self._references():
+                self._enqueue(scope, key, value, timedelta(0))
+            return answer
+
+    def _carry_out(self, command: c.Command[A]) -> A:
+        return cast(A, _OPERATIONS[type(command)](self, command))
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
         return command in _OPERATIONS
@@ -257,6 +284,7 @@ class MemoryStore(Store):
         now = self._clock()
         writer = signature(writer)
         for key, value, until in values:
+            self._refers |= is_reference(value or "")
             expires_at = until.astimezone(UTC) if until else None
             if value is None:
                 del shelf.entries[key]
@@ -278,16 +306,19 @@ class MemoryStore(Store):
 
     def _set(self, command: c.Set) -> int:
         shelf = self._open(command.scope, command.writer)
+        if not command.on_success:
+            self._check_version(shelf, command)
+        self._name_objects(command.scope, [(command.key, command.value)])
         if command.on_success:
             self._stage(shelf, command)
             return shelf.revision
-        self._check_version(shelf, command)
         return self._put(shelf, [(command.key, command.value)], command.writer, command.expires_at)
 
     def _set_many(self, command: c.SetMany) -> int:
         shelf = self._open(command.scope, command.writer)
         if not command.values:
             return shelf.revision
+        self._name_objects(command.scope, dict(command.values).items())
         return self._put(shelf, dict(command.values).items(), command.writer, command.expires_at)
 
     def _advance(self, command: c.Advance) -> str:
@@ -339,6 +370,7 @@ class MemoryStore(Store):
     def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> None:
         """Keep the write for the attempt's success."""
         assert isinstance(shelf, _Asset)
+        self._refers |= is_reference(command.value)
         staged = _Staged(command, self._clock())
         self._task_of(command).staged[shelf.asset_id, command.key] = staged
 
@@ -393,6 +425,112 @@ class MemoryStore(Store):
             writes.setdefault(asset_id, []).append((key, value))
         for asset_id, values in writes.items():
             self._put(self._assets[asset_id], values, change.writer)
+
+    # objects in the workers' storage
+
+    def _references(self) -> set[_Object]:
+        """What entries, histories and staged writes refer to."""
+        if not self._refers:
+            return set()
+        named = [
+            (scope, entry.key, entry.value)
+            for scope, shelf in self._shelves()
+            for entry in shelf.entries.values()
+        ]
+        for asset in self._assets.values():
+            for key, steps in asset.history.items():
+                kept = [step.value for step in steps if step.value and not is_in_place(step.value)]
+                named += [(_by_name(asset), key, value) for value in kept]
+        for task in self._tasks.values():
+            for (asset_id, key), staged in task.staged.items():
+                named.append((_by_name(self._assets[asset_id]), key, staged.command.value))
+        return {place for place in named if is_reference(place[2])}
+
+    def _shelves(self) -> Iterator[tuple[StoreScope, _Shelf]]:
+        yield from self._tasks.items()
+        for asset in self._assets.values():
+            yield _by_name(asset), asset
+
+    def _enqueue(self, scope: StoreScope, key: str, value: str, wait: timedelta) -> None:
+        self._last_purge += 1
+        now = self._clock()
+        self._queue[self._last_purge] = _Purge(scope, key, value, now + wait, now)
+
+    def _owner(self, scope: StoreScope) -> StoreScope:
+        return scope if isinstance(scope, TaskScope) else _by_name(self._asset(scope))
+
+    def _queued(self, scope: StoreScope, key: str, value: str) -> list[int]:
+        """The rows of an object, or without a value those of the key; none of them is taken."""
+        owner, now = self._owner(scope), self._clock()
+        queued = {
+            id: purge
+            for id, purge in self._queue.items()
+            if (purge.scope, purge.key) == (owner, key) and value in ("", purge.value)
+        }
+        if any(purge.taken_until > now for purge in queued.values()):
+            raise refusal.being_deleted(scope, key)
+        return list(queued)
+
+    def _name_objects(self, scope: StoreScope, values: Iterable[tuple[str, str]]) -> None:
+        rows = [self._queued(scope, k, value) for k, value in values if is_reference(value)]
+        for row in (row for queued in rows for row in queued):
+            del self._queue[row]
+
+    def _reserve_objects(self, command: pc.ReserveObjects) -> None:
+        self._open(command.scope, command.writer)
+        rows = [self._queued(command.scope, key, value) for key, value in command.values]
+        for (key, value), queued in zip(command.values, rows, strict=True):
+            for row in queued:
+                self._queue[row].due_at = self._clock() + pc.RESERVED_FOR
+            if value and not queued:
+                self._enqueue(self._owner(command.scope), key, value, pc.RESERVED_FOR)
+
+    def _release_objects(self, command: pc.ReleaseObjects) -> None:
+        owner, now = self._owner(command.scope), self._clock()
+        for purge in self._queue.values():
+            named = purge.scope == owner and (purge.key, purge.value) in command.values
+            if named and purge.taken_until <= now:
+                purge.due_at = now
+
+    def _take_purges(self, command: pc.TakePurges) -> tuple[pc.Purge, ...]:
+        now, named = self._clock(), self._references()
+        due = [
+            (id, purge)
+            for id, purge in sorted(self._queue.items(), key=lambda item: item[1].due_at)
+            if purge.due_at <= now and _is_part(command.part, purge.scope)
+        ]
+        taken = []
+        for id, purge in due[: command.limit]:
+            if (purge.scope, purge.key, purge.value) in named:
+                del self._queue[id]
+            else:
+                purge.due_at = purge.taken_until = now + command.lease
+                taken.append(pc.Purge(id, purge.scope, purge.key, purge.value, purge.tries))
+        return tuple(taken)
+
+    def _finish_purges(self, command: pc.FinishPurges) -> None:
+        now = self._clock()
+        part = {id for id, purge in self._queue.items() if _is_part(command.part, purge.scope)}
+        for id in part.intersection(command.gone):
+            del self._queue[id]
+        for id, error in command.failed:
+            if id in part:
+                purge = self._queue[id]
+                purge.due_at = now + pc.pause_after(purge.tries)
+                purge.taken_until, purge.error = now, error
+                purge.tries += 1
+
+    def _count_purges(self, command: pc.CountPurges) -> pc.PurgeQueue:
+        now = self._clock()
+        failing = [purge for purge in self._queue.values() if purge.tries]
+        waiting = [
+            purge
+            for purge in self._queue.values()
+            if purge.tries or purge.due_at <= now or purge.taken_until > now
+        ]
+        latest = max(failing, key=lambda purge: purge.due_at, default=None)
+        reserved = len(self._queue) - len(waiting)
+        return pc.PurgeQueue(len(waiting), len(failing), reserved, latest.error if latest else "")
 
     # bulk loads
 
@@ -536,7 +674,7 @@ class MemoryStore(Store):
             return latest.answer
         if latest and latest.number > number:
             raise refusal.stale_request(command.request, latest.number)
-        answer = self.execute(command.inner)
+        answer = self._carry_out(command.inner)
         self._requests[client] = _Answered(number, command.inner, answer, self._clock())
         return answer
 
@@ -555,7 +693,7 @@ class MemoryStore(Store):
             raise refusal.watch_lost(guard.watch, reading)  # there are no watches here
         else:
             self._fence(guard.writer, reading)
-        return self.execute(command.inner)
+        return self._carry_out(command.inner)
 
     # expiry
 
@@ -611,6 +749,23 @@ class MemoryStore(Store):
         return len(orphans)
 
 
+def _by_name(asset: _Asset) -> AssetScope:
+    return AssetScope(name=asset.name, uri=asset.uri)
+
+
+def _is_part(part: pc.Part, its: StoreScope) -> bool:
+    match part.scope, its:
+        case None, _:
+            return True
+        case TaskScope() as asked, TaskScope() as its:
+            return asked == its or (part.all_map_indices and _order(asked)[:3] == _order(its)[:3])
+        case AssetScope(name=str(name)), AssetScope() as its:
+            return its.name == name
+        case AssetScope(uri=str(uri)), AssetScope() as its:
+            return its.uri == uri
+    return False
+
+
 def _order(scope: TaskScope) -> tuple[str, str, str, int]:
     return scope.dag_id, scope.run_id, scope.task_id, scope.map_index
 
@@ -651,6 +806,11 @@ _OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
     lc.AddToLoad: MemoryStore._add_to_load,
     lc.FinishLoad: MemoryStore._finish_load,
     lc.DropLoad: MemoryStore._drop_load,
+    pc.ReserveObjects: MemoryStore._reserve_objects,
+    pc.ReleaseObjects: MemoryStore._release_objects,
+    pc.TakePurges: MemoryStore._take_purges,
+    pc.FinishPurges: MemoryStore._finish_purges,
+    pc.CountPurges: MemoryStore._count_purges,
     c.ForgetRequests: MemoryStore._forget_requests,
     Once: MemoryStore._once,
     Guarded: MemoryStore._guarded,

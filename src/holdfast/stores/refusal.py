@@ -12,6 +12,7 @@ from holdfast.errors import (
     Conflict,
     InvalidInput,
     NotFound,
+    ObjectBusy,
     StaleAttempt,
     StaleRequest,
     UnknownAsset,
@@ -231,3 +232,10 @@ def _nothing(reading: bool) -> str:
 
 def _run(dag_id: str, run_id: str) -> str:
     return f"run {dag_id}/{run_id}"
+
+
+def being_deleted(scope: StoreScope, key: str) -> ObjectBusy:
+    return ObjectBusy(
+        f"the object for `{key}` of {scope} is just being deleted, as nothing named it",
+        hint="try again in a moment; a purge that was killed holds it for two minutes at most",
+    )

@@ -53,6 +53,7 @@ class Driver:
         self._ticket = ticket
         window = timedelta(seconds=ticket.retry_window)
         self._store = HttpStore(ticket.url, ticket.token, retry_window=window)
+        self._values = ticket.rules.offloading.over(self._store)
         self._writer = TaskWriter(ticket.scope)
         self._claims = Claims(self._store, self._writer, ticket.key, ticket.intent)
         self._lock = Lock()
@@ -92,7 +93,7 @@ class Driver:
     @property
     def task_store(self) -> TaskStore:
         """The task store of the task that submitted the job."""
-        return TaskStore(self._store, self._ticket.scope, self._writer, self._ticket.rules)
+        return TaskStore(self._values, self._ticket.scope, self._writer, self._ticket.rules)
 
     def asset_store(self, *, name: str | None = None, uri: str | None = None) -> AssetStore:
         """The store of an asset among the inlets and outlets of that task."""
@@ -101,7 +102,7 @@ class Driver:
                 "an asset has a name and a URI", hint="give one of them: name= or uri="
             )
         scope = AssetScope(name=name, uri=uri)
-        return AssetStore(self._store, scope, self._writer, self._ticket.rules)
+        return AssetStore(self._values, scope, self._writer, self._ticket.rules)
 
     def report(self, spark: SparkSession) -> None:
         """Record which Spark application does the job, and where its page is."""

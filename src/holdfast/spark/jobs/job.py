@@ -148,7 +148,8 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         if claim is None or not claim.driver:
             return external_id
         # It has been kept for as long as the job was under way, and now expires as all else does.
-        context["task_store"].set(claim_key(self.external_id_key), msgspec.to_builtins(claim))
+        store = context["task_store"]._inline()
+        store.set(claim_key(self.external_id_key), msgspec.to_builtins(claim))
         return claim.driver
 
     def cancel_job(self, external_id: str, context: Context) -> None:

@@ -29,7 +29,7 @@ class Watch:
         self.intent = intent
         writer = store._writer
         assert isinstance(writer, TaskWriter)
-        self.claims = Claims(store._store, writer, key, intent)
+        self.claims = Claims(store._store.inline, writer, key, intent)
         self.driver = ""
         """The one that was looked at last."""
         self._seen = -1

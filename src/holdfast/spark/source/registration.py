@@ -41,7 +41,7 @@ def register_in_task(spark: Any, task_store: TaskStore) -> None:
     supervises it. Only when the task first names the format, because then a server is started."""
 
     def locate() -> Location:
-        store = task_store._store
+        store = task_store._store.inline
         assert isinstance(store, PipeStore)
         endpoint = store.endpoint(Tables())
         retention = task_store._rules.default_retention

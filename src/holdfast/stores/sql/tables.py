@@ -367,6 +367,32 @@ yet; in each part, one of an instance's entries or more have its names. On Postg
 logged, so a crash of the server empties it; and no key refers to other tables, because to check
 that for each row takes longer than to add it."""
 
+purge = sa.Table(
+    "hf_purge",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("ti_id", TaskInstanceId()),
+    sa.Column("dag_id", ExactText(MAX_ID_LENGTH)),
+    sa.Column("run_id", ExactText(MAX_ID_LENGTH)),
+    sa.Column("task_id", ExactText(MAX_ID_LENGTH)),
+    sa.Column("map_index", sa.Integer),
+    sa.Column("name_digest", _digest),
+    sa.Column("name", ExactText(MAX_ASSET_LENGTH)),
+    sa.Column("uri", ExactText(MAX_ASSET_LENGTH)),
+    sa.Column("key", ExactText(MAX_KEY_LENGTH), nullable=False),
+    sa.Column("value", LongText(), nullable=False),
+    sa.Column("due_at", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("taken_until", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("error", LongText()),
+    sa.Index(None, "due_at"),
+    sa.Index(None, "ti_id"),
+    sa.Index(None, "name_digest"),
+)
+"""Objects of a task instance or an asset, either of which may be gone, that are named no more; and
+those that are reserved, which become due when that is over. `value` is what the entry held, or is
+going to hold. Triggers add what a change leaves unnamed."""
+
 client_request = sa.Table(
     "hf_client_request",
     metadata,

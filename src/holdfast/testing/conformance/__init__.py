@@ -15,6 +15,7 @@ from holdfast.testing.conformance.inputs import Inputs
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.loads import Loads
 from holdfast.testing.conformance.pickling import Pickling
+from holdfast.testing.conformance.purging import Purging
 from holdfast.testing.conformance.requests import Requests
 from holdfast.testing.conformance.staging import Staging
 from holdfast.testing.conformance.surprises import Surprises
@@ -39,6 +40,7 @@ class StoreConformance(
     Declarations,
     Deletion,
     Loads,
+    Purging,
     Requests,
     Guards,
     Inputs,

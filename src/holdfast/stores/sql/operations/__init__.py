@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast import command as c
 from holdfast import load_command as lc
+from holdfast import purge_command as pc
 from holdfast import run_command as rc
 from holdfast.condition import Guarded, Once
 from holdfast.errors import NotSupported
@@ -22,6 +23,7 @@ from holdfast.stores.sql.operations import (
     leases,
     listing,
     loads,
+    purging,
     registry,
     requests,
     results,
@@ -109,6 +111,11 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     lc.AddToLoad: loads.add_to_load,
     lc.FinishLoad: loads.finish_load,
     lc.DropLoad: loads.drop_load,
+    pc.ReserveObjects: purging.reserve_objects,
+    pc.ReleaseObjects: purging.release_objects,
+    pc.TakePurges: purging.take_purges,
+    pc.FinishPurges: purging.finish_purges,
+    pc.CountPurges: purging.count_purges,
     c.ForgetRequests: requests.forget_requests,
     Once: partial(requests.once, operation_for),
     Guarded: partial(guards.guarded, operation_for),

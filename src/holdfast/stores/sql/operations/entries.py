@@ -12,6 +12,7 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.purging import name_objects
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
@@ -22,6 +23,7 @@ from holdfast.stores.sql.operations.scopes import (
 )
 from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
 from holdfast.stores.sql.operations.steps import Context, Steps
+from holdfast.value import is_reference
 
 
 def get(context: Context, command: c.Get) -> Steps[str | None]:
@@ -109,11 +111,12 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
             return written[0][0]  # type: ignore[no-any-return]
         # Refused; the long way says why.
     owner = yield from open_scope(scope, writer)
+    value = [(command.key, command.value)]
+    yield from name_objects(scope, value)
     if command.on_success:
         yield from stage(context, owner, command)
         return owner.revision
     yield from check_version(owner, command.key, command.if_version)
-    value = [(command.key, command.value)]
     return (yield from put(context, owner, value, writer, command.expires_at))
 
 
@@ -121,6 +124,8 @@ def plain(command: c.Set) -> dict[str, Any] | None:
     """The parameters of `set_in_one_statement`, for a write that is as simple as that."""
     scope, writer = command.scope, command.writer
     if not isinstance(scope, TaskScope) or command.if_version is not None:
+        return None
+    if is_reference(command.value):
         return None
     if isinstance(writer, TaskWriter) and writer.scope != scope:
         return None
@@ -139,6 +144,7 @@ def set_many(context: Context, command: c.SetMany) -> Steps[int]:
     if not command.values:
         return owner.revision
     values = list(dict(command.values).items())
+    yield from name_objects(command.scope, values)
     return (yield from put(context, owner, values, command.writer, command.expires_at))
 
 

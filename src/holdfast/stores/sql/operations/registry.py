@@ -6,6 +6,7 @@ from holdfast import command as c
 from holdfast.entry import AssetInfo
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
+from holdfast.stores.sql import purge_statements as p
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import run_statements as r
 from holdfast.stores.sql import statements as s
@@ -37,7 +38,18 @@ def list_tasks(context: Context, command: c.ListTasks) -> Steps[tuple[TaskScope,
 
 
 def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
-    yield r.delete_run(), {"dag_id": command.dag_id, "run_id": command.run_id}
+    yield BEGIN
+    yield from drop_run(command)
+
+
+def drop_run(command: c.DeleteRun) -> Steps[None]:
+    run = {"dag_id": command.dag_id, "run_id": command.run_id}
+    tasks = yield p.lock_tasks_of_run(), run
+    # Before the run: what a row names is queued for deletion with the names of its owner.
+    for (ti_id,) in tasks:
+        yield s.delete_all(s.TASKS), {"owner": ti_id}
+        yield s.drop_staged(), {"owner": ti_id}
+    yield r.delete_run(), run
 
 
 def declare(context: Context, name: str, uri: str) -> Steps[int]:
@@ -103,4 +115,8 @@ def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
 
 
 def drop_asset(id: int) -> Steps[None]:
+    # Its parts first: what a row names is queued for deletion with the names of its owner.
+    yield s.lock_owner(s.ASSETS, "id"), {"owner": id}
+    for drop in (s.delete_all(s.ASSETS), s.delete_history(), p.drop_staged_for()):
+        yield drop, {"owner": id}
     yield s.delete_asset(), {"owner": id}

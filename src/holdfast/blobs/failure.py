@@ -1,0 +1,136 @@
+"""What object storage raises, said in our words: what failed, where, and what to do next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from holdfast.errors import BackendFailed, HoldfastError, ObjectMissing
+
+
+class Trouble(NamedTuple):
+    """A kind of failure, told by the words in which it comes."""
+
+    sign: re.Pattern[str]
+    why: str
+    hint: str
+    lasting: bool = False
+    """It is about the storage, not about one object: the next would fail as well."""
+
+
+def _trouble(sign: str, why: str, hint: str, lasting: bool = False) -> Trouble:
+    return Trouble(re.compile(sign), why, hint, lasting)
+
+
+def _code(*codes: str) -> str:
+    """Codes as servers give them. No path of ours has a `<` or a space, so none looks like one."""
+    return f"(<Code>|code: )({'|'.join(codes)})\\b"
+
+
+TROUBLES: Final = (
+    _trouble(
+        _code("NoSuchBucket", "ContainerNotFound")
+        + "|bucket does not exist|performing (PUT|POST) .* status code: 404",
+        "there is no such bucket",
+        "create it, or correct [object_store] url",
+        lasting=True,
+    ),
+    _trouble(
+        _code("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed")
+        + "|status code: 30[1278]|redirect without LOCATION",
+        "the bucket is in another region",
+        "set AWS_REGION to the region of the bucket on every worker",
+        lasting=True,
+    ),
+    _trouble(
+        _code("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
+        + "|Missing AccessKeyId|Missing SecretAccessKey|must be specified"
+        r"|://(169\.254\.|metadata\.google|login\.microsoft|sts\.)",
+        "the credentials are missing or not accepted",
+        "they come from the environment of the worker or from its machine: AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and "
+        "AZURE_STORAGE_ACCOUNT_KEY, or the role of the machine or pod",
+        lasting=True,
+    ),
+    _trouble(
+        _code("AccessDenied", "AuthorizationFailure")
+        + r"|status code: 40[13]\b|(os error |Errno )(1|13|30)\b",
+        "permission denied",
+        "the credentials of this worker need the right to list, read, write and delete there",
+    ),
+    _trouble(
+        r"(os error |Errno )(27|28|122)\b",
+        "no space is left there for it",
+        "make room there; what was stored before still stands",
+        lasting=True,
+    ),
+    _trouble(
+        r"status code: (5\d\d|429)\b|HTTP error|timed out|response body",
+        "it does not answer, or answers that it cannot now",
+        "check that it is up and can be reached from this worker, then try again; what was stored "
+        "before still stands",
+        lasting=True,
+    ),
+)
+_STATUS: Final = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
+_CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
+
+
+def trouble(error: Exception) -> Trouble:
+    """Which kind of failure it is."""
+    text = _without_debugging(error)
+    for known in TROUBLES:
+        if known.sign.search(text):
+            return known
+    # An address may hold a key that signs it.
+    first = re.sub(r"\w+://\S+", "…", text.strip().partition("\n")[0])
+    return Trouble(
+        re.compile(""), first or type(error).__name__, "what was stored before still stands"
+    )
+
+
+def was_interrupted(error: Exception) -> bool:
+    """Whether it may succeed at once: the connection broke, or a directory was tidied away in the
+    moment in which it was to be used."""
+    text = _without_debugging(error)
+    return re.search(r"error sending request|Unable to .* \(os error 2\)", text) is not None
+
+
+def reason(error: Exception) -> str:
+    """Why it failed, in a line without addresses or secrets."""
+    text = _without_debugging(error)
+    said = [found[1].strip() for found in (_STATUS.search(text), _CODE.search(text)) if found]
+    why = trouble(error).why
+    return f"{why} ({', '.join(said)})" if said else why
+
+
+@contextmanager
+def translated(doing: str, where: str) -> Iterator[None]:
+    """What the storage raises inside becomes BackendFailed; ours passes. Its own error is not kept
+    as the cause, since the addresses in it may be signed."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except FileNotFoundError as error:
+        if doing == "read" and trouble(error) not in TROUBLES:
+            raise ObjectMissing(
+                f"the object {where} is not there",
+                hint="it was deleted behind the store's back, or is on a disk that this machine "
+                "does not have; `holdfast state-store reconcile` lists all such references",
+            ) from None
+        raise _failed(doing, where, error) from None
+    except (BaseError, NotImplementedError, ValueError, OSError) as error:
+        raise _failed(doing, where, error) from None
+
+
+def _failed(doing: str, where: str, error: Exception) -> BackendFailed:
+    return BackendFailed(f"cannot {doing} {where}: {reason(error)}", hint=trouble(error).hint)
+
+
+def _without_debugging(error: Exception) -> str:
+    return str(error).partition("\n\nDebug source")[0]

@@ -1,0 +1,123 @@
+"""The requests about objects: values that workers keep in storage of their own.
+
+The store holds references, and the server never touches an object. An object is reserved before it
+is written, so that nobody deletes it meanwhile, and so that it is found if its entry is never
+written. One that no entry, step of a history or staged write names any more is in the purge queue,
+from which whoever has the storage's credentials takes it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from holdfast.command import Command
+from holdfast.entry import Writer
+from holdfast.errors import InvalidInput
+from holdfast.scope import AssetScope, StoreScope
+from holdfast.value import check_key
+
+RESERVED_FOR: Final = timedelta(days=1)
+"""How long a writer has from reserving an object to naming it."""
+LONGEST_LEASE: Final = timedelta(hours=1)
+MOST_PURGES: Final = 10_000
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=10), timedelta(hours=1)
+
+Texts = tuple[tuple[str, str], ...]
+"""Keys, each with the JSON text of the reference that its entry is going to have. It is empty where
+only the one who writes the object can tell: then nothing of that key is purged meanwhile."""
+
+
+class ReserveObjects(Command[None], frozen=True):
+    """Objects are about to be written for these keys of a scope. Refused as the write itself would
+    be for its writer and scope; ObjectBusy while one of them is being deleted."""
+
+    scope: StoreScope
+    values: Texts
+    writer: Writer
+
+    def __post_init__(self) -> None:
+        for key, _ in self.values:
+            check_key(key, self.scope)
+
+
+class ReleaseObjects(Command[None], frozen=True):
+    """The write for which they were reserved was refused: what nobody names may go."""
+
+    scope: StoreScope
+    values: Texts
+    writer: Writer
+
+
+class Purge(msgspec.Struct, frozen=True):
+    """An object to delete, which no entry names any more."""
+
+    id: int
+    scope: StoreScope
+    key: str
+    value: str
+    """The JSON text of its reference."""
+    tries: int
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of the queue: all of it, or what one scope has, or one task in a run."""
+
+    scope: StoreScope | None = None
+    all_map_indices: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.scope, AssetScope) and not (self.scope.name or self.scope.uri):
+            raise InvalidInput(
+                f"{self.scope} is known by its id alone", hint="give its name or its URI"
+            )
+
+
+class TakePurges(Command[tuple[Purge, ...]], frozen=True):
+    """Up to `limit` objects that are due, for the asker to delete within the lease. What has been
+    named again meanwhile leaves the queue."""
+
+    limit: int
+    lease: timedelta
+    part: Part = Part()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= MOST_PURGES:
+            raise InvalidInput(f"{self.limit} purges at once", hint=f"from 1 to {MOST_PURGES:,}")
+        if not timedelta(0) < self.lease <= LONGEST_LEASE:
+            raise InvalidInput(f"a lease of {self.lease}", hint=f"{LONGEST_LEASE} at most")
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+
+class FinishPurges(Command[None], frozen=True):
+    """These objects are gone; those could not be deleted, and why: they are tried again later."""
+
+    gone: tuple[int, ...]
+    failed: tuple[tuple[int, str], ...] = ()
+    part: Part = Part()
+    """Where they were taken from."""
+
+
+class PurgeQueue(msgspec.Struct, frozen=True):
+    """How many objects wait to be deleted, how many of them have failed before, how many are
+    reserved, and what the last failure was."""
+
+    waiting: int
+    failing: int
+    reserved: int
+    error: str = ""
+
+
+class CountPurges(Command[PurgeQueue], frozen=True):
+    """The length of the purge queue."""
+
+
+def pause_after(tries: int) -> timedelta:
+    """How long an object that could not be deleted that often is left alone."""
+    pause: timedelta = _FIRST_PAUSE * 2 ** min(tries, 20)
+    return min(pause, _LONGEST_PAUSE)

@@ -1,0 +1,57 @@
+"""Deleting the objects that entries have left, where the workers' credentials are."""
+
+from __future__ import annotations
+
+import logging
+import time
+from threading import Event, Thread
+
+from holdfast.errors import HoldfastError
+from holdfast.offloading import Offloading
+from holdfast.store import Store
+from holdfast.stores.offload import BATCH
+
+INTERVAL = 30.0
+"""Seconds after which the queue is looked at in any case."""
+LAST_TURN = 10.0
+"""Seconds that are left for it at the end."""
+
+log = logging.getLogger("holdfast.supervisor")
+
+
+class Purger:
+    """A thread that empties the purge queue: after each attempt, and now and then."""
+
+    def __init__(self, store: Store, offloading: Offloading) -> None:
+        self._store = offloading.opened(store)
+        self._woken = Event()
+        self._stopping = False
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to delete."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Look once more, and end."""
+        self._stopping = True
+        self._woken.set()
+        self._thread.join(LAST_TURN)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._woken.wait(INTERVAL)
+            self._woken.clear()
+            self._empty()
+
+    def _empty(self) -> None:
+        began = time.monotonic()
+        try:
+            while self._store.purge() == (BATCH, 0):
+                if self._stopping and time.monotonic() > began + LAST_TURN:
+                    return
+        except HoldfastError as error:
+            log.warning("objects are left to be purged: %s", error.message)

@@ -1,0 +1,217 @@
+"""How values are kept in the workers' storage: content-addressed objects of our own backend, or
+whatever the hooks of a third party's do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from holdfast import command as c
+from holdfast.backend import BaseStoreBackend
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.blobs.steps import Call
+from holdfast.errors import BackendFailed, HoldfastError, UnknownAsset, UnknownTaskInstance
+from holdfast.purge_command import Purge
+from holdfast.scope import AssetScope, StoreScope
+from holdfast.spellings import WorkerHooks
+from holdfast.value import as_reference, decode, encode, reference_in
+
+A = TypeVar("A")
+log = logging.getLogger("holdfast")
+
+
+Steps: TypeAlias = Generator["c.Command[Any] | Call", Any, A]
+"""Commands for the store within, and calls of the backend, one after the other."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A value on its way out, as JSON in UTF-8."""
+
+    scope: StoreScope
+    key: str
+    content: bytes
+    reference: str
+    """Where it goes; empty where only the backend can tell."""
+
+    @property
+    def reserved(self) -> tuple[str, str]:
+        return self.key, as_reference(self.reference) if self.reference else ""
+
+
+class Keeping(ABC):
+    """The backend, by what the store in front of it needs."""
+
+    name: str
+    in_place: bool
+    """Whether an object is overwritten by the next value of its key."""
+
+    @abstractmethod
+    def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
+        """The value, ready to be put; None where it stays in the entry."""
+
+    @abstractmethod
+    def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
+        """Write the objects; the references to them."""
+
+    @abstractmethod
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str]]) -> Steps[list[str]]:
+        """The JSON texts behind references of these scopes."""
+
+    @abstractmethod
+    def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
+        """Delete the objects, as far as the time goes: the ids of those that were tried, each with
+        what was in the way, which is nothing where the object is gone."""
+
+
+def keeping(backend: BaseStoreBackend) -> Keeping:
+    """How this backend keeps values."""
+    return Objects(backend) if isinstance(backend, ObjectStoreBackend) else Hooks(backend)
+
+
+class Objects(Keeping):
+    """Every value is an object of its own, named by its content: nothing is ever overwritten."""
+
+    in_place = False
+
+    def __init__(self, backend: ObjectStoreBackend) -> None:
+        self._backend = backend
+        self.name = type(backend).__name__
+
+    def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
+        place = self._backend.place(scope, key, content)
+        return None if place is None else Parcel(scope, key, content, place)
+
+    def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
+        backend = self._backend
+
+        def put() -> None:
+            for p in parcels:
+                backend.put(p.reference, p.scope, p.key, p.content)
+
+        yield Call(
+            put,
+            lambda: _all(backend.aput(p.reference, p.scope, p.key, p.content) for p in parcels),
+        )
+        return [parcel.reference for parcel in parcels]
+
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str]]) -> Steps[list[str]]:
+        backend, places = self._backend, [place for _, place in wanted]
+        contents = yield Call(
+            lambda: list(map(backend.fetch, places)), lambda: _all(map(backend.afetch, places))
+        )
+        # Each is let go of as soon as it is text: they may be large.
+        contents.reverse()
+        return [contents.pop().decode() for _ in wanted]
+
+    def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
+        backend = self._backend
+        places = {purge.id: reference_in(purge.value) or "" for purge in purges}
+        failed = yield Call(
+            lambda: backend.remove([*places.values()]),
+            lambda: backend.aremove([*places.values()]),
+        )
+        return {id: failed.get(place, "") for id, place in places.items()}
+
+
+async def _all(calls: Any) -> list[Any]:
+    return await asyncio.gather(*calls)
+
+
+class Hooks(Keeping):
+    """A third party's hooks. The place depends on scope and key alone, so that a new value takes
+    the place of the one before."""
+
+    in_place = True
+
+    def __init__(self, backend: BaseStoreBackend) -> None:
+        self._hooks = WorkerHooks(backend)
+        self.name = self._hooks.name
+        self._seen: dict[tuple[StoreScope, str], str] = {}
+
+    def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
+        return Parcel(scope, key, content, "") if self._hooks.offloads(scope) else None
+
+    def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
+        references: list[str] = yield _in_thread(lambda: list(map(self._put, parcels)))
+        return references
+
+    def _put(self, parcel: Parcel) -> str:
+        where = f"{self.name} could not store `{parcel.key}` of {parcel.scope}"
+        try:
+            reference: Any = self._hooks.serialize(parcel.scope, parcel.key, decode(parcel.content))
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise BackendFailed(
+                f"{where}: {type(error).__name__}: {error}", hint="the entry is as it was before"
+            ) from error
+        if not isinstance(reference, str) or not reference:
+            raise BackendFailed(
+                f"{where}: the reference is {reference!r:.60}, not text",
+                hint="a serialize hook returns the reference as a string",
+            )
+        before = self._seen.setdefault((parcel.scope, parcel.key), reference)
+        if before != reference:
+            log.warning(
+                "%s gave `%s` of %s another reference than before (%s, now %s): references must "
+                "depend on scope and key alone, or objects are never reclaimed",
+                *(self.name, parcel.key, parcel.scope, before, reference),
+            )
+        return reference
+
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str]]) -> Steps[list[str]]:
+        texts: list[str] = yield _in_thread(lambda: [self._fetch(*one) for one in wanted])
+        return texts
+
+    def _fetch(self, scope: StoreScope, reference: str) -> str:
+        try:
+            return encode(self._hooks.deserialize(scope, reference))
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise BackendFailed(
+                f"{self.name} could not read `{reference}` of {scope}: "
+                f"{type(error).__name__}: {error}",
+                hint="the entry refers to an object that is missing or cannot be reached from here",
+            ) from error
+
+    def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
+        until = time.monotonic() + seconds
+        tried: dict[int, str] = {}
+        for purge in purges:
+            if time.monotonic() > until:
+                break
+            tried[purge.id] = ""
+            if (yield from self._is_in_use(purge)):
+                continue
+            try:
+                yield _in_thread(partial(self._remove, purge))
+            except Exception as error:
+                tried[purge.id] = f"{type(error).__name__}: {error}"
+        return tried
+
+    def _is_in_use(self, purge: Purge) -> Steps[bool]:
+        """Most hooks delete by scope and key, whatever is there: not while an entry needs it."""
+        try:
+            text = yield c.Get(purge.scope, purge.key)
+        except (UnknownTaskInstance, UnknownAsset):
+            return False
+        return text is not None and reference_in(text) is not None
+
+    def _remove(self, purge: Purge) -> None:
+        scope = purge.scope
+        if isinstance(scope, AssetScope):
+            scope = AssetScope(name=scope.name)  # as it was when the value was stored
+        self._hooks.purge(scope, purge.key, reference_in(purge.value) or "")
+
+
+def _in_thread(work: Callable[[], Any]) -> Call:
+    """What third parties write in one colour only."""
+    return Call(work, lambda: asyncio.to_thread(work))

@@ -1,0 +1,150 @@
+"""The statements about objects that nothing names any more, or nothing yet.
+
+Parameters: `owner` (a task instance's id, or the digest of an asset's name), `key`, `value`, `row`,
+`until`, `now`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.dialects.base import Dialect, now
+from holdfast.stores.sql.statements import TASKS, Select, Shelf
+from holdfast.value import PLACE_PREFIX
+
+_row = t.purge.c
+_until = sa.bindparam("until", type_=sa.BigInteger())
+_COLUMNS = (
+    *(_row.id, _row.dag_id, _row.run_id, _row.task_id, _row.map_index),
+    *(_row.name, _row.uri, _row.key, _row.value, _row.tries),
+)
+
+
+def owner_column(shelf: Shelf) -> sa.Column[Any]:
+    return _row.ti_id if shelf is TASKS else _row.name_digest
+
+
+@cache
+def lock_of_key(shelf: Shelf) -> Select:
+    """What is queued for a key, and whether it is being deleted."""
+    return (
+        sa.select(_row.id, _row.value, _row.taken_until > now)
+        .where(owner_column(shelf) == sa.bindparam("owner"), _row.key == sa.bindparam("key"))
+        .with_for_update()
+    )
+
+
+@cache
+def add(shelf: Shelf) -> Any:
+    """A reservation."""
+    names: tuple[str, ...] = ("name_digest", "name", "uri")
+    if shelf is TASKS:
+        names = ("ti_id", "dag_id", "run_id", "task_id", "map_index")
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in (*names, "key", "value")}
+    return sa.insert(t.purge).values(**values, due_at=now + _until)
+
+
+@cache
+def lock_due(dialect: type[Dialect], conditions: frozenset[str]) -> Select:
+    """What is due, of those that the named columns find, and whether it has a name again."""
+    due = sa.select(*_COLUMNS, _named()).where(_row.due_at <= now, *_part(conditions))
+    due = due.order_by(_row.due_at, _row.id).limit(sa.bindparam("limit"))
+    return dialect().lock(due, t.purge, skip=True)
+
+
+def _part(conditions: frozenset[str]) -> list[sa.ColumnElement[bool]]:
+    return [_row[name] == sa.bindparam(name) for name in sorted(conditions)]
+
+
+def _named() -> sa.ColumnElement[bool]:
+    its_task = t.task_entry.c.ti_id == _row.ti_id
+    its_asset = t.asset.c.name_digest == _row.name_digest
+    lasts = sa.func.substr(_row.value, 1, len(PLACE_PREFIX)) != sa.literal(PLACE_PREFIX)
+    return sa.or_(
+        sa.exists().where(its_task, _same(t.task_entry)),
+        *(
+            sa.exists().select_from(table.join(t.asset)).where(its_asset, _same(table))
+            for table in (t.asset_entry, t.staged_write)
+        ),
+        sa.exists()
+        .select_from(t.asset_history.join(t.asset))
+        .where(lasts, its_asset, _same(t.asset_history)),
+    )
+
+
+def _same(table: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.key == _row.key, table.c.value == _row.value)
+
+
+@cache
+def drop(conditions: frozenset[str] = frozenset()) -> sa.Delete:
+    return sa.delete(t.purge).where(_row.id == sa.bindparam("row"), *_part(conditions))
+
+
+@cache
+def postpone() -> sa.Update:
+    """Not before `until` from now on."""
+    return _update(due_at=now + _until, taken_until=0)
+
+
+@cache
+def take() -> sa.Update:
+    return _update(due_at=now + _until, taken_until=now + _until)
+
+
+@cache
+def fail() -> sa.Update:
+    error: Any = sa.bindparam("reason")
+    return _update(due_at=now + _until, taken_until=0, tries=_row.tries + 1, error=error)
+
+
+@cache
+def tries(conditions: frozenset[str]) -> Select:
+    return sa.select(_row.tries).where(_row.id == sa.bindparam("row"), *_part(conditions))
+
+
+def _update(**values: Any) -> sa.Update:
+    return sa.update(t.purge).where(_row.id == sa.bindparam("row")).values(**values)
+
+
+@cache
+def count() -> Select:
+    """How many are due or being deleted, have failed, or are reserved."""
+    failed = _row.tries > 0
+    waiting = sa.or_(_row.due_at <= now, failed, _row.taken_until > now)
+    numbers: list[Any] = [_number(waiting), _number(failed), sa.func.count()]
+    return sa.select(*numbers).select_from(t.purge)
+
+
+def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.coalesce(sa.func.sum(sa.case((condition, 1), else_=0)), 0)
+
+
+@cache
+def last_error() -> Select:
+    return sa.select(_row.error).where(_row.tries > 0).order_by(_row.due_at.desc()).limit(1)
+
+
+@cache
+def lock_tasks_of_run() -> Select:
+    """The ids of a run's task instances, locked: nobody writes to them any more."""
+    of_run = sa.and_(
+        t.run.c.dag_id == sa.bindparam("dag_id"), t.run.c.run_id == sa.bindparam("run_id")
+    )
+    return (
+        sa.select(t.task_instance.c.ti_id)
+        .select_from(t.task_instance.join(t.run))
+        .where(of_run)
+        .order_by(t.task_instance.c.ti_id)
+        .with_for_update()
+    )
+
+
+@cache
+def drop_staged_for() -> sa.Delete:
+    """Staged writes to an asset, whoever staged them."""
+    return sa.delete(t.staged_write).where(t.staged_write.c.asset_id == sa.bindparam("owner"))

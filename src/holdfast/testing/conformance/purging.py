@@ -1,0 +1,355 @@
+"""References to objects elsewhere: what nothing names any more is queued for deletion, once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast import purge_command as pc
+from holdfast.entry import TaskWriter
+from holdfast.errors import AssetInactive, ObjectBusy, StaleAttempt, UnknownTaskInstance
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.clock import Clock
+from holdfast.testing.conformance.fixtures import ANN, ORDERS_URI, TASK, StoreFixtures
+from holdfast.testing.door import Door
+from holdfast.value import as_reference
+
+A, B = as_reference("s3://lake/a"), as_reference("s3://lake/b")
+MINUTE = timedelta(minutes=1)
+
+
+def take(do: Door, **where: Any) -> tuple[pc.Purge, ...]:
+    return do(pc.TakePurges(100, MINUTE, pc.Part(**where)))
+
+
+def taken(do: Door, **where: Any) -> list[str]:
+    return [purge.value for purge in take(do, **where)]
+
+
+class Purging(StoreFixtures):
+    def test_an_entry_that_is_deleted_leaves_its_object(self, do: Door, task: TaskScope) -> None:
+        do(c.Set(task, "k", A, ANN))
+
+        do(c.Delete(task, "k", ANN))
+
+        [purge] = take(do)
+        assert (purge.scope, purge.key, purge.value, purge.tries) == (task, "k", A, 0)
+
+    def test_what_is_still_named_is_not_queued(self, do: Door, scope: StoreScope) -> None:
+        do(c.Set(scope, "k", A, ANN))
+        do(c.Set(scope, "k", A, ANN))
+        do(c.SetMany(scope, (("k", A), ("other", B)), ANN))
+
+        assert taken(do) == []
+        assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+
+    def test_an_overwritten_object_of_a_task_is_queued(self, do: Door, task: TaskScope) -> None:
+        do(c.Set(task, "k", A, ANN))
+
+        do(c.Set(task, "k", "1", ANN))
+
+        assert taken(do) == [A]
+
+    def test_a_cleared_scope_leaves_its_objects(self, do: Door, task: TaskScope) -> None:
+        do(c.SetMany(task, (("k", A), ("l", B)), ANN))
+
+        do(c.Clear(task, ANN))
+
+        assert sorted(taken(do, scope=task)) == [A, B]
+
+    def test_every_map_index_that_is_cleared_leaves_its_objects(self, do: Door) -> None:
+        first, second = (TaskScope("sales", "monday", "load", index) for index in (0, 1))
+        for scope, value in ((first, A), (second, B)):
+            do(c.RegisterTask(scope))
+            do(c.Set(scope, "k", value, ANN))
+
+        do(c.Clear(first, ANN, all_map_indices=True))
+
+        assert sorted(taken(do, scope=first, all_map_indices=True)) == [A, B]
+
+    def test_the_history_of_an_asset_names_what_was_overwritten(
+        self, do: Door, asset: AssetScope
+    ) -> None:
+        do(c.Set(asset, "k", A, ANN))
+        do(c.Set(asset, "k", B, ANN))
+        do(c.Delete(asset, "k", ANN))
+
+        assert taken(do) == []
+
+    def test_the_history_does_not_keep_what_was_overwritten_in_place(
+        self, do: Door, asset: AssetScope
+    ) -> None:
+        place = as_reference("vault/a", in_place=True)
+        do(c.Set(asset, "k", place, ANN))
+        do(c.Set(asset, "k", place, ANN))
+        assert taken(do) == []
+
+        do(c.Delete(asset, "k", ANN))
+
+        assert taken(do) == [place]
+
+    def test_what_falls_off_the_history_is_queued(self, do: Door, asset: AssetScope) -> None:
+        do(c.Set(asset, "k", A, ANN))
+
+        for number in range(self.history_limit):
+            do(c.Set(asset, "k", str(number), ANN))
+
+        assert taken(do, scope=asset) == [A]
+
+    def test_a_value_that_came_twice_stays_while_one_step_names_it(
+        self, do: Door, asset: AssetScope
+    ) -> None:
+        for value in (A, "0", A):
+            do(c.Set(asset, "k", value, ANN))
+
+        for number in range(self.history_limit - 1):
+            do(c.Set(asset, "k", str(number), ANN))
+
+        assert taken(do) == []
+
+    def test_cleanup_of_expired_entries_leaves_their_objects(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        for key, value in (("k", A), ("l", B)):
+            do(c.Set(task, key, value, ANN, clock() + MINUTE))
+        clock.forward(MINUTE * 2)
+        assert taken(do) == []
+
+        do(c.DeleteExpired(clock(), limit=1))
+        do(c.DeleteExpired(clock()))
+
+        assert sorted(taken(do)) == [A, B]
+
+    def test_a_deleted_run_leaves_its_objects(self, do: Door, attempt: TaskWriter) -> None:
+        do(c.Set(TASK, "k", A, attempt))
+
+        do(c.DeleteRun(TASK.dag_id, TASK.run_id))
+
+        [purge] = take(do)
+        assert (purge.scope, purge.value) == (TASK, A)
+
+    def test_a_deleted_asset_leaves_its_objects(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        staged = as_reference("s3://lake/staged")
+        do(c.Set(asset, "k", A, ANN))
+        do(c.Set(asset, "k", B, ANN))
+        do(c.Set(asset, "k", staged, attempt, on_success=True))
+
+        do(c.DeleteAsset(asset))
+
+        purges = take(do)
+        assert {purge.value for purge in purges} == {A, B, staged}
+        assert {purge.scope for purge in purges} == {AssetScope(name="orders", uri=ORDERS_URI)}
+
+    def test_the_sweep_of_orphans_leaves_their_objects(self, do: Door, clock: Clock) -> None:
+        do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
+        do(c.Set(AssetScope(name="orders"), "k", A, ANN))
+        do(c.DeclareDagAssets("sales", ()))
+
+        do(c.DeleteOrphans(clock()))
+
+        assert taken(do) == [A]
+
+    def test_a_staged_object_is_named(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        do(c.Set(asset, "k", A, attempt, on_success=True))
+        assert taken(do) == []
+
+        do(c.FinishAttempt(attempt, True))
+
+        assert taken(do) == []
+        assert do(c.Get(asset, "k")) == A
+
+    def test_a_dropped_staged_write_leaves_its_object(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        do(c.Set(asset, "k", A, attempt, on_success=True))
+        do(c.Set(asset, "k", B, attempt, on_success=True))
+        assert taken(do) == [A]
+
+        do(c.FinishAttempt(attempt, False))
+
+        assert taken(do) == [B]
+
+    def test_the_next_attempt_drops_what_the_one_before_staged(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        do(c.Set(asset, "k", A, attempt, on_success=True))
+
+        do(c.StartAttempt(attempt.scope))
+
+        assert taken(do) == [A]
+
+    def test_clearing_on_success_leaves_the_objects(
+        self, do: Door, task: TaskScope, attempt: TaskWriter
+    ) -> None:
+        do(c.Set(task, "k", A, attempt))
+
+        do(c.FinishAttempt(attempt, True, clear=True))
+
+        assert taken(do) == [A]
+
+    def test_a_rewind_names_the_old_object_again(self, do: Door, asset: AssetScope) -> None:
+        version = do(c.Set(asset, "k", A, ANN))
+        do(c.Set(asset, "k", B, ANN))
+
+        do(c.Rewind(asset, "k", c.ToVersion(version), ANN))
+
+        assert do(c.Get(asset, "k")) == A
+        assert taken(do) == []
+
+    def test_what_is_taken_is_nobody_elses_until_its_lease_is_over(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        do(c.Set(task, "k", A, ANN))
+        do(c.Delete(task, "k", ANN))
+        assert taken(do) == [A]
+        assert taken(do) == []
+
+        clock.forward(MINUTE)
+
+        assert taken(do) == [A]
+
+    def test_what_is_gone_leaves_the_queue(self, do: Door, task: TaskScope, clock: Clock) -> None:
+        do(c.Set(task, "k", A, ANN))
+        do(c.Delete(task, "k", ANN))
+        [purge] = take(do)
+
+        do(pc.FinishPurges((purge.id,)))
+
+        clock.forward(MINUTE)
+        assert taken(do) == []
+        assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+
+    def test_a_part_of_the_queue_is_not_the_rest_of_it(
+        self, do: Door, task: TaskScope, asset: AssetScope
+    ) -> None:
+        for scope in (task, asset):
+            do(c.Set(scope, "k", A, ANN))
+        do(c.Delete(task, "k", ANN))
+
+        assert taken(do, scope=asset) == []
+        [purge] = take(do, scope=task)
+        do(pc.FinishPurges((purge.id,), ((purge.id, "no"),), pc.Part(asset)))
+
+        assert do(pc.CountPurges()) == pc.PurgeQueue(1, 0, 0)
+
+    def test_what_could_not_be_deleted_is_tried_again_later_and_later(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        do(c.Set(task, "k", A, ANN))
+        do(c.Delete(task, "k", ANN))
+        for tries in range(3):
+            [purge] = take(do)
+            assert purge.tries == tries
+
+            do(pc.FinishPurges((), ((purge.id, "no permission"),)))
+
+            clock.forward(pc.pause_after(tries) - timedelta(seconds=1))
+            assert taken(do) == []
+            clock.forward(timedelta(seconds=1))
+        assert do(pc.CountPurges()) == pc.PurgeQueue(1, 1, 0, "no permission")
+
+    def test_a_reserved_object_that_is_never_named_is_due_in_the_end(
+        self, do: Door, scope: StoreScope, clock: Clock
+    ) -> None:
+        do(pc.ReserveObjects(scope, (("k", A),), ANN))
+        assert taken(do) == []
+        assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 1)
+
+        clock.forward(pc.RESERVED_FOR)
+
+        assert taken(do) == [A]
+
+    def test_a_reserved_object_that_is_named_leaves_the_queue(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        do(pc.ReserveObjects(scope, (("k", A), ("l", B)), ANN))
+
+        do(c.SetMany(scope, (("k", A), ("l", B)), ANN))
+
+        assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+
+    def test_a_released_object_is_due_unless_it_is_named(self, do: Door, scope: StoreScope) -> None:
+        do(c.Set(scope, "k", A, ANN))
+        do(pc.ReserveObjects(scope, (("k", A), ("l", B)), ANN))
+
+        do(pc.ReleaseObjects(scope, (("k", A), ("l", B)), ANN))
+
+        assert taken(do) == [B]
+        assert do(pc.CountPurges()) == pc.PurgeQueue(1, 0, 0)
+
+    def test_an_object_that_is_queued_can_be_reserved_and_named_again(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        do(c.Set(task, "k", A, ANN))
+        do(c.Delete(task, "k", ANN))
+
+        do(pc.ReserveObjects(task, (("k", A),), ANN))
+        assert taken(do) == []
+        do(c.Set(task, "k", A, ANN))
+
+        assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+
+    @pytest.mark.parametrize("value", [A, ""])
+    def test_an_object_that_is_being_deleted_cannot_be_reserved(
+        self, do: Door, task: TaskScope, value: str
+    ) -> None:
+        do(c.Set(task, "k", A, ANN))
+        do(c.Delete(task, "k", ANN))
+        take(do)
+
+        with pytest.raises(ObjectBusy):
+            do(pc.ReserveObjects(task, (("k", value),), ANN))
+
+        do(pc.ReserveObjects(task, (("k", B), ("l", A)), ANN))
+
+    def test_an_object_that_is_being_deleted_cannot_be_named(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        do(c.Set(task, "k", A, ANN))
+        do(c.Delete(task, "k", ANN))
+        take(do)
+
+        with pytest.raises(ObjectBusy):
+            do(c.Set(task, "k", A, ANN))
+
+        assert do(c.Get(task, "k")) is None
+
+    def test_an_asset_of_the_same_name_has_the_same_objects(self, do: Door) -> None:
+        do(c.DeclareAsset("orders", ORDERS_URI))
+        do(c.Set(AssetScope(name="orders"), "k", A, ANN))
+        do(c.DeleteAsset(AssetScope(name="orders")))
+        do(c.DeclareAsset("orders", ORDERS_URI))
+
+        do(pc.ReserveObjects(AssetScope(uri=ORDERS_URI), (("k", A),), ANN))
+        do(c.Set(AssetScope(name="orders"), "k", A, ANN))
+
+        assert taken(do) == []
+
+    def test_nobody_reserves_what_they_may_not_write(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        do(c.StartAttempt(attempt.scope))
+        values = (("k", A),)
+
+        with pytest.raises(StaleAttempt):
+            do(pc.ReserveObjects(attempt.scope, values, attempt))
+        with pytest.raises(StaleAttempt):
+            do(pc.ReserveObjects(asset, values, attempt))
+        with pytest.raises(UnknownTaskInstance):
+            do(pc.ReserveObjects(TaskScope("no", "such", "task"), values, ANN))
+
+        assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+
+    def test_nobody_reserves_for_an_inactive_asset(self, do: Door) -> None:
+        do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
+        do(c.DeclareDagAssets("sales", ()))
+
+        with pytest.raises(AssetInactive):
+            do(pc.ReserveObjects(AssetScope(name="orders"), (("k", A),), ANN))

@@ -1,0 +1,44 @@
+"""The kinds of storage that a test runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.settings import ObjectStore
+from objectserver import ObjectServer, object_server
+
+
+@pytest.fixture(scope="session")
+def s3_process() -> Iterator[ObjectServer]:
+    with object_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_process: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectServer:
+    """An S3 server, with its credentials in the environment."""
+    for name, value in s3_process.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_process
+
+
+@pytest.fixture(params=["memory", "file", "s3"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where nothing is yet: the test runs on each kind of storage."""
+    match request.param:
+        case "memory":
+            return f"memory://{uuid4().hex}"
+        case "file":
+            return f"file://{tmp_path}/objects"
+    server: ObjectServer = request.getfixturevalue("s3")
+    return f"{server.make_bucket()}/holdfast"
+
+
+@pytest.fixture
+def backend(url: str) -> ObjectStoreBackend:
+    return ObjectStoreBackend(ObjectStore(url=url))

@@ -1,0 +1,331 @@
+"""Values in objects of our own backend: all that holds for inline values holds for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from holdfast import command as c
+from holdfast import purge_command as pc
+from holdfast.accessor import AssetStore, TaskStore
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.errors import BackendFailed, StaleAttempt, StoreUnavailable, VersionConflict
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.settings import ObjectStore
+from holdfast.store import Store
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.offload import OffloadStore
+from holdfast.testing import MakeStore, StoreConformance
+from holdfast.testing.conformance.purging import Purging
+from holdfast.testing.conformance.surprises import Surprises
+from holdfast.value import is_reference
+from objectserver import ObjectServer, object_server
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load")
+ORDERS = AssetScope(name="orders")
+
+
+class OffloadConformance(StoreConformance):
+    picklable = False  # the memory beneath is not
+
+    # What `advance` compares is in the database: where that was a reference, its value is brought
+    # there first, as a version of its own; and what is put back meanwhile may be a reference again.
+    test_an_advance_is_a_new_version_with_its_writer = None
+    test_a_staged_advance_does_not_bring_back_what_was_rewound_meanwhile = None
+    test_random_commands_do_what_they_do_to_a_dict = None  # see TestRandomCommands
+
+    @pytest.fixture
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def make_store(self, url: str) -> MakeStore:
+        backend = ObjectStoreBackend(ObjectStore(url=url))
+        return lambda clock: OffloadStore(MemoryStore(clock=clock), backend)
+
+
+# These write references of their own making, which is for the stores that hold them.
+for name in vars(Purging):
+    if name.startswith("test_"):
+        setattr(OffloadConformance, name, None)
+
+
+class TestOffloadToMemory(OffloadConformance):
+    @pytest.fixture
+    def url(self) -> str:
+        return f"memory://{uuid4().hex}"
+
+
+class TestOffloadToFiles(OffloadConformance):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"file://{tmp_path}"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[ObjectServer]:
+    with object_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bucket(s3: ObjectServer) -> str:
+    return s3.make_bucket()
+
+
+class TestOffloadToS3(OffloadConformance):
+    @pytest.fixture
+    def url(self, s3: ObjectServer, bucket: str, monkeypatch: pytest.MonkeyPatch) -> str:
+        for name, value in s3.environment.items():
+            monkeypatch.setenv(name, value)
+        return f"{bucket}/{uuid4().hex}"
+
+
+class NeverAdvances(OffloadStore):
+    def supports(self, command: type[c.Command[Any]]) -> bool:
+        return command is not c.Advance and super().supports(command)
+
+
+class TestRandomCommands(Surprises):
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        backend = ObjectStoreBackend(ObjectStore(url=f"memory://{uuid4().hex}"))
+        return lambda clock: NeverAdvances(MemoryStore(clock=clock), backend)
+
+
+@pytest.fixture
+def inner() -> MemoryStore:
+    store = MemoryStore()
+    store.execute(c.RegisterTask(TASK))
+    store.execute(c.DeclareAsset("orders", "s3://lake/orders"))
+    return store
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "objects"
+
+
+@pytest.fixture
+def backend(place: Path) -> ObjectStoreBackend:
+    return ObjectStoreBackend(ObjectStore(url=f"file://{place}"))
+
+
+@pytest.fixture
+def store(inner: MemoryStore, backend: ObjectStoreBackend) -> OffloadStore:
+    return OffloadStore(inner, backend)
+
+
+def objects(place: Path) -> list[str]:
+    """The keys whose values are there."""
+    return sorted(path.parent.name for path in place.rglob("*.json"))
+
+
+def test_only_a_reference_goes_inward(inner: Store, store: Store, place: Path) -> None:
+    TaskStore(store, TASK, ANN).set("job", {"id": "app_1"})
+
+    text = inner.execute(c.Get(TASK, "job"))
+    assert text is not None
+    assert is_reference(text)
+    assert "app_1" not in text
+    assert objects(place) == ["job"]
+
+
+def test_values_under_the_threshold_stay_inline(inner: Store, place: Path) -> None:
+    backend = ObjectStoreBackend(ObjectStore(url=f"file://{place}", threshold_bytes=10))
+    task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)
+
+    task_store.set_many({"small": "x" * 7, "large": "x" * 8})
+
+    assert inner.execute(c.Get(TASK, "small")) == '"xxxxxxx"'
+    assert objects(place) == ["large"]
+    assert task_store.items() == [("large", "x" * 8), ("small", "x" * 7)]
+
+
+def test_keys_are_listed_without_their_values(store: Store, place: Path) -> None:
+    task_store = TaskStore(store, TASK, ANN)
+    task_store.set_many({"a": 1, "b": 2})
+    for path in place.rglob("*.json"):
+        path.unlink()
+
+    assert task_store.keys() == ["a", "b"]
+
+
+def test_delete_and_clear_remove_the_objects(store: Store, place: Path) -> None:
+    task_store = TaskStore(store, TASK, ANN)
+    task_store.set_many({"a": 1, "b": 2, "c": 3})
+
+    task_store.delete("a")
+    assert objects(place) == ["b", "c"]
+
+    task_store.clear()
+    assert objects(place) == []
+
+
+def test_an_object_goes_with_the_last_step_that_names_it(
+    backend: ObjectStoreBackend, place: Path
+) -> None:
+    inner = MemoryStore(history_limit=2)
+    inner.execute(c.DeclareAsset("orders"))
+    store = OffloadStore(inner, backend)
+    asset_store = AssetStore(store, ORDERS, ANN)
+
+    for value in range(4):
+        asset_store.set("watermark", value)
+    store.purge()
+
+    assert len(objects(place)) == 2
+    assert [step.value for step in asset_store.history("watermark")] == [3, 2]
+
+
+def test_a_refused_write_changes_nothing_and_leaves_nothing(
+    store: OffloadStore, place: Path
+) -> None:
+    task_store = TaskStore(store, TASK, ANN)
+    task_store.set("job", 1)
+
+    with pytest.raises(VersionConflict):
+        task_store.set("job", 2, if_version=17)
+    store.purge()
+
+    assert task_store.get("job") == 1
+    assert len(objects(place)) == 1
+
+
+def test_a_zombie_does_not_even_write_an_object(store: OffloadStore, place: Path) -> None:
+    zombie = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
+    store.execute(c.StartAttempt(TASK))
+
+    with pytest.raises(StaleAttempt):
+        TaskStore(store, TASK, zombie).set("job", 1)
+
+    assert objects(place) == []
+
+
+class Disconnected(MemoryStore):
+    """Loses the answer to every write of an entry."""
+
+    def execute(self, command: c.Command[Any]) -> Any:
+        answer = super().execute(command)
+        if isinstance(command, c.Set):
+            raise StoreUnavailable("gone")
+        return answer
+
+
+def test_an_object_whose_write_may_have_been_done_stays(
+    backend: ObjectStoreBackend, place: Path
+) -> None:
+    inner = Disconnected()
+    inner.execute(c.RegisterTask(TASK))
+    store = OffloadStore(inner, backend)
+    task_store = TaskStore(store, TASK, ANN)
+
+    with pytest.raises(StoreUnavailable):
+        task_store.set("job", 1)
+    store.purge()
+
+    assert task_store.get("job") == 1
+
+
+def test_a_missing_object_is_an_error_that_names_it(store: Store, place: Path) -> None:
+    task_store = TaskStore(store, TASK, ANN)
+    task_store.set("job", 1)
+    [path] = place.rglob("*.json")
+    path.unlink()
+
+    with pytest.raises(BackendFailed, match=path.name):
+        task_store.get("job")
+
+
+class Overtaken(MemoryStore):
+    """Somebody overwrites the entry, and its object is purged, just after each read of it."""
+
+    def overtake(self, store: OffloadStore, value: int) -> None:
+        self.next = store, value
+
+    def execute(self, command: c.Command[Any]) -> Any:
+        answer = super().execute(command)
+        if isinstance(command, c.Get) and hasattr(self, "next"):
+            store, value = self.next
+            del self.next
+            TaskStore(store, TASK, ANN).set("job", value)
+            store.purge()
+        return answer
+
+
+def test_a_reader_who_was_overtaken_reads_the_new_value(backend: ObjectStoreBackend) -> None:
+    inner = Overtaken()
+    inner.execute(c.RegisterTask(TASK))
+    store = OffloadStore(inner, backend)
+    task_store = TaskStore(store, TASK, ANN)
+    task_store.set("job", 1)
+    inner.overtake(store, 2)
+
+    assert task_store.get("job") == 2
+
+
+def test_a_value_that_comes_again_is_not_purged_as_the_one_before(
+    store: OffloadStore, place: Path
+) -> None:
+    task_store = TaskStore(store, TASK, ANN)
+    for value in (1, 2, 1):
+        task_store.set("job", value)
+
+    store.purge()
+
+    assert task_store.get("job") == 1
+    assert len(objects(place)) == 1
+
+
+def test_an_asset_has_one_place_however_it_is_known(store: Store, place: Path) -> None:
+    AssetStore(store, AssetScope(uri="s3://lake/orders"), ANN).set("watermark", 1)
+    AssetStore(store, ORDERS, ANN).set("watermark", 1)
+
+    assert len(objects(place)) == 1
+
+
+def test_an_advance_brings_the_value_that_stands_inline(
+    inner: Store, store: Store, place: Path
+) -> None:
+    asset_store = AssetStore(store, ORDERS, ANN)
+    asset_store.set("watermark", 5)
+
+    assert asset_store.advance("watermark", 3) == 5
+    assert asset_store.advance("watermark", 9) == 9
+    assert inner.execute(c.Get(ORDERS, "watermark")) == "9"
+
+
+def test_a_staged_value_is_an_object_until_the_attempt_fails(
+    store: OffloadStore, place: Path
+) -> None:
+    writer = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
+    asset_store = AssetStore(store, ORDERS, writer)
+    asset_store.set("watermark", 1, on_success=True)
+    assert asset_store.get("watermark") == 1
+    assert objects(place) == ["watermark"]
+
+    store.execute(c.FinishAttempt(writer, succeeded=False))
+    store.purge()
+
+    assert AssetStore(store, ORDERS, ANN).get("watermark") is None
+    assert objects(place) == []
+
+
+def test_what_cannot_be_deleted_is_remembered(
+    inner: MemoryStore, store: OffloadStore, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_store = TaskStore(store, TASK, ANN)
+    task_store.set("job", 1)
+    refuse = lambda self, references: dict.fromkeys(references, "no permission")  # noqa: E731
+    monkeypatch.setattr(ObjectStoreBackend, "remove", refuse)
+
+    task_store.delete("job")
+
+    assert inner.execute(pc.CountPurges()) == pc.PurgeQueue(1, 1, 0, "no permission")
+    assert objects(place) == ["job"]
