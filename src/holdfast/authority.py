@@ -163,12 +163,13 @@ _ENTRY_WRITES = (
     *(pc.ReserveObjects, pc.ReleaseObjects),
 )
 _PURGES = (pc.TakePurges, pc.FinishPurges)
+_RECONCILING = (*_PURGES, pc.QueueObjects)
 _ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult)
 _LOADS = (lc.StartLoad, lc.AddToLoad, lc.FinishLoad, lc.DropLoad)
 _EDITS = (
     *_ATTEMPT_WRITES,
     *_LOADS,
-    *_PURGES,
+    *_RECONCILING,
     *(c.RegisterTask, c.DeclareAsset, c.StartAttempt, c.FinishAttempt),
     *(r.PauseDag, r.CreateRun, r.ClearTasks, r.MarkTask),
 )
@@ -379,7 +380,7 @@ def _permits_worker(command: c.Command[Any]) -> bool:
         return all(map(_is_watchers, command.writes))
     if isinstance(command, pc.ReserveObjects | pc.ReleaseObjects):
         return isinstance(command.writer, WatcherWriter)
-    running = (c.StartAttempt, c.FinishAttempt, r.StartWatch, *_PURGES)
+    running = (c.StartAttempt, c.FinishAttempt, r.StartWatch, *_RECONCILING)
     return is_read(command) or isinstance(command, running)
 
 

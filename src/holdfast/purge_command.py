@@ -51,6 +51,17 @@ class ReleaseObjects(Command[None], frozen=True):
     writer: Writer
 
 
+class QueueObjects(Command[None], frozen=True):
+    """Objects, each with whose it is, its key and the JSON text of its reference, of which somebody
+    thinks that nothing names them: they are deleted unless something does."""
+
+    objects: tuple[tuple[StoreScope, str, str], ...]
+
+    def __post_init__(self) -> None:
+        for scope, key, _ in self.objects:
+            check_key(key, scope)
+
+
 class Purge(msgspec.Struct, frozen=True):
     """An object to delete, which no entry names any more."""
 

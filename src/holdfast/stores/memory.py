@@ -492,6 +492,12 @@ class MemoryStore(Store):
             if named and purge.taken_until <= now:
                 purge.due_at = now
 
+    def _queue_objects(self, command: pc.QueueObjects) -> None:
+        queued = {(purge.scope, purge.key, purge.value) for purge in self._queue.values()}
+        for place in command.objects:
+            if place not in queued:
+                self._enqueue(*place, timedelta(0))
+
     def _take_purges(self, command: pc.TakePurges) -> tuple[pc.Purge, ...]:
         now, named = self._clock(), self._references()
         due = [
@@ -808,6 +814,7 @@ _OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
     lc.DropLoad: MemoryStore._drop_load,
     pc.ReserveObjects: MemoryStore._reserve_objects,
     pc.ReleaseObjects: MemoryStore._release_objects,
+    pc.QueueObjects: MemoryStore._queue_objects,
     pc.TakePurges: MemoryStore._take_purges,
     pc.FinishPurges: MemoryStore._finish_purges,
     pc.CountPurges: MemoryStore._count_purges,

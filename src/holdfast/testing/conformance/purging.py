@@ -284,6 +284,24 @@ class Purging(StoreFixtures):
         assert taken(do) == [B]
         assert do(pc.CountPurges()) == pc.PurgeQueue(1, 0, 0)
 
+    def test_what_somebody_queues_is_due_unless_it_is_named(
+        self, do: Door, task: TaskScope, asset: AssetScope
+    ) -> None:
+        do(c.Set(task, "k", A, ANN))
+        its = AssetScope(name="orders", uri=ORDERS_URI)
+        do(c.Set(asset, "k", A, ANN))
+        do(pc.ReserveObjects(asset, (("l", A),), ANN))
+        gone = TaskScope("long", "gone", "task", 3)
+
+        do(
+            pc.QueueObjects(
+                ((task, "k", A), (its, "k", A), (its, "l", A), (gone, "k", B), (its, "m", B))
+            )
+        )
+
+        assert {(purge.scope, purge.key) for purge in take(do)} == {(gone, "k"), (its, "m")}
+        assert do(pc.CountPurges()) == pc.PurgeQueue(2, 0, 1)
+
     def test_an_object_that_is_queued_can_be_reserved_and_named_again(
         self, do: Door, task: TaskScope
     ) -> None:

@@ -113,6 +113,7 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     lc.DropLoad: loads.drop_load,
     pc.ReserveObjects: purging.reserve_objects,
     pc.ReleaseObjects: purging.release_objects,
+    pc.QueueObjects: purging.queue_objects,
     pc.TakePurges: purging.take_purges,
     pc.FinishPurges: purging.finish_purges,
     pc.CountPurges: purging.count_purges,

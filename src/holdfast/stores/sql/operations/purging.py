@@ -34,14 +34,17 @@ class Keeper(NamedTuple):
 
 
 def keeper(scope: StoreScope) -> Steps[Keeper]:
-    known = yield from resolve(scope)
-    if isinstance(known, TaskScope):
+    """That of a scope which has to be known."""
+    return _keeper((yield from resolve(scope)))
+
+
+def _keeper(scope: StoreScope) -> Keeper:
+    if isinstance(scope, TaskScope):
         names = ("dag_id", "run_id", "task_id", "map_index")
-        columns = {"ti_id": known.ti_text} | {name: getattr(known, name) for name in names}
+        columns = {"ti_id": scope.ti_text} | {name: getattr(scope, name) for name in names}
         return Keeper(TASKS, columns)
-    assert known.name is not None
-    digest = rows.digest(known.name)
-    return Keeper(ASSETS, {"name_digest": digest, "name": known.name, "uri": known.uri})
+    name = scope.name or scope.uri or ""
+    return Keeper(ASSETS, {"name_digest": rows.digest(name), "name": name, "uri": scope.uri})
 
 
 def reserve_objects(context: Context, command: c.ReserveObjects) -> Steps[None]:
@@ -63,6 +66,15 @@ def release_objects(context: Context, command: c.ReleaseObjects) -> Steps[None]:
         for row, text, taken in (yield s.lock_of_key(its.shelf), its.owner | {"key": key}):
             if text == value and not taken:
                 yield s.postpone(), {"row": row, "until": 0}
+
+
+def queue_objects(context: Context, command: c.QueueObjects) -> Steps[None]:
+    yield BEGIN
+    for scope, key, value in command.objects:
+        its = _keeper(scope)
+        found = yield s.lock_of_key(its.shelf), its.owner | {"key": key}
+        if all(text != value for _, text, _ in found):
+            yield s.add(its.shelf), its.columns | {"until": 0, "key": key, "value": value}
 
 
 def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[None]:
