@@ -14,11 +14,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast import command as c
+from holdfast import purge_command as pc
 from holdfast import run_command as rc
 from holdfast.backend import BaseStoreBackend, inside_backend
 from holdfast.condition import Guarded, Once
 from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter, Writer
-from holdfast.errors import BackendFailed, HoldfastError, NotSupported
+from holdfast.errors import (
+    BackendFailed,
+    HoldfastError,
+    NotSupported,
+    UnknownAsset,
+    UnknownTaskInstance,
+)
 from holdfast.report import ENTRIES
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.store import Store
@@ -28,6 +35,7 @@ from holdfast.stores.sql.operations import (
     attempts,
     expiry,
     guards,
+    purging,
     registry,
     requests,
     tasks,
@@ -65,6 +73,11 @@ _LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
         c.Now,
         c.ListOrphans,
         c.ForgetRequests,
+        pc.ReserveObjects,
+        pc.ReleaseObjects,
+        pc.QueueObjects,
+        pc.FinishPurges,
+        pc.CountPurges,
         rc.SaveFile,
         rc.SaveFileError,
         rc.ForgetFile,
@@ -133,6 +146,7 @@ class BackendStore(Store):
             c.DeleteAsset: self._delete_asset,
             c.DeleteOrphans: self._delete_orphans,
             c.CleanUpBackend: self._clean_up,
+            pc.TakePurges: self._take_purges,
             Once: partial(requests.once, self._operation, revocable=False),
             Guarded: partial(guards.guarded, self._operation),
         }
@@ -238,6 +252,7 @@ class BackendStore(Store):
     def _write(self, owner: Owner, command: c.Set) -> Steps[int]:
         version = yield from count_write(owner)
         scope = yield from resolve(command.scope)
+        yield from purging.track_object(scope, command.key, command.value)
         expiry = command.expires_at and command.expires_at.astimezone(UTC)
         if self.supports(c.GetEntry):
             inner = msgspec.structs.replace(command, scope=scope, expires_at=expiry)
@@ -248,14 +263,39 @@ class BackendStore(Store):
     def _delete(self, context: Context, command: c.Delete) -> Steps[None]:
         scope = yield from self._open(command)
         yield from self._call("delete", scope, command.key)
+        yield from purging.look_at_objects(scope, command.key)
 
     def _clear(self, context: Context, command: c.Clear) -> Steps[None]:
         if not command.all_map_indices or isinstance(command.scope, AssetScope):
             scope = yield from self._open(command)
-            yield from self._call("clear", scope)
+            yield from self._emptied(scope)
             return
         yield from open_map_indices(command.scope, command.writer)
         yield from self._call("clear", command.scope, all_map_indices=True)
+        yield from purging.look_at_objects(command.scope, all_=True)
+
+    def _emptied(self, scope: StoreScope) -> Steps[None]:
+        yield from self._call("clear", scope)
+        yield from purging.look_at_objects(scope)
+
+    def _take_purges(self, context: Context, command: pc.TakePurges) -> Steps[tuple[pc.Purge, ...]]:
+        yield BEGIN
+        due, named = yield from purging.due_objects(context, command)
+        gone: list[pc.Purge] = []
+        for purge in due:
+            (named if (yield from self._names(purge)) else gone).append(purge)
+        yield from purging.keep_for_now(named)
+        yield from purging.take(gone, command)
+        return tuple(gone)
+
+    def _names(self, purge: pc.Purge) -> Steps[bool]:
+        """Whether the backend's entry refers to the object."""
+        try:
+            scope = yield from resolve(purge.scope)
+        except (UnknownTaskInstance, UnknownAsset):
+            return False
+        value = yield from self._call("get", scope, purge.key)
+        return bool(value == purge.value)
 
     def _get_entry(self, context: Context, command: c.GetEntry) -> Steps[Entry[str] | None]:
         scope = yield from resolve(command.scope)
@@ -288,6 +328,8 @@ class BackendStore(Store):
             owner = yield from open_scope(command.scope, command.writer)
             yield from count_write(owner)
             scope = yield from resolve(command.scope)
+            for key, value in getattr(command, "values", ()):
+                yield from purging.track_object(scope, key, value)
         return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
 
     def _passed_on(self, context: Context, command: c.Command[A]) -> Steps[A]:
@@ -304,7 +346,7 @@ class BackendStore(Store):
             yield from self._write(locked, c.Set(asset, key, value, writer, if_version=if_version))
 
     def _empty(self, context: Context, owner: Owner, writer: Writer) -> Steps[None]:
-        yield from self._call("clear", owner.scope)
+        yield from self._emptied(owner.scope)
 
     def _emit(self, context: Context, command: rc.Emit) -> Steps[None]:
         """A crash between the backend's writes and the commit loses the event: the two cannot be
@@ -317,7 +359,7 @@ class BackendStore(Store):
         yield BEGIN
         tasks = yield from registry.list_tasks(context, c.ListTasks(command.dag_id, command.run_id))
         for scope in tasks:
-            yield from self._call("clear", scope)
+            yield from self._emptied(scope)
         yield from registry.drop_run(command)
 
     def _delete_asset(self, context: Context, command: c.DeleteAsset) -> Steps[None]:
@@ -325,13 +367,13 @@ class BackendStore(Store):
         scope = yield from resolve(command.scope)
         assert isinstance(scope, AssetScope)
         assert scope.asset_id is not None
-        yield from self._call("clear", scope)
+        yield from self._emptied(scope)
         yield from registry.drop_asset(scope.asset_id)
 
     def _delete_orphans(self, context: Context, command: c.DeleteOrphans) -> Steps[int]:
         orphans = yield from expiry.lock_orphans(command)
         for scope in orphans:
-            yield from self._call("clear", scope)
+            yield from self._emptied(scope)
             yield from expiry.mark_swept(scope)
         return len(orphans)
 

@@ -92,6 +92,15 @@ def postpone() -> sa.Update:
 
 
 @cache
+def expedite(conditions: frozenset[str], but: bool) -> sa.Update:
+    """What a part of the queue has is due, unless it is being deleted; `but` one value."""
+    update = sa.update(t.purge).where(_row.taken_until <= now, *_part(conditions))
+    if but:
+        update = update.where(_row.value != sa.bindparam("standing"))
+    return update.values(due_at=0)
+
+
+@cache
 def take() -> sa.Update:
     return _update(due_at=now + _until, taken_until=now + _until)
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import now
 from holdfast.stores.sql.statements import Select
+from holdfast.value import PLACE_PREFIX, REFERENCE_PREFIX
 
 Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
 """Tests without their values: column, operator, how many values."""
@@ -29,6 +30,8 @@ class Scanned(NamedTuple):
     """Those whose rows they belong to, which have the names."""
     identity: tuple[str, ...]
     """Columns of the base."""
+    references: bool = False
+    """Only rows whose value is kept elsewhere, even if they have expired."""
 
     def source(self, columns: Iterable[str]) -> sa.FromClause:
         """The base, and whatever else these columns are in."""
@@ -52,14 +55,17 @@ class Scanned(NamedTuple):
         return not self.owners or name in self.base.c
 
     def column(self, name: str) -> sa.ColumnElement[Any]:
-        if name in _ELSEWHERE:
-            return _ELSEWHERE[name]
-        return next(one.c[name] for one in (self.base, *self.owners) if name in one.c)
+        tables = (self.base, *self.owners)
+        for one in tables:
+            if (one, name) in _ELSEWHERE:
+                return _ELSEWHERE[one, name]
+        return next(one.c[name] for one in tables if name in one.c)
 
 
-_ELSEWHERE: dict[str, sa.ColumnElement[Any]] = {
-    "asset": t.asset.c.name,
-    "conf": sa.func.coalesce(t.run.c.conf, sa.literal_column("'{}'")),
+_ELSEWHERE: dict[tuple[sa.Table, str], sa.ColumnElement[Any]] = {
+    (t.asset, "asset"): t.asset.c.name,
+    (t.purge, "asset"): t.purge.c.name,
+    (t.run, "conf"): sa.func.coalesce(t.run.c.conf, sa.literal_column("'{}'")),
 }
 """Columns that are called otherwise in the database, or may be missing there."""
 _TABLES = {
@@ -68,6 +74,13 @@ _TABLES = {
     "asset_history": Scanned(t.asset_history, (t.asset,), ("asset_id", "key", "version")),
     "runs": Scanned(t.run, (), ("dag_id", "run_id")),
     "task_instances": Scanned(t.task_instance, (t.run,), ("ti_id",)),
+    "task_references": Scanned(t.task_entry, (t.task_instance, t.run), ("ti_id", "key"), True),
+    "asset_references": Scanned(t.asset_entry, (t.asset,), ("asset_id", "key"), True),
+    "history_references": Scanned(
+        t.asset_history, (t.asset,), ("asset_id", "key", "version"), True
+    ),
+    "staged_references": Scanned(t.staged_write, (t.asset,), ("ti_id", "asset_id", "key"), True),
+    "queued_references": Scanned(t.purge, (), ("id",), True),
 }
 
 
@@ -86,7 +99,9 @@ def scan(
         _test(of.column(column), number, operator, count)
         for number, (column, operator, count) in enumerate(shapes)
     ]
-    if of.base is t.task_entry:
+    if of.references:
+        wanted.append(_is_reference(of.base.c.value))
+    elif of.base is t.task_entry:
         # The clock is asked once, not for each row. No index can find these rows, which are nearly
         # all there are: one on the times would be taken in place of that on the identities.
         expiry = sa.func.coalesce(t.task_entry.c.expires_at, sa.literal_column(str(2**63 - 1)))
@@ -152,6 +167,15 @@ def scan_slice(
         .add_columns(*(part.label(f"identity_{n}") for n, part in enumerate(key)))
         .order_by(*key)
         .limit(sa.bindparam("limit"))
+    )
+
+
+def _is_reference(value: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    return sa.or_(
+        *(
+            sa.func.substr(value, 1, len(prefix)) == sa.literal(prefix)
+            for prefix in (REFERENCE_PREFIX, PLACE_PREFIX)
+        )
     )
 
 

@@ -7,7 +7,7 @@ deleted as the leftover of the time before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -77,6 +77,34 @@ def queue_objects(context: Context, command: c.QueueObjects) -> Steps[None]:
             yield s.add(its.shelf), its.columns | {"until": 0, "key": key, "value": value}
 
 
+def track_object(scope: StoreScope, key: str, value: str) -> Steps[None]:
+    """An entry that is not in this database is about to name an object: it is looked at again and
+    again, as nobody can tell when that entry is gone. The transaction has begun."""
+    its = yield from keeper(scope)
+    if is_reference(value):
+        later = {"until": _micros(c.RESERVED_FOR)}
+        queued = yield from _queued(scope, its, key, value)
+        if queued:
+            yield s.postpone(), [{"row": row} | later for row in queued]
+        else:
+            yield s.add(its.shelf), its.columns | later | {"key": key, "value": value}
+    where = {s.owner_column(its.shelf).name: its.owner["owner"], "key": key}
+    yield s.expedite(frozenset(where), but=True), where | {"standing": value}
+
+
+def look_at_objects(scope: StoreScope, key: str | None = None, all_: bool = False) -> Steps[None]:
+    """Entries that are not in this database are gone: what they named is looked at now."""
+    where = _conditions(c.Part(scope, all_)) | ({} if key is None else {"key": key})
+    yield s.expedite(frozenset(where), but=False), where
+
+
+def keep_for_now(purges: Sequence[c.Purge]) -> Steps[None]:
+    """They have names: look again in a day."""
+    if purges:
+        later = _micros(c.RESERVED_FOR)
+        yield s.postpone(), [{"row": purge.id, "until": later} for purge in purges]
+
+
 def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[None]:
     """What is about to be written names these objects: they are neither reserved nor to be deleted
     any more. The transaction has begun."""
@@ -99,17 +127,31 @@ def _queued(scope: StoreScope, its: Keeper, key: str, value: str) -> Steps[list[
 
 def take_purges(context: Context, command: c.TakePurges) -> Steps[tuple[c.Purge, ...]]:
     yield BEGIN
+    due, named = yield from due_objects(context, command)
+    if named:
+        yield s.drop(), [{"row": purge.id} for purge in named]
+    yield from take(due, command)
+    return tuple(due)
+
+
+def due_objects(
+    context: Context, command: c.TakePurges
+) -> Steps[tuple[list[c.Purge], list[c.Purge]]]:
+    """What is due and has no name, and what has one, in rows that are locked."""
     conditions = _conditions(command.part)
     statement = s.lock_due(type(context.dialect), frozenset(conditions))
     found = yield statement, conditions | {"limit": command.limit}
-    named = [row for row in found if row[-1]]
-    if named:
-        yield s.drop(), [{"row": row[0]} for row in named]
-    due = [row for row in found if not row[-1]]
-    if due:
+    due: list[c.Purge] = []
+    named: list[c.Purge] = []
+    for row in found:
+        (named if row[-1] else due).append(_purge(row))
+    return due, named
+
+
+def take(purges: Sequence[c.Purge], command: c.TakePurges) -> Steps[None]:
+    if purges:
         until = _micros(command.lease)
-        yield s.take(), [{"row": row[0], "until": until} for row in due]
-    return tuple(map(_purge, due))
+        yield s.take(), [{"row": purge.id, "until": until} for purge in purges]
 
 
 def _conditions(part: c.Part) -> dict[str, Any]:
