@@ -15,10 +15,19 @@ import msgspec
 
 from holdfast.command import Command
 from holdfast.entry import ApiWriter, Writer
-from holdfast.errors import InvalidInput, InvalidType
+from holdfast.errors import Forbidden, InvalidInput, InvalidType
 from holdfast.identifier import check_id
 from holdfast.scope import AssetScope, StoreScope
-from holdfast.value import check_key, fits, parse, too_large
+from holdfast.value import (
+    as_reference,
+    check_key,
+    fits,
+    is_in_place,
+    parse,
+    reference_in,
+    shown,
+    too_large,
+)
 
 log = logging.getLogger("holdfast")
 
@@ -75,6 +84,9 @@ class AddToLoad(Command[None], frozen=True):
     writer: Writer
     max_value_bytes: int = 0
     """The largest JSON text of a value; a task's may be larger. 0: any size."""
+    as_kept: bool = False
+    """Values are as a store keeps them, references among them, and of any size: they come from one.
+    Only people bring such, not tasks."""
 
     @property
     def repeatable(self) -> bool:
@@ -83,22 +95,39 @@ class AddToLoad(Command[None], frozen=True):
     def checked(self) -> Iterator[tuple[StoreScope, list[NewEntry]]]:
         """The entries of each scope, with their values as they are kept; the first that may not
         be is named."""
+        if self.as_kept and not isinstance(self.writer, ApiWriter):
+            raise Forbidden(
+                f"{self.writer} may not load values as a store keeps them",
+                hint="`holdfast state-store import` and `copy` do, with an editor's token",
+            )
         for lot in self.lots:
             scope = lot.scope
             yield scope, [(key, self._kept(scope, key, text), at) for key, text, at in lot.entries]
 
     def _kept(self, scope: StoreScope, key: str, text: str) -> str:
         try:
-            value = parse(text)
+            value = _from_store(text) if self.as_kept else parse(text)
         except (InvalidInput, InvalidType) as error:
             where = f"`{key}` of {scope}"
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
-        if not fits(value, self.max_value_bytes):
+        if not self.as_kept and not fits(value, self.max_value_bytes):
             excess = too_large(value, self.max_value_bytes, f"`{key}` of {scope}")
             if isinstance(self.writer, ApiWriter):
                 raise excess
             log.warning("%s", excess.message)
         return value
+
+
+def _from_store(text: str) -> str:
+    """What a store kept, as it keeps it. A reference has to look exactly like one of ours; all else
+    is somebody's value."""
+    value = parse(text)
+    if value == text:
+        return value
+    place = reference_in(text)
+    if place is not None and as_reference(place, is_in_place(text)) == text:
+        return text
+    return parse(shown(text))
 
 
 class FinishLoad(Command[int], frozen=True):

@@ -28,12 +28,13 @@ class Offloading(msgspec.Struct, frozen=True, omit_defaults=True):
         """The store as a worker uses it."""
         return self.opened(store) if self.backend else store
 
-    def opened(self, store: Store) -> OffloadStore:
-        """The same, where there is a backend."""
+    def opened(self, store: Store, *, holds_back: bool = True) -> OffloadStore:
+        """The same, where there is a backend; `holds_back` in the process that tells the success
+        of its attempt."""
         # Loaded when needed: most workers have none.
         from holdfast.stores.offload import OffloadStore
 
-        return OffloadStore(store, self._made())
+        return OffloadStore(store, self._made(), holds_back=holds_back)
 
     def check(self) -> None:
         """An error where the backend cannot be had, before anything depends on it."""

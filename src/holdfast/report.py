@@ -66,10 +66,34 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "ended_at": TIME,
         "error": LONG_TEXT,
     },
+    "task_references": {**_INSTANCE, "key": TEXT, "value": LONG_TEXT, "expires_at": TIME},
+    "asset_references": {**_ASSET, "key": TEXT, "value": LONG_TEXT},
+    "history_references": {**_ASSET, "key": TEXT, "version": LONG, "value": LONG_TEXT},
+    "staged_references": {**_ASSET, "key": TEXT, "value": LONG_TEXT},
+    "queued_references": {
+        **_INSTANCE,
+        "asset": TEXT,
+        "uri": TEXT,
+        "key": TEXT,
+        "value": LONG_TEXT,
+        "due_at": TIME,
+        "tries": INTEGER,
+        "error": LONG_TEXT,
+    },
 }
 """Each table's columns and their kinds, in the order in which they are shown."""
 
-ENTRIES: Final = ("task_store", "asset_store", "asset_history")
+REFERENCES: Final = (
+    "task_references",
+    "asset_references",
+    "history_references",
+    "staged_references",
+    "queued_references",
+)
+"""All that names an object in the workers' storage, what has expired included, and the queue of
+what is reserved or waits to be deleted."""
+
+ENTRIES: Final = ("task_store", "asset_store", "asset_history", *REFERENCES[:3])
 """The tables of what a custom backend keeps elsewhere."""
 
 IDENTITIES: Final[dict[str, tuple[type, ...]]] = {
@@ -78,11 +102,21 @@ IDENTITIES: Final[dict[str, tuple[type, ...]]] = {
     "asset_history": (int, str, int),
     "runs": (str, str),
     "task_instances": (str,),
+    "task_references": (str, str),
+    "asset_references": (int, str),
+    "history_references": (int, str, int),
+    "staged_references": (str, int, str),
+    "queued_references": (int,),
 }
 """Of what a row's identity consists, which it keeps when it is deleted and written again: key
 ranges are ranges of it."""
 
-BY_TASK_INSTANCE: Final = ("task_store", "task_instances")
+BY_TASK_INSTANCE: Final = (
+    "task_store",
+    "task_instances",
+    "task_references",
+    "staged_references",
+)
 """Tables whose rows' identities begin with a `ti_id`."""
 
 LARGEST_SLICE: Final = 50_000

@@ -80,11 +80,32 @@ class ObjectStoreBackend(BaseStoreBackend):
     async def aremove(self, references: Sequence[str]) -> dict[str, str]:
         return await arun(self._objects.remove(references))
 
-    def list_objects(self, prefix: str = "") -> Iterator[Stored]:
+    def list_objects(self, prefix: str = "", *, foreign: bool = False) -> Iterator[Stored]:
         """The objects under a prefix that `prefixes` gave, or all, as the storage lists them: a
-        page at a time is in memory. Files that are not named like ours are left out."""
+        page at a time is in memory. Files that are not named like ours are left out, unless what
+        is `foreign` is asked for, too."""
         with translated("list", self._objects.reference(prefix)):
-            yield from self._objects.stored(prefix)
+            yield from self._objects.stored(prefix, foreign)
+
+    def is_there(self, reference: str) -> bool:
+        """Whether the object of a reference is."""
+        with translated("look for", reference):
+            return run(self._objects.metadata(reference)) is not None
+
+    def whose(self, reference: str) -> tuple[StoreScope, str] | None:
+        """The scope and the key that an object below the URL belongs to, by its place, or by its
+        metadata where the names are too long for that. None: it does not tell, or is gone."""
+        path = reference.removeprefix(f"{self._objects.address}/")
+        if (found := place.whose(path)) is not None or "~" not in path:
+            return found
+        with translated("look at", reference):
+            said = run(self._objects.metadata(reference))
+        return place.whose(path, said) if said else None
+
+    @property
+    def url(self) -> str:
+        """Below it are the objects that are written, and listed."""
+        return str(self._objects.address)
 
     def prefixes(self, under: str = "") -> list[str]:
         """The parts that can be listed apart, one level down: `task` and `asset`, below them the

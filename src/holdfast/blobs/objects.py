@@ -112,13 +112,22 @@ class Objects:
                 hint="`holdfast state-store reconcile --delete` removes what is left over",
             )
 
-    def stored(self, folder: str) -> Iterator[Stored]:
-        """All below a folder, as they are listed; what is not ours is left out."""
+    def metadata(self, reference: str) -> Steps[dict[str, str] | None]:
+        """What an object says about itself, which local files do not; None where it is gone."""
+        root, path, _ = self._located(reference)
+        try:
+            found = yield call(self._opened(root), "get", path, options={"head": True})
+        except FileNotFoundError:
+            return None
+        return dict(found.attributes)
+
+    def stored(self, folder: str, foreign: bool = False) -> Iterator[Stored]:
+        """All below a folder, as they are listed; what is not ours only if it is asked for."""
         if self._is_there():
             for page in self._opened(self.address).list(folder or None, chunk_size=LISTED_AT_ONCE):
                 for meta in page:
                     path = meta["path"]
-                    if _is_ours(path):
+                    if foreign or _is_ours(path):
                         yield Stored(self.reference(path), meta["size"], meta["last_modified"])
 
     def folders(self, folder: str) -> list[str]:

@@ -11,15 +11,23 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+from holdfast.errors import HoldfastError
 from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.value import check_key
 
 MAX_PART: Final = 100
 MAX_METADATA: Final = 1500
 """S3 takes 2 KB for all of an object's, names and overhead included."""
 KINDS: Final = ("asset", "task")
+_FIELDS: Final = {
+    "asset": ("asset", "key"),
+    "task": ("dag", "run", "task", "index", "key"),
+}
+"""What the parts of a path, and the metadata of its object, tell."""
 _NAME: Final = re.compile(r"([0-9a-f]{64})\.json(\.zst|\.gz)?", re.ASCII)
 _DIGEST_LENGTH: Final = 32
 
@@ -78,3 +86,25 @@ def metadata(owned: dict[str, str], key: str) -> dict[str, str]:
     """What an object says about whose it is: ASCII, and within the limits of every cloud."""
     said = {**owned, "key": key}
     return {field: part(text, MAX_METADATA // len(said)) for field, text in said.items()}
+
+
+def whose(path: str, said: Mapping[str, str] | None = None) -> tuple[StoreScope, str] | None:
+    """The scope and the key that an object belongs to, by its path or by what its metadata says;
+    None where that does not tell it."""
+    kind, *parts, last = path.split("/")
+    fields = _FIELDS.get(kind, ())
+    if len(parts) != len(fields) or digest_and_suffix(last) is None:
+        return None
+    if said is None:
+        said = dict(zip(fields, parts, strict=True))
+    texts = [unquote(said.get(field, "")) for field in fields]
+    key = texts.pop()
+    try:
+        scope: StoreScope = AssetScope(name=texts[0])
+        if kind == "task":
+            scope = TaskScope(*texts[:3], int(texts[3]))
+        check_key(key)
+    except (HoldfastError, ValueError):
+        return None
+    # What was cut off, or is not as we write it, does not lead back to where it was found.
+    return (scope, key) if folder(scope, key) == "/".join((kind, *parts)) else None

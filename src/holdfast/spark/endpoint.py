@@ -20,7 +20,7 @@ from holdfast.stores.pipe import PipeStore
 from holdfast.transport import Endpoint
 
 if TYPE_CHECKING:
-    from holdfast.accessor import AssetStore, TaskStore
+    from holdfast.accessor import Accessor, AssetStore, TaskStore
 
 
 def task_handle(task_store: TaskStore) -> TaskHandle:
@@ -31,7 +31,11 @@ def task_handle(task_store: TaskStore) -> TaskHandle:
         wanted = TaskIdentity(scope, writer.attempt)
     ship()
     return TaskHandle(
-        _endpoint(store, wanted), _json(scope), _json(writer), task_store._rules.default_retention
+        _endpoint(store, wanted),
+        _json(scope),
+        _json(writer),
+        task_store._rules.default_retention,
+        _offloading(task_store),
     )
 
 
@@ -45,7 +49,9 @@ def asset_handle(asset_store: AssetStore) -> AssetHandle:
     if isinstance(writer, TaskWriter) and writer.attempt is not None:
         wanted = TaskIdentity(writer.scope, writer.attempt, ((scope.name, scope.uri),))
     ship()
-    return AssetHandle(_endpoint(store, wanted), _json(scope), _json(writer))
+    return AssetHandle(
+        _endpoint(store, wanted), _json(scope), _json(writer), _offloading(asset_store)
+    )
 
 
 def job_endpoint(task_store: TaskStore, key: str, intent: str, assets: Assets = ()) -> Endpoint:
@@ -77,6 +83,11 @@ def _endpoint(store: Store, wanted: Wanted) -> Endpoint:
     if isinstance(store, PipeStore):
         return store.endpoint()
     return endpoints(store).open(wanted)
+
+
+def _offloading(accessor: Accessor) -> str:
+    its = accessor._rules.offloading
+    return msgspec.json.encode(its).decode() if its.backend else ""
 
 
 def _user(writer: Writer) -> str:

@@ -18,6 +18,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidInput,
     InvalidType,
+    MissingDependency,
     NotSupported,
     StoreUnavailable,
 )
@@ -53,12 +54,18 @@ class Handle:
     """
 
     def __init__(
-        self, endpoint: Endpoint, scope: Mapping[str, Any], writer: Mapping[str, Any]
+        self,
+        endpoint: Endpoint,
+        scope: Mapping[str, Any],
+        writer: Mapping[str, Any],
+        offloading: str = "",
     ) -> None:
-        """`scope` and `writer` as they are in a command's JSON."""
+        """`scope` and `writer` as they are in a command's JSON. `offloading` says in JSON which
+        worker-side backend keeps the values, if one does."""
         self._endpoint = endpoint
         self._scope = dict(scope)
         self._writer = dict(writer)
+        self._offloading = offloading
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self} at {self._endpoint.url}>"
@@ -106,6 +113,8 @@ class Handle:
 
     def _ask(self, command: str, *, once: bool = False, **fields: Any) -> Any:
         body = json.dumps({"command": command} | fields, ensure_ascii=False).encode()
+        if self._offloading:
+            return self._ask_offloaded(body)
         headers = {"Content-Type": "application/json"}
         try:
             response = shared(self._endpoint).request(
@@ -120,6 +129,18 @@ class Handle:
         if response.status != 200:
             raise _refusal(self._endpoint.url, response)
         return json.loads(response.body)
+
+    def _ask_offloaded(self, body: bytes) -> Any:
+        try:
+            from holdfast.spark import offloaded
+        except ImportError as error:
+            raise MissingDependency(
+                f"the values of {self} are kept by a worker-side backend, which needs Holdfast "
+                f"where Spark's executors run: {error}",
+                hint='there: pip install "holdfast[objects]", with the storage\'s credentials',
+            ) from None
+        url, token, retry_window = self._endpoint
+        return offloaded.ask(url, token, retry_window, self._offloading, body)
 
     def _key(self, key: str) -> str:
         if not isinstance(key, str):
@@ -159,8 +180,9 @@ class TaskHandle(Handle):
         scope: Mapping[str, Any],
         writer: Mapping[str, Any],
         default_retention: timedelta,
+        offloading: str = "",
     ) -> None:
-        super().__init__(endpoint, scope, writer)
+        super().__init__(endpoint, scope, writer, offloading)
         self._default_retention = default_retention
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ from holdfast.rewind import choose
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores import refusal
-from holdfast.value import encode, is_in_place, is_reference, larger
+from holdfast.value import HELD_TEXT, encode, is_in_place, is_reference, larger
 
 A = TypeVar("A")
 
@@ -418,6 +418,8 @@ class MemoryStore(Store):
             asset = self._open(change.scope, change.writer)
             standing = asset.entries.get(key)
             value = self._outcome(standing, change)
+            if value == HELD_TEXT:
+                raise refusal.held_back(change.scope, key)
             if isinstance(change, c.Set):
                 self._check_version(asset, change)
             elif standing and value is standing.value:

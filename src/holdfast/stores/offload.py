@@ -48,9 +48,11 @@ class OffloadStore(Store):
 
     large_values = True
 
-    def __init__(self, inner: Store, backend: BaseStoreBackend) -> None:
+    def __init__(self, inner: Store, backend: BaseStoreBackend, *, holds_back: bool = True) -> None:
+        """`holds_back`: this process is going to say that the attempt succeeds."""
         self._store = inner
         self._backend = backend
+        self._holds_back = holds_back
         self._keeping = keeping(backend)
         self._names: dict[AssetScope, AssetScope] = {}
         self._staged: dict[tuple[StoreScope, str], c.Set] = {}
@@ -156,6 +158,12 @@ class OffloadStore(Store):
         failed."""
         if self._keeping.parcel(command.scope, command.key, b"") is None:
             return command
+        if not self._holds_back:
+            raise NotSupported(
+                f"{self._keeping.name} cannot stage `{command.key}` of {command.scope} from here",
+                hint="its objects are overwritten in place, so a staged value waits in the task's "
+                "own process: stage it there, with what the executors have computed",
+            )
         self._staged[command.scope, command.key] = command
         return msgspec.structs.replace(command, value=HELD_TEXT)
 

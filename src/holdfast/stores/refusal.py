@@ -234,6 +234,13 @@ def _run(dag_id: str, run_id: str) -> str:
     return f"run {dag_id}/{run_id}"
 
 
+def held_back(scope: StoreScope, key: str) -> Conflict:
+    return Conflict(
+        f"the staged value of `{key}` of {scope} has not left its worker",
+        hint="an attempt whose worker-side backend overwrites in place sends it when it succeeds",
+    )
+
+
 def being_deleted(scope: StoreScope, key: str) -> ObjectBusy:
     return ObjectBusy(
         f"the object for `{key}` of {scope} is just being deleted, as nothing named it",

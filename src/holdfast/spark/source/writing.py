@@ -42,6 +42,8 @@ class Load(NamedTuple):
     expires_at: str | None
     """When entries expire that do not say so themselves."""
     max_value_bytes: int
+    as_kept: bool
+    """Whether values come from a store as it keeps them."""
 
     def ask(self, command: str, **fields: Any) -> Any:
         """Ask the store something about the load."""
@@ -55,6 +57,7 @@ class Load(NamedTuple):
             for lots, size in self._lots(batches):
                 fields: dict[str, Any] = {"part": part, "first": count, "lots": lots}
                 fields["max_value_bytes"] = self.max_value_bytes
+                fields["as_kept"] = self.as_kept
                 self._asked(store, "AddToLoad", fields)
                 count += size
         return count
@@ -127,7 +130,7 @@ class EntryWriter(DataSourceArrowWriter):
 
 
 def make_writer(
-    location: Location, table: str, schema: StructType, overwrite: bool
+    location: Location, table: str, schema: StructType, overwrite: bool, as_kept: bool = False
 ) -> DataSourceArrowWriter:
     """A writer of entries to a table, for a load that is begun here."""
     columns = columns_of(table, schema)
@@ -139,7 +142,7 @@ def make_writer(
     expires_at = default_expiry(location) if columns.is_task and not columns.has_expiry else None
     writer = {"kind": "api", "user": user()}
     limit = 0 if location.is_server else largest_value()
-    load = Load(uuid4().hex, location, columns, writer, expires_at, limit)
+    load = Load(uuid4().hex, location, columns, writer, expires_at, limit, as_kept)
     load.ask("StartLoad")
     return EntryWriter(load)
 

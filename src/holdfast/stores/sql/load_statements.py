@@ -151,6 +151,20 @@ def refused_asset() -> Select:
 
 
 @cache
+def queued_objects(shelf: Shelf) -> Select:
+    """What entries of the load refer to, and the purge queue has: whose it is, key, value."""
+    queued = t.purge.c
+    names = (queued.dag_id, queued.run_id, queued.task_id, queued.map_index)
+    same: Any = sa.and_(queued.key == _row.key, queued.value == _row.value)
+    if shelf is TASKS:
+        source = t.load_entry.join(t.purge, sa.and_(queued.ti_id == _row.ti_id, same))
+        return sa.select(*names, _row.key, _row.value).select_from(source).where(_of_load)
+    source = t.load_entry.join(t.asset, t.asset.c.id == _row.asset_id)
+    source = source.join(t.purge, sa.and_(queued.name_digest == t.asset.c.name_digest, same))
+    return sa.select(t.asset.c.name, _row.key, _row.value).select_from(source).where(_of_load)
+
+
+@cache
 def write(shelf: Shelf, dialect: type[Dialect]) -> Any:
     """Entries from a slice of the load, each with its owner's newest version."""
     by: Any = sa.bindparam("writer", type_=sa.Text())

@@ -18,7 +18,7 @@ from holdfast.run import (
     RunKind,
     TaskState,
 )
-from holdfast.scope import TaskScope
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql import run_statements as r
@@ -30,7 +30,7 @@ from holdfast.stores.sql.operations.runs import lock_held_run, microseconds
 from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope
 from holdfast.stores.sql.operations.staging import staged_by
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
-from holdfast.value import larger
+from holdfast.value import HELD_TEXT, larger
 
 Apply: TypeAlias = Callable[[Context, int, list[rows.Row], TaskWriter], Steps[None]]
 """How staged writes to one asset take effect."""
@@ -127,6 +127,9 @@ def _take_effect(
     }
     happened = yield from events.by_asset(context, emitted, writer.scope)
     for asset_id in sorted({*staged, *happened}):
+        for _, key, value, *_ in staged.get(asset_id, ()):
+            if value == HELD_TEXT:
+                raise refusal.held_back(AssetScope(asset_id), key)
         if asset_id in staged:
             yield from apply(context, asset_id, staged[asset_id], writer)
         for event in happened.get(asset_id, ()):

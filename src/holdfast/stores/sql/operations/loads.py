@@ -19,6 +19,7 @@ from holdfast.stores.sql import load_statements as s
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as entry_statements
 from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.operations.purging import name_objects
 from holdfast.stores.sql.operations.scopes import fence, known, lock_scope, resolve, unknown
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 
@@ -138,6 +139,7 @@ def _write(
     else:
         yield s.count_writes(shelf), whole
         yield from _check_assets(load)
+    yield from _name_objects(shelf, load)
     own = writer.scope.ti_text if isinstance(writer, TaskWriter) else None
     by = {"writer": rows.writer_text(writer), "own": own}
     for slice_ in _slices(load, parts):
@@ -145,6 +147,14 @@ def _write(
         if shelf.history is not None:
             yield s.add_history(), slice_
             yield s.trim_history(dialect), slice_ | {"kept": context.history_limit}
+
+
+def _name_objects(shelf: entry_statements.Shelf, load: int) -> Steps[None]:
+    """What the load refers to is not to be deleted any more."""
+    for *names, key, value in (yield s.queued_objects(shelf), {"load": load}):
+        of_task = shelf is entry_statements.TASKS
+        scope: StoreScope = TaskScope(*names) if of_task else AssetScope(name=names[0])
+        yield from name_objects(scope, [(key, value)])
 
 
 def _slices(load: int, parts: dict[int, tuple[int, int]]) -> Iterator[dict[str, int]]:

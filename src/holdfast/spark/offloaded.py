@@ -1,0 +1,27 @@
+"""What a handle asks in an executor whose values a worker-side backend keeps: the commands are the
+same, and the backend stores and fetches the values there, where Holdfast is installed for it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from holdfast.offloading import Offloading
+from holdfast.store import Store
+from holdfast.stores.http import HttpStore
+from holdfast.wire import JSON
+
+
+def ask(url: str, token: str, retry_window: float, offloading: str, command: bytes) -> Any:
+    """The answer to a command, as JSON has it."""
+    answer = _store(url, token, retry_window, offloading).execute(JSON.decode_command(command))
+    return msgspec.json.decode(JSON.encode(answer))
+
+
+@cache
+def _store(url: str, token: str, retry_window: float, offloading: str) -> Store:
+    server = HttpStore(url, token, retry_window=timedelta(seconds=retry_window))
+    return msgspec.json.decode(offloading, type=Offloading).opened(server, holds_back=False)
