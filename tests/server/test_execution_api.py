@@ -24,6 +24,7 @@ from holdfast.authority import (
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.run import Process
 from holdfast.scope import AssetScope, TaskScope
+from holdfast.value import as_reference, is_reference
 from holdfast.wire import JSON
 
 KEYS = ["plain", "a/b c", "😀 émoji", "100%", "a%2Fb", "q?x#y&z=1", "+", "..", "/", "ti/x", "a;b"]
@@ -59,6 +60,36 @@ def test_a_task_reads_what_it_wrote_under_any_key(
     assert (put.status, put.body) == (204, b"")
     assert (got.status, got.json) == (200, {"value": value})
     assert list(served.entries(task.scope)) == [key]
+
+
+def test_airflows_mark_of_a_reference_is_understood_on_its_own_wire(
+    served: Served, task: TaskIdentity
+) -> None:
+    marked = {"__airflow_state_ref__": "s3://lake/state/1"}
+
+    served.ask("PUT", place(task, "k"), {"value": marked}, token=task)
+
+    assert served.entries(task.scope)["k"] == as_reference("s3://lake/state/1", in_place=True)
+    assert served.ask("GET", place(task, "k"), token=task).json == {"value": marked}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"__airflow_state_ref__": "s3://lake/state/1", "more": 1},
+        {"__airflow_state_ref__": 1},
+        {"__holdfast_ref__": "s3://lake/state/1"},
+        {"__holdfast_loc__": "s3://lake/state/1"},
+        {"__holdfast_held__": True},
+    ],
+)
+def test_what_only_looks_like_a_reference_is_a_value(
+    served: Served, task: TaskIdentity, value: object
+) -> None:
+    served.ask("PUT", place(task, "k"), {"value": value}, token=task)
+
+    assert not is_reference(served.entries(task.scope)["k"])
+    assert served.ask("GET", place(task, "k"), token=task).json == {"value": value}
 
 
 def test_a_missing_key_is_not_found(served: Served, task: TaskIdentity) -> None:

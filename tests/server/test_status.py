@@ -14,10 +14,13 @@ from talk import ADMIN, Served
 from holdfast import command as c
 from holdfast.authority import TaskIdentity
 from holdfast.command import Command
+from holdfast.entry import ApiWriter
 from holdfast.errors import StoreUnavailable
+from holdfast.purge_command import ReserveObjects
 from holdfast.server import status
 from holdfast.server.description import command_schemas
 from holdfast.stores.memory import MemoryStore
+from holdfast.value import as_reference
 
 
 def test_a_server_whose_store_answers_is_ready(served: Served) -> None:
@@ -196,3 +199,30 @@ def test_a_store_that_was_given_stays_open_when_the_server_closes(
     served.server.close()
 
     assert store.execute(c.Now())
+
+
+def test_figures_tell_the_length_of_the_purge_queue(served: Served, task: TaskIdentity) -> None:
+    ann = ApiWriter("ann")
+    served.store.execute(c.Set(task.scope, "k", as_reference("s3://lake/1"), ann))
+    served.store.execute(c.Delete(task.scope, "k", ann))
+    reserved = (("k", as_reference("s3://lake/2")),)
+    served.store.execute(ReserveObjects(task.scope, reserved, ann))
+
+    figures = served.ask("GET", "/metrics").body.decode()
+
+    names = [f'holdfast_purge_queue{{state="{state}"}}' for state in ("waiting", "reserved")]
+    assert [figure(figures, name) for name in names] == [1, 1]
+
+
+def test_figures_do_without_a_queue_that_cannot_be_counted(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(command: Command[object]) -> None:
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(served.store, "aexecute", fail)
+
+    answer = served.ask("GET", "/metrics")
+
+    assert answer.status == 200
+    assert "holdfast_purge_queue" not in answer.body.decode()

@@ -53,6 +53,10 @@ class ObjectStoreBackend(BaseStoreBackend):
         the threshold and stays inline."""
         return self._place(place.folder(scope, key), content)
 
+    def is_place_of(self, reference: str, scope: StoreScope, key: str) -> bool:
+        """Whether an object of this key could be there, whatever its content is."""
+        return f"/{reference}".rpartition("/")[0].endswith(f"/{place.folder(scope, key)}")
+
     def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
         """Write the object of a reference that `place` gave."""
         with translated("write", reference):

@@ -23,7 +23,9 @@ from holdfast.cli.parameter import (
     time_option,
     value_argument,
 )
+from holdfast.cli.purge import purge
 from holdfast.cli.question import ask, yes_option
+from holdfast.cli.reconcile import reconcile
 from holdfast.cli.scope import asset_options, filter_options, scope_options
 from holdfast.entry import Entry, Found
 from holdfast.errors import InvalidInput, NotFound, NotSupported
@@ -275,7 +277,9 @@ def rewind(
         click.echo(step.value)
 
 
+command.add_command(reconcile)
 command.add_command(cleanup_task_store)
+command.add_command(purge)
 for spelling in ("cleanup-task-states", "clean"):
     same = copy(cleanup_task_store)
     same.hidden = True

@@ -64,11 +64,11 @@ class Conductor:
     """The runs that this process holds, and its supervisor. `close` ends both."""
 
     def __init__(self, settings: Settings) -> None:
+        Offloading.of(settings).check()
         self._supervisor = SupervisorLink(settings)
         # While the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store
 
-        Offloading.of(settings).check()
         self.store = open_store(settings, retry_window=settings.core.retry_window)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
         self._importing: set[str] = set()

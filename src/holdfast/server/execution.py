@@ -46,8 +46,11 @@ from holdfast.server.request import (
 )
 from holdfast.server.strictness import check_content_type, check_query
 from holdfast.server.tokens import Verified
-from holdfast.value import encode, fits, shown
+from holdfast.value import as_reference, encode, fits, reference_in, shown
 from holdfast.wire import JSON, command_types
+
+AIRFLOWS = "__airflow_state_ref__"
+"""How Airflow's workers mark a reference. On their own wire it is one, elsewhere any word."""
 
 Registered: TypeAlias = Callable[[Endpoint], Endpoint]
 Change: TypeAlias = Callable[[TaskWriter | WatcherWriter], r.AssetWrite]
@@ -282,6 +285,8 @@ def _body(
 def _text(request: Request, value: Any, scope: StoreScope, key: str) -> str:
     """The value as it is stored. A large one goes through: no task is interrupted for that."""
     text = encode(value)
+    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get(AIRFLOWS), str):
+        text = as_reference(value[AIRFLOWS], in_place=True)
     limit = settings_of(request).state_store.max_value_storage_bytes
     if not fits(text, limit):
         warn_of_size(scope, key, limit)
@@ -291,6 +296,9 @@ def _text(request: Request, value: Any, scope: StoreScope, key: str) -> str:
 def _value(text: str | None, scope: StoreScope, key: str) -> Response:
     if text is None:
         raise NotFound(f"{scope} has no `{key}`")
+    reference = reference_in(text)
+    if reference is not None:
+        text = encode({AIRFLOWS: reference})
     return Response(f'{{"value":{shown(text)}}}', media_type=MEDIA_TYPE)
 
 

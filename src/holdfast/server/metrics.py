@@ -4,6 +4,7 @@ that they share, and any of them tells the sum."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from prometheus_client import (
     generate_latest,
     multiprocess,
 )
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from holdfast.purge_command import PurgeQueue
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the directory. It must be set before this module is imported."""
@@ -71,6 +75,31 @@ def exposition() -> bytes:
     _forget_the_dead(Path(directory))
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
+
+
+class _Queue:
+    """A collector of figures that the store has, not this process."""
+
+    def __init__(self, queue: PurgeQueue) -> None:
+        self._queue = queue
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "holdfast_purge_queue",
+            "Objects in the workers' storage that wait to be deleted, or are reserved.",
+            labels=["state"],
+        )
+        family.add_metric(["waiting"], self._queue.waiting)
+        family.add_metric(["failing"], self._queue.failing)
+        family.add_metric(["reserved"], self._queue.reserved)
+        yield family
+
+
+def of_queue(queue: PurgeQueue) -> bytes:
+    """The length of the purge queue, as Prometheus reads it."""
+    registry = CollectorRegistry()
+    registry.register(_Queue(queue))
     return generate_latest(registry)
 
 

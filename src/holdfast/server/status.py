@@ -13,6 +13,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from holdfast.command import Now
+from holdfast.errors import HoldfastError
+from holdfast.purge_command import CountPurges
 from holdfast.server import metrics
 from holdfast.server.problem import MEDIA_TYPE
 from holdfast.server.request import store_of
@@ -56,9 +58,15 @@ async def get_liveness() -> Response:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def get_metrics() -> Response:
+async def get_metrics(request: Request) -> Response:
     """Figures for Prometheus."""
-    return Response(metrics.exposition(), media_type=metrics.CONTENT_TYPE)
+    figures = metrics.exposition()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            figures += metrics.of_queue(await store_of(request).aexecute(CountPurges()))
+    except (HoldfastError, TimeoutError) as error:
+        log.warning("the purge queue was not counted: %s", error)
+    return Response(figures, media_type=metrics.CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)

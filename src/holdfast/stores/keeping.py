@@ -113,11 +113,18 @@ class Objects(Keeping):
     def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
         backend = self._backend
         places = {purge.id: reference_in(purge.value) or "" for purge in purges}
+        for purge in purges:
+            if not backend.is_place_of(places[purge.id], purge.scope, purge.key):
+                # Whoever may write entries can write any reference.
+                log.warning(
+                    "%s is no object of `%s` of %s", places[purge.id], purge.key, purge.scope
+                )
+                del places[purge.id]
         failed = yield Call(
             lambda: backend.remove([*places.values()]),
             lambda: backend.aremove([*places.values()]),
         )
-        return {id: failed.get(place, "") for id, place in places.items()}
+        return {purge.id: failed.get(places.get(purge.id, ""), "") for purge in purges}
 
 
 async def _all(calls: Any) -> list[Any]:

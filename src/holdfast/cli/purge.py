@@ -1,0 +1,66 @@
+"""`holdfast state-store purge`: deleting the objects that entries have left behind."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast import purge_command as pc
+from holdfast.cli.opening import open_store
+from holdfast.cli.output import counted, json_option, print_document, say
+from holdfast.errors import BackendFailed, InvalidSettings
+from holdfast.offloading import Offloading
+from holdfast.settings import load
+from holdfast.store import Store
+from holdfast.stores.offload import BATCH
+
+
+@click.command("purge")
+@click.option("--dry-run", is_flag=True, help="Only say how many there are.")
+@json_option
+def purge(dry_run: bool, as_json: bool) -> None:
+    """Delete objects in the workers' storage that nothing names any more.
+
+    Whatever removes or replaces the last reference to an object queues it. Workers empty the queue
+    as they run; this does it now, where the storage's credentials are. What cannot be deleted is
+    tried again later, and the command's exit status is 1.
+    """
+    settings = load()
+    with open_store(settings) as store:
+        gone = 0
+        if not dry_run:
+            gone = _deleted(Offloading.of(settings), store)
+        queue = store.execute(pc.CountPurges())
+    if as_json:
+        print_document(
+            {
+                "deleted": gone,
+                "waiting": queue.waiting,
+                "failing": queue.failing,
+                "reserved": queue.reserved,
+                "error": queue.error,
+            }
+        )
+    else:
+        if not dry_run:
+            say(f"Deleted {counted(gone, 'object', 'objects')}.")
+        say(f"{counted(queue.waiting, 'object', 'objects')} to delete, {queue.reserved} reserved.")
+    if queue.failing and not dry_run:
+        raise BackendFailed(
+            f"{counted(queue.failing, 'object', 'objects')} could not be deleted: {queue.error}",
+            hint="each is tried again later; `holdfast state-store purge --dry-run` counts them",
+        )
+
+
+def _deleted(offloading: Offloading, store: Store) -> int:
+    if not offloading.backend:
+        raise InvalidSettings(
+            "workers.state_backend is empty: there is no storage to delete objects from",
+            hint="run this where the workers' settings and credentials are",
+        )
+    offload = offloading.opened(store)
+    total = 0
+    while True:
+        gone, failed = offload.purge(BATCH)
+        total += gone
+        if gone + failed < BATCH:
+            return total

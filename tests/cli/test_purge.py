@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast import purge_command as pc
+from holdfast.accessor import TaskStore
+from holdfast.entry import ApiWriter
+from holdfast.offloading import Offloading
+from holdfast.scope import TaskScope
+from holdfast.settings import ObjectStore
+from holdfast.stores.memory import MemoryStore
+from holdfast.value import as_reference
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("etl", "r1", "load")
+BACKEND = "holdfast.sdk.state.ObjectStoreBackend"
+
+
+@pytest.fixture
+def objects(project: Path) -> Path:
+    """Where values are kept, as this directory is configured."""
+    (project / "holdfast.toml").write_text(
+        f'[workers]\nstate_backend = "{BACKEND}"\n[object_store]\nurl = "file://{project}/objects"'
+    )
+    return project / "objects"
+
+
+@pytest.fixture
+def task_store(store: MemoryStore, objects: Path) -> TaskStore:
+    store.execute(c.RegisterTask(TASK))
+    offloading = Offloading(BACKEND, ObjectStore(url=f"file://{objects}"))
+    return TaskStore(offloading.over(store), TASK, ANN)
+
+
+def test_a_purge_deletes_what_nothing_names(
+    holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
+) -> None:
+    task_store.set_many({"a": 1, "b": 2})
+    store.execute(c.Delete(TASK, "a", ANN))  # as a server does, which has no credentials
+
+    seen = holdfast("state-store", "purge", "--dry-run")
+    assert (seen.status, seen.err) == (0, "1 object to delete, 0 reserved.\n")
+    done = holdfast("state-store", "purge")
+
+    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert [path.parent.name for path in objects.rglob("*.json")] == ["b"]
+    assert task_store.get("b") == 2
+
+
+def test_what_cannot_be_deleted_is_said(
+    holdfast: Callable[..., Any], store: MemoryStore, objects: Path
+) -> None:
+    store.execute(c.RegisterTask(TASK))
+    place = f"file://{objects}/task/etl/r1/load/-1/k/{'0' * 64}.json"
+    store.execute(pc.QueueObjects(((TASK, "k", as_reference(place)),)))
+
+    done = holdfast("state-store", "purge", "--json")
+
+    assert done.status == 1
+    assert json.loads(done.out)["failing"] == 1
+    assert "is not there" in done.err
+
+
+def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_up(
+    holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
+) -> None:
+    task_store.set("k", 1)
+    text = store.execute(c.Get(TASK, "k"))
+    assert text is not None
+    mallory = TaskScope("etl", "r1", "mallory")
+    store.execute(c.RegisterTask(mallory))
+    store.execute(c.Set(mallory, "k", text, ANN))
+    store.execute(c.Delete(mallory, "k", ANN))
+
+    done = holdfast("state-store", "purge")
+
+    assert done.status == 0
+    assert task_store.get("k") == 1
+
+
+def test_without_a_backend_there_is_nothing_to_delete_from(holdfast: Callable[..., Any]) -> None:
+    done = holdfast("state-store", "purge")
+
+    assert done.status == 2
+    assert "workers.state_backend is empty" in done.err
