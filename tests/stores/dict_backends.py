@@ -290,7 +290,7 @@ class DraftValueHooks(HooksOnly):
         return self.objects[stored]
 
     def purge_task_state(self, stored: str) -> None:
-        del self.objects[stored]
+        self.objects.pop(stored, None)
 
     def serialize_asset_state_value(self, value: str, key: str, asset_name: str) -> str:
         return self.keep(f"{asset_name}:{key}", value)
@@ -299,4 +299,4 @@ class DraftValueHooks(HooksOnly):
         return self.objects[stored]
 
     def purge_asset_state(self, stored: str) -> None:
-        del self.objects[stored]
+        self.objects.pop(stored, None)

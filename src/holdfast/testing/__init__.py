@@ -7,8 +7,10 @@ A backend's test file is a subclass of `StoreConformance` with one fixture:
         def make_store(self):
             return lambda clock: MyStore(clock=clock)
 
-Part of it is `StoreMachine`, which sends random commands to the store and to a dict; outside of
-the suite, `machine_for(make_store).TestCase` runs it.
+and a worker-side backend's one of `WorkerBackendConformance`.
+
+Part of the first is `StoreMachine`, which sends random commands to the store and to a dict;
+outside of the suite, `machine_for(make_store).TestCase` runs it.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ except ImportError as error:
         hint="pip install 'holdfast[testing]'",
     ) from error
 
-pytest.register_assert_rewrite("holdfast.testing.conformance", "holdfast.testing.machine")
+for _module in ("conformance", "machine", "worker_backend"):
+    pytest.register_assert_rewrite(f"holdfast.testing.{_module}")
 
 from holdfast.testing.clock import Clock  # noqa: E402
 from holdfast.testing.conformance import MakeStore, StoreConformance  # noqa: E402
 from holdfast.testing.door import COLOURS, Door, open_door  # noqa: E402
 from holdfast.testing.machine import StoreMachine, machine_for  # noqa: E402
+from holdfast.testing.worker_backend import WorkerBackendConformance  # noqa: E402
 
 __all__ = [
     "COLOURS",
@@ -38,6 +42,7 @@ __all__ = [
     "MakeStore",
     "StoreConformance",
     "StoreMachine",
+    "WorkerBackendConformance",
     "machine_for",
     "open_door",
 ]

@@ -1,0 +1,132 @@
+"""The suite for worker-side backends: whatever spelling its hooks have, a backend passes it, or
+values get lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from holdfast.backend import BaseStoreBackend
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.spellings import WorkerHooks
+
+VALUES: tuple[Any, ...] = (
+    {"id": "app_1", "tries": [1, 2.5, None, True]},
+    "2026-01-31",
+    0,
+    False,
+    [],
+    "ä \U0001f30d \x00 ' \" \\ \n",
+    {"__holdfast_ref__": "x"},
+)
+SCOPES: tuple[StoreScope, ...] = (
+    TaskScope("sales", "2026-01-31", "load"),
+    TaskScope("sales", "2026-01-31", "load", 0),
+    TaskScope("sales", "2026-01-31", "load", 1),
+    TaskScope("sales", "2026-02-01", "load"),
+    AssetScope(name="orders"),
+    AssetScope(name="s3://lake/orders?x=1"),
+)
+KEYS = ("k", "K", "a/b", "../k", "..", " ", "k%2F", "\U0001f30d" * 512)
+
+
+class WorkerBackendConformance:
+    """A subclass is a backend's test: it has a fixture `make_backend`, which gives a function that
+    makes the backend, each time anew and with the same storage behind it."""
+
+    content_addressed: ClassVar[bool] = False
+    """Whether each content has an object of its own, as with ObjectStoreBackend. Else the place
+    depends on scope and key alone, and is overwritten."""
+    deletes: ClassVar[bool] = True
+    """Whether the object of an entry that is gone can be deleted."""
+
+    @pytest.fixture
+    def make_backend(self) -> Callable[[], BaseStoreBackend]:
+        raise NotImplementedError("a subclass has a fixture `make_backend`")
+
+    @pytest.fixture
+    def hooks(self, make_backend: Callable[[], BaseStoreBackend]) -> WorkerHooks:
+        return WorkerHooks(make_backend())
+
+    @pytest.fixture
+    def other_workers(self, make_backend: Callable[[], BaseStoreBackend]) -> WorkerHooks:
+        """The hooks on another machine."""
+        return WorkerHooks(make_backend())
+
+    @pytest.fixture(params=SCOPES, ids=str)
+    def scope(self, request: pytest.FixtureRequest, hooks: WorkerHooks) -> StoreScope:
+        scope: StoreScope = request.param
+        if not hooks.offloads(scope):
+            pytest.skip(f"{hooks.name} has no hooks for {scope}")
+        return scope
+
+    @pytest.mark.parametrize("value", VALUES, ids=json.dumps)
+    def test_a_value_reads_back_as_itself_on_any_machine(
+        self, hooks: WorkerHooks, other_workers: WorkerHooks, scope: StoreScope, value: Any
+    ) -> None:
+        reference = hooks.serialize(scope, "k", value)
+
+        assert other_workers.deserialize(scope, reference) == value
+
+    def test_a_reference_is_text(self, hooks: WorkerHooks, scope: StoreScope) -> None:
+        reference = hooks.serialize(scope, "k", 1)
+
+        assert isinstance(reference, str)
+        assert reference
+
+    def test_the_same_value_of_the_same_key_has_the_same_reference(
+        self, hooks: WorkerHooks, other_workers: WorkerHooks, scope: StoreScope
+    ) -> None:
+        references = {worker.serialize(scope, "k", 1) for worker in (hooks, other_workers, hooks)}
+
+        assert len(references) == 1, "no times and no random parts: references must be the same"
+
+    def test_another_value_takes_the_place_of_the_one_before(
+        self, hooks: WorkerHooks, scope: StoreScope
+    ) -> None:
+        first = hooks.serialize(scope, "k", 1)
+        second = hooks.serialize(scope, "k", 2)
+
+        assert (first != second) is self.content_addressed
+        assert hooks.deserialize(scope, second) == 2
+        if self.content_addressed:
+            assert hooks.deserialize(scope, first) == 1
+
+    def test_no_two_keys_share_a_place(self, hooks: WorkerHooks, scope: StoreScope) -> None:
+        references = {key: hooks.serialize(scope, key, key) for key in KEYS}
+
+        assert len(set(references.values())) == len(KEYS)
+        for key, reference in references.items():
+            assert hooks.deserialize(scope, reference) == key
+
+    def test_no_two_scopes_share_a_place(self, hooks: WorkerHooks) -> None:
+        scopes = [scope for scope in SCOPES if hooks.offloads(scope)]
+
+        references = [hooks.serialize(scope, "k", str(scope)) for scope in scopes]
+
+        assert len(set(references)) == len(scopes)
+        for scope, reference in zip(scopes, references, strict=True):
+            assert hooks.deserialize(scope, reference) == str(scope)
+
+    def test_what_is_deleted_is_an_error_to_read(
+        self, hooks: WorkerHooks, scope: StoreScope
+    ) -> None:
+        if not self.deletes:
+            pytest.skip(f"{hooks.name} leaves objects to be overwritten")
+        kept = hooks.serialize(scope, "other", 2)
+        reference = hooks.serialize(scope, "k", 1)
+
+        hooks.purge(scope, "k", reference)
+
+        with pytest.raises(Exception):  # noqa: B017, PT011  (any will do, but not a value)
+            hooks.deserialize(scope, reference)
+        assert hooks.deserialize(scope, kept) == 2
+
+    def test_what_is_gone_can_be_deleted_again(self, hooks: WorkerHooks, scope: StoreScope) -> None:
+        reference = hooks.serialize(scope, "k", 1)
+
+        hooks.purge(scope, "k", reference)
+        hooks.purge(scope, "k", reference)

@@ -1,0 +1,96 @@
+"""The suite for worker-side backends: what passes it, and that it finds what must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from dict_backends import AirflowHooks, CanonicalHooks, DraftReferenceHooks, DraftValueHooks
+
+from holdfast.accessor import TaskStore
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.command import RegisterTask
+from holdfast.entry import ApiWriter
+from holdfast.scope import TaskScope
+from holdfast.settings import ObjectStore
+from holdfast.spellings import WorkerHooks
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.offload import OffloadStore
+from holdfast.testing import WorkerBackendConformance
+from holdfast.testing.worker_backend import SCOPES
+
+
+class SpellingConformance(WorkerBackendConformance):
+    spelling: ClassVar[type[Any]]
+
+    @pytest.fixture
+    def make_backend(self) -> Callable[[], Any]:
+        backend = self.spelling()
+        return lambda: backend
+
+
+class TestCanonical(SpellingConformance):
+    spelling = CanonicalHooks
+
+
+class TestAirflow(SpellingConformance):
+    spelling = AirflowHooks
+
+
+class TestDraftReference(SpellingConformance):
+    spelling = DraftReferenceHooks
+    deletes = False
+
+
+class TestDraftValue(SpellingConformance):
+    spelling = DraftValueHooks
+
+
+class TestObjectStoreBackend(WorkerBackendConformance):
+    content_addressed = True
+
+    @pytest.fixture
+    def make_backend(self, tmp_path: Path) -> Callable[[], Any]:
+        return lambda: ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}"))
+
+
+class Random(CanonicalHooks):
+    def keep(self, place: str, value: Any) -> str:
+        return super().keep(f"{place}/{len(self.objects)}", value)
+
+
+class NoText(CanonicalHooks):
+    def keep(self, place: str, value: Any) -> Any:
+        return super().keep(place, value).encode()
+
+
+def test_references_that_are_not_the_same_are_found() -> None:
+    hooks = WorkerHooks(Random())
+
+    with pytest.raises(AssertionError, match="no times and no random parts"):
+        WorkerBackendConformance().test_the_same_value_of_the_same_key_has_the_same_reference(
+            hooks, hooks, SCOPES[0]
+        )
+
+
+def test_references_that_are_no_text_are_found() -> None:
+    with pytest.raises(AssertionError):
+        WorkerBackendConformance().test_a_reference_is_text(WorkerHooks(NoText()), SCOPES[0])
+
+
+def test_references_that_are_not_the_same_are_warned_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = MemoryStore()
+    scope = TaskScope("sales", "monday", "load")
+    inner.execute(RegisterTask(scope))
+    task_store = TaskStore(OffloadStore(inner, Random()), scope, ApiWriter("ann"))
+
+    task_store.set("k", 1)
+    assert not caplog.records
+    task_store.set("k", 2)
+
+    assert "Random gave `k` of task sales/monday/load another reference" in caplog.text
+    assert task_store.get("k") == 2
