@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+CLASSES := $(VENV)/spark-classes.jsa
 
 .PHONY: help setup demo test test-airflow lint format docs bench bench-full chaos clean
 
@@ -23,7 +24,10 @@ $(READY): pyproject.toml constraints.txt
 demo: setup ## a Spark pipeline over a year of flights, killed half-way
 	@$(BIN)/python examples/flights/demo.py
 
-test: setup ## all tests, with a few seeds of each chaos test
+$(CLASSES): $(READY) tests/ready_spark.py
+	$(BIN)/python tests/ready_spark.py $@
+
+test: setup $(CLASSES) ## all tests, with a few seeds of each chaos test
 	@tests/install_mariadb.sh
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
@@ -31,7 +35,7 @@ test-airflow: setup ## Airflow's own client against our server
 	@setup/install_airflow.sh
 	$(BIN)/python -m pytest tests/airflow
 
-chaos: setup ## the kill, concurrency and model tests at full count
+chaos: setup $(CLASSES) ## the kill, concurrency and model tests at full count
 	@tests/install_mariadb.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m chaos --rounds 50
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,10 +18,17 @@ from servers import Server, ServerDatabase, SqliteDatabase, mariadb_server, post
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Each JVM lives for seconds: to compile and verify with care would take longer than it saves.
+# Files of the tests are in memory where there is room for them: databases wait for a disk at each
+# commit, and no test takes the power away.
+if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
+
+# Each JVM lives for seconds: to compile and verify with care would take longer than it saves. One
+# that cannot use the archive, which `make test` writes, goes on without it and without a word.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
-    "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    f"-XX:SharedArchiveFile={Path(sys.prefix, 'spark-classes.jsa')} -Xlog:disable",
 )
 
 # Spark's Python is the one that runs the tests, on this machine alone.
@@ -49,6 +59,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name.startswith("test_random_commands"):
             item.add_marker("chaos")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are in memory until the end: the garbage collector need not look at them
+    again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

