@@ -16,6 +16,7 @@ import msgspec
 from holdfast import command as c
 from holdfast.entry import Entry, TaskWriter, Version, Writer
 from holdfast.errors import (
+    BackendFailed,
     HoldfastError,
     InvalidInput,
     InvalidType,
@@ -25,7 +26,7 @@ from holdfast.offloading import Offloading
 from holdfast.retention import expires_at
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
-from holdfast.value import JsonValue, decode, encode, encoded, fits, too_large
+from holdfast.value import JsonValue, decode, encode, encoded, fits, reference_in, too_large
 
 if TYPE_CHECKING:
     from holdfast.spark.handle import AssetHandle, TaskHandle
@@ -137,13 +138,14 @@ class Accessor:
 
     def _get(self, key: str, default: Any) -> Steps[Any]:
         text = yield c.Get(self._scope, key, self._reader)
-        return default if text is None else decode(text)
+        return default if text is None else self._decode(key, text)
 
     def _entry(self, key: str) -> Steps[Entry[Any] | None]:
         entry = yield c.GetEntry(self._scope, key, self._reader)
         if entry is None:
             return None
-        decoded: Entry[Any] = msgspec.structs.replace(entry, value=decode(entry.value))
+        value = self._decode(key, entry.value)
+        decoded: Entry[Any] = msgspec.structs.replace(entry, value=value)
         return decoded
 
     def _keys(self) -> Steps[list[str]]:
@@ -152,11 +154,21 @@ class Accessor:
 
     def _items(self) -> Steps[list[tuple[str, Any]]]:
         page = yield c.List(self._scope, reader=self._reader)
-        return [(found.entry.key, decode(found.entry.value)) for found in page.found]
+        entries = [found.entry for found in page.found]
+        return [(entry.key, self._decode(entry.key, entry.value)) for entry in entries]
 
     def _write(self, command: c.Command[A]) -> Steps[A]:
         answer: A = yield command
         return answer
+
+    def _decode(self, key: str, text: str) -> Any:
+        reference = reference_in(text)
+        if reference is not None:
+            raise BackendFailed(
+                f"`{key}` of {self._scope} is kept elsewhere, at {reference}",
+                hint="set [workers] state_backend here as it was where the value was written",
+            )
+        return decode(text)
 
     def _encode(self, key: str, value: JsonValue) -> str:
         try:
@@ -377,7 +389,11 @@ class AssetStore(Accessor):
 
     def _history(self, key: str) -> Steps[list[Version[Any]]]:
         steps = yield c.History(self._scope, key)
-        return [decoded(step) for step in steps]
+        return [self._decoded(key, step) for step in steps]
+
+    def _decoded(self, key: str, step: Version[str]) -> Version[Any]:
+        value = None if step.value is None else self._decode(key, step.value)
+        return msgspec.structs.replace(step, value=value)
 
     def _rewind(
         self,
@@ -389,7 +405,7 @@ class AssetStore(Accessor):
     ) -> Steps[Version[Any] | None]:
         to = rewind_target(version, run_id, at)
         step = yield c.Rewind(self._scope, key, to, self._writer, dry_run)
-        return step and decoded(step)
+        return step and self._decoded(key, step)
 
 
 def located(error: InvalidInput | InvalidType, where: str) -> InvalidInput | InvalidType:
@@ -421,7 +437,3 @@ def rewind_target(version: int | None, run_id: str | None, at: datetime | None) 
     if len(targets) != 1:
         raise InvalidInput("a rewind goes to one target", hint="give version, run_id or at")
     return targets[0]
-
-
-def decoded(step: Version[str]) -> Version[Any]:
-    return msgspec.structs.replace(step, value=None if step.value is None else decode(step.value))

@@ -329,3 +329,14 @@ def test_what_cannot_be_deleted_is_remembered(
 
     assert inner.execute(pc.CountPurges()) == pc.PurgeQueue(1, 1, 0, "no permission")
     assert objects(place) == ["job"]
+
+
+def test_without_the_backend_a_value_is_said_to_be_elsewhere(inner: Store, store: Store) -> None:
+    AssetStore(store, ORDERS, ANN).set("watermark", 1)
+    asset_store = AssetStore(inner, ORDERS, ANN)
+
+    for look in (asset_store.get, asset_store.entry, asset_store.history):
+        with pytest.raises(BackendFailed, match="`watermark` of asset `orders` is kept elsewhere"):
+            look("watermark")
+    with pytest.raises(BackendFailed, match="kept elsewhere"):
+        asset_store.items()

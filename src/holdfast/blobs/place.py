@@ -100,11 +100,16 @@ def whose(path: str, said: Mapping[str, str] | None = None) -> tuple[StoreScope,
     texts = [unquote(said.get(field, "")) for field in fields]
     key = texts.pop()
     try:
-        scope: StoreScope = AssetScope(name=texts[0])
-        if kind == "task":
-            scope = TaskScope(*texts[:3], int(texts[3]))
+        scope = _scope(*texts)
         check_key(key)
     except (HoldfastError, ValueError):
         return None
     # What was cut off, or is not as we write it, does not lead back to where it was found.
     return (scope, key) if folder(scope, key) == "/".join((kind, *parts)) else None
+
+
+def _scope(first: str, *rest: str) -> StoreScope:
+    if not rest:
+        return AssetScope(name=first)
+    run, task, index = rest
+    return TaskScope(first, run, task, int(index))

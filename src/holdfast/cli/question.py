@@ -9,7 +9,8 @@ import click
 from holdfast.errors import InvalidInput
 
 
-def _yes_or_terminal(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
+def yes_or_terminal(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
+    """The callback of an option `--yes`: refused where nobody can answer the question instead."""
     if not yes and not sys.stdin.isatty():
         raise InvalidInput(
             f"`{ctx.command_path}` asks before it goes on, and nobody is there to answer",
@@ -19,7 +20,7 @@ def _yes_or_terminal(ctx: click.Context, parameter: click.Parameter, yes: bool) 
 
 
 yes_option = click.option(
-    "--yes", is_flag=True, callback=_yes_or_terminal, help="Do not ask; scripts need it."
+    "--yes", is_flag=True, callback=yes_or_terminal, help="Do not ask; scripts need it."
 )
 
 

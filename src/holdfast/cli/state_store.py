@@ -27,6 +27,7 @@ from holdfast.cli.purge import purge
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.reconcile import reconcile
 from holdfast.cli.scope import asset_options, filter_options, scope_options
+from holdfast.cli.transfer import copy_command, export_command, import_command
 from holdfast.entry import Entry, Found
 from holdfast.errors import InvalidInput, NotFound, NotSupported
 from holdfast.scope import AssetScope, StoreScope, TaskScope
@@ -278,6 +279,8 @@ def rewind(
 
 
 command.add_command(reconcile)
+for transfer in (export_command, import_command, copy_command):
+    command.add_command(transfer)
 command.add_command(cleanup_task_store)
 command.add_command(purge)
 for spelling in ("cleanup-task-states", "clean"):
