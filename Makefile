@@ -56,12 +56,14 @@ bench: setup ## measure side by side, within 15 minutes
 	$(BIN)/python -m bench.server
 	$(BIN)/python -m bench.runner
 	$(BIN)/python -m bench.spark
+	$(BIN)/python -m bench.offload
 
 bench-full: setup ## the same at the large sizes
 	$(BIN)/python -m bench.store --full
 	$(BIN)/python -m bench.server --full
 	$(BIN)/python -m bench.runner --full
 	$(BIN)/python -m bench.spark --full
+	$(BIN)/python -m bench.offload --full
 
 clean: ## remove what setup and runs have left
 	rm -rf $(VENV) .venv-airflow .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis

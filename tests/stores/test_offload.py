@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -340,3 +342,50 @@ def test_without_the_backend_a_value_is_said_to_be_elsewhere(inner: Store, store
             look("watermark")
     with pytest.raises(BackendFailed, match="kept elsewhere"):
         asset_store.items()
+
+
+class Slow(MemoryStore):
+    """Takes a while for each command of the other door, and notes what is reserved together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reserved: list[int] = []
+
+    async def aexecute(self, command: c.Command[Any]) -> Any:
+        await asyncio.sleep(0.01)
+        if isinstance(command, pc.ReserveObjects):
+            self.reserved.append(len(command.values))
+        return self.execute(command)
+
+
+async def test_writers_at_the_same_time_reserve_together(backend: ObjectStoreBackend) -> None:
+    inner = Slow()
+    inner.execute(c.RegisterTask(TASK))
+    task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)
+
+    await asyncio.gather(*(task_store.aset(f"k{number}", number) for number in range(20)))
+
+    assert inner.reserved == [1, 19]
+    assert [value for _, value in await task_store.aitems()] == [
+        number for _, number in sorted((f"k{number}", number) for number in range(20))
+    ]
+
+
+async def test_what_is_in_the_way_of_one_writer_is_not_in_the_way_of_all(
+    backend: ObjectStoreBackend,
+) -> None:
+    inner = Slow()
+    inner.execute(c.RegisterTask(TASK))
+    store = OffloadStore(inner, backend)
+    task_store = TaskStore(store, TASK, ANN)
+    await task_store.aset("busy", 1)
+    inner.execute(c.Delete(TASK, "busy", ANN))
+    [purge] = inner.execute(pc.TakePurges(1, timedelta(minutes=1)))
+
+    writes = [asyncio.ensure_future(task_store.aset(key, 1)) for key in ("a", "busy", "b")]
+    await asyncio.wait(writes, timeout=1)
+    assert [write.done() for write in writes] == [True, False, True]
+    inner.execute(pc.FinishPurges((purge.id,)))
+    await asyncio.gather(*writes)
+
+    assert await task_store.akeys() == ["a", "b", "busy"]

@@ -30,6 +30,7 @@ from holdfast.errors import (
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.keeping import Parcel, Steps, keeping
+from holdfast.stores.reserving import GroupedReservations
 from holdfast.value import HELD_TEXT, as_reference, is_reference, reference_in
 
 A = TypeVar("A")
@@ -63,6 +64,7 @@ class OffloadStore(Store):
         self._backend = backend
         self._holds_back = holds_back
         self._keeping = keeping(backend)
+        self._reservations = GroupedReservations(inner)
         self._names: dict[AssetScope, AssetScope] = {}
         self._staged: dict[tuple[Writer, StoreScope, str], c.Set] = {}
 
@@ -119,6 +121,8 @@ class OffloadStore(Store):
                 try:
                     if isinstance(wanted, Call):
                         done = await wanted.asynchronous()
+                    elif isinstance(wanted, pc.ReserveObjects):
+                        done = await self._reservations.reserve(wanted)
                     else:
                         done = await self._store.aexecute(wanted)
                 except Exception as error:

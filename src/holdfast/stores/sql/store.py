@@ -6,9 +6,10 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from threading import RLock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -61,6 +62,7 @@ class SqlStore(Store):
         self._context = Context(self._dialect, history_limit)
         self._retry_window = retry_window
         self._now = _clock(clock, self._dialect.embedded)
+        self._turn = RLock()
         self._compiled = CompiledStatements(self._engine.dialect)
         self._pool = Pool(partial(connect, self._engine))
         self._async_pools: WeakKeyDictionary[Any, AsyncPool] = WeakKeyDictionary()
@@ -157,10 +159,22 @@ class SqlStore(Store):
         return answer
 
     def _drive(self, steps: Steps[A], cursor: Any, progress: Progress) -> A:
+        if not self._dialect.embedded:
+            return self._carry_out(steps, cursor, progress)
+        with ExitStack() as turn:
+            return self._carry_out(steps, cursor, progress, turn)
+
+    def _carry_out(
+        self, steps: Steps[A], cursor: Any, progress: Progress, turn: ExitStack | None = None
+    ) -> A:
         try:
             query = next(steps)
             while True:
                 if query is BEGIN:
+                    if turn is not None:
+                        # Writers of this process take turns: SQLite would have them look again and
+                        # again, with longer and longer pauses.
+                        turn.enter_context(self._turn)
                     cursor.execute(self._dialect.begin)
                     progress.begun = True
                     query = steps.send(None)
@@ -325,6 +339,7 @@ def _close_embedded() -> None:
 def _leave_connections_to_parent() -> None:
     for store in _OPEN:
         store._pool.forget()
+        store._turn = RLock()
         store._async_pools.clear()
 
 

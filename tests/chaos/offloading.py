@@ -1,0 +1,172 @@
+"""A worker whose values are objects on a server, and which dies: at a step, or whenever it is hit.
+
+Here and not in the tests, so that a worker imports nothing that it does not need.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple, TypeVar
+
+from processes import Pipe
+
+from holdfast import command as c
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.cleanup.plan import CleanupPlan
+from holdfast.cleanup.run import delete
+from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.settings import ObjectStore
+from holdfast.store import Store
+from holdfast.stores.offload import OffloadStore
+from holdfast.stores.sql import SqlStore
+
+A = TypeVar("A")
+
+ME = ApiWriter("chaos")
+TASK = TaskScope("chaos", "run", "writer")
+ASSET = AssetScope(name="asset")
+HISTORY: Final = 2
+PAST = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def text_of(number: int) -> str:
+    """The values come again and again, so that an object is wanted that is about to be purged."""
+    return f'"{number % 3}"'
+
+
+def prepare(store: Store) -> None:
+    store.execute(c.RegisterTask(TASK))
+    store.execute(c.DeclareAsset("asset", "memory://asset"))
+
+
+def overwrite(store: OffloadStore, number: int) -> None:
+    store.execute(c.Set(TASK, "overwrite", text_of(number), ME))
+    store.purge()
+
+
+def overwrite_asset(store: OffloadStore, number: int) -> None:
+    store.execute(c.Set(ASSET, "overwrite_asset", text_of(number), ME))
+    store.purge()
+
+
+def write_and_delete(store: OffloadStore, number: int) -> None:
+    store.execute(c.Set(TASK, "write_and_delete", text_of(number), ME))
+    store.execute(c.Delete(TASK, "write_and_delete", ME))
+
+
+def expire_and_clean_up(store: OffloadStore, number: int) -> None:
+    store.execute(c.Set(TASK, "expire_and_clean_up", text_of(number), ME, PAST))
+    sum(delete(CleanupPlan.now(store)))
+    store.purge()
+
+
+def stage_and_succeed(store: OffloadStore, number: int) -> None:
+    me = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
+    store.execute(c.Set(ASSET, "stage_and_succeed", text_of(number), me, on_success=True))
+    store.execute(c.FinishAttempt(me, succeeded=True))
+    store.purge()
+
+
+Action = Callable[[OffloadStore, int], None]
+ACTIONS: dict[str, Action] = {
+    action.__name__: action
+    for action in (
+        overwrite,
+        overwrite_asset,
+        write_and_delete,
+        expire_and_clean_up,
+        stage_and_succeed,
+    )
+}
+KEPT: dict[str, StoreScope] = {
+    "overwrite": TASK,
+    "overwrite_asset": ASSET,
+    "stage_and_succeed": ASSET,
+}
+"""What leaves a value, and where."""
+
+
+class Fate:
+    """Notes the steps, and kills its process before one of them."""
+
+    def __init__(self, deadly: int | None) -> None:
+        self.steps: list[str] = []
+        self._deadly = deadly
+
+    def step(self, name: str) -> None:
+        if len(self.steps) == self._deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.steps.append(name)
+
+
+class FatedStore(SqlStore):
+    """Each command is a step."""
+
+    fate: Fate
+
+    def execute(self, command: c.Command[A]) -> A:
+        self.fate.step(type(command).__name__)
+        return super().execute(command)
+
+
+class FatedBackend(ObjectStoreBackend):
+    """Each write and each removal of objects is a step."""
+
+    fate: Fate
+
+    def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
+        self.fate.step("put")
+        super().put(reference, scope, key, content)
+
+    def remove(self, references: Sequence[str]) -> dict[str, str]:
+        self.fate.step("remove")
+        return super().remove(references)
+
+
+class Place(NamedTuple):
+    """Where entries and objects are."""
+
+    url: str
+    objects: str
+    environment: dict[str, str]
+    """With the credentials of the objects."""
+
+    def opened(self, clock: Callable[[], datetime] | None = None) -> OffloadStore:
+        os.environ.update(self.environment)
+        return OffloadStore(SqlStore(self.url, history_limit=HISTORY, clock=clock), self.backend())
+
+    def backend(self) -> ObjectStoreBackend:
+        return ObjectStoreBackend(ObjectStore(url=self.objects))
+
+
+def do_and_die(pipe: Pipe, place: Place, action: str, number: int, deadly: int | None) -> None:
+    """One action, up to its deadly step if it has one; else its steps are reported."""
+    os.environ.update(place.environment)
+    store = FatedStore(place.url, history_limit=HISTORY)
+    backend = FatedBackend(ObjectStore(url=place.objects))
+    store.fate = backend.fate = Fate(deadly)
+    ACTIONS[action](OffloadStore(store, backend), number)
+    pipe.send(store.fate.steps)
+
+
+def act_without_end(pipe: Pipe, place: Place, numbers: dict[str, int]) -> None:
+    """All actions in turns, each with a number one higher than the time before."""
+    store = place.opened()
+    while True:
+        for name, action in ACTIONS.items():
+            action(store, numbers[name] + 1)
+            numbers[name] += 1
+            if name in KEPT:
+                assert store.execute(c.Get(KEPT[name], name)) == text_of(numbers[name])
+            pipe.send(name)
+
+
+def purge_without_end(pipe: Pipe, place: Place) -> None:
+    store = place.opened()
+    while True:
+        store.purge()
+        pipe.send("purged")
