@@ -185,7 +185,7 @@ def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
     command = signed(identity, command)
     check(identity, command)
     match identity:
-        case TaskIdentity() | WatcherIdentity() if is_read(command):
+        case TaskIdentity() | WatcherIdentity() if is_read(command) or isinstance(command, _PURGES):
             return Guarded(_guard(identity), command)
         case JobIdentity():
             return Guarded(_guard(identity), command)
@@ -314,7 +314,7 @@ def _permits_task(identity: TaskIdentity, command: c.Command[Any]) -> bool:
     if isinstance(command, c.Scan | c.PlanScan):
         return identity.reports
     if isinstance(command, _PURGES):
-        return _reaches(identity, command)
+        return _permits_purge(command, _reaches(identity, command))
     return _permits_reading(identity, command)
 
 
@@ -324,7 +324,8 @@ def _permits_child(writer: TaskWriter, command: c.Command[Any]) -> bool:
         reached = not isinstance(scope, TaskScope) or scope == writer.scope
         return command.writer == writer and reached
     if isinstance(command, _PURGES):
-        return _scope(command) == writer.scope or isinstance(_scope(command), AssetScope)
+        own = _scope(command)
+        return _permits_purge(command, own == writer.scope or isinstance(own, AssetScope))
     reader = getattr(command, "reader", None)
     return isinstance(command, _TASK_READS) and reader in (None, writer)
 
@@ -336,7 +337,7 @@ def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
     if isinstance(command, _LOADS):
         return command.writer == identity.writer and _foreign(identity, command) is None
     if isinstance(command, _PURGES):
-        return _reaches(identity, command) and not command.part.all_map_indices
+        return _permits_purge(command, _reaches(identity, command), all_map_indices=False)
     return _permits_reading(identity, command)
 
 
@@ -349,9 +350,18 @@ def _permits_handle(identity: HandleIdentity, command: c.Command[Any]) -> bool:
         all_indices = getattr(command, "all_map_indices", False)
         return reached and command.writer == ApiWriter(identity.user) and not all_indices
     if isinstance(command, _PURGES):
-        return reached and not command.part.all_map_indices
+        return _permits_purge(command, reached, all_map_indices=False)
     reads = isinstance(command, _ENTRY_READS) and getattr(command, "reader", None) is None
     return isinstance(command, c.Now) or (reads and reached)
+
+
+def _permits_purge(
+    command: pc.TakePurges | pc.FinishPurges, reached: bool, all_map_indices: bool = True
+) -> bool:
+    """They take what is of their own scope; what they finish, only its taker can name."""
+    if isinstance(command, pc.FinishPurges):
+        return True
+    return reached and (all_map_indices or not command.part.all_map_indices)
 
 
 def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool:
@@ -364,8 +374,10 @@ def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool
     if isinstance(command, pc.ReserveObjects | pc.ReleaseObjects):
         watchers = isinstance(command.writer, WatcherWriter)
         return watchers and _is_one_of(command.scope, own)
+    if isinstance(command, _PURGES):
+        return _permits_purge(command, _is_one_of(_scope(command), own))
     return isinstance(command, c.Now) or (
-        isinstance(command, (*_ENTRY_READS, *_PURGES))
+        isinstance(command, _ENTRY_READS)
         and _is_one_of(_scope(command), own)
         and getattr(command, "reader", None) is None
     )
@@ -429,7 +441,7 @@ def _foreign(identity: Identity, command: c.Command[Any]) -> StoreScope | None:
 def _scope(command: c.Command[Any]) -> StoreScope | None:
     if isinstance(command, c.List):
         scope: Any = command.where
-    elif isinstance(command, _PURGES):
+    elif isinstance(command, pc.TakePurges):
         scope = command.part.scope
     else:
         scope = getattr(command, "scope", None)

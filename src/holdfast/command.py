@@ -103,6 +103,8 @@ class Set(KeyCommand[int], frozen=True):
     expires_at: datetime | None = None
     if_version: int | None = None
     on_success: bool = False
+    reservation: str = ""
+    """Under which the object was reserved that the value refers to."""
 
     def __post_init__(self) -> None:
         check_key(self.key, self.scope)
@@ -120,6 +122,7 @@ class SetMany(Command[int], frozen=True):
     values: tuple[tuple[str, str], ...]
     writer: Writer
     expires_at: datetime | None = None
+    reservation: str = ""
 
     def __post_init__(self) -> None:
         for key, _ in self.values:

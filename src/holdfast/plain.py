@@ -55,8 +55,9 @@ def plain(value: Any) -> Any:
 
 
 def escaped(value: Any) -> Any:
-    """A plain value as it is kept."""
-    return {LITERAL: value} if _looks_reserved(value) else value
+    """A plain value as it is kept. References are told by how their text begins."""
+    reserved = isinstance(value, dict) and next(iter(value), None) in _RESERVED
+    return {LITERAL: value} if reserved else value
 
 
 def unescaped(kept: Any) -> Any:

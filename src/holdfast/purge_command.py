@@ -16,18 +16,27 @@ import msgspec
 from holdfast.command import Command
 from holdfast.entry import Writer
 from holdfast.errors import InvalidInput
+from holdfast.identifier import check_id
 from holdfast.scope import AssetScope, StoreScope
-from holdfast.value import check_key
+from holdfast.value import as_reference, check_key, is_in_place, reference_in
 
 RESERVED_FOR: Final = timedelta(days=1)
 """How long a writer has from reserving an object to naming it."""
-LONGEST_LEASE: Final = timedelta(hours=1)
+LONGEST_LEASE: Final = timedelta(minutes=5)
 MOST_PURGES: Final = 10_000
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=10), timedelta(hours=1)
 
-Texts = tuple[tuple[str, str], ...]
-"""Keys, each with the JSON text of the reference that its entry is going to have. It is empty where
-only the one who writes the object can tell: then nothing of that key is purged meanwhile."""
+Objects = tuple[tuple[str, str, str], ...]
+"""Keys, each with the JSON text of the reference that its entry is going to have, and a name of the
+reservation's own. The text is empty where the next value of a key takes the place of the one
+before: then nothing at that place is purged meanwhile."""
+
+
+def _check_reference(scope: StoreScope, key: str, value: str) -> None:
+    check_key(key, scope)
+    place = reference_in(value)
+    if place is None or as_reference(place, is_in_place(value)) != value:
+        raise InvalidInput(f"`{key}` of {scope}: {value!r:.60} is no reference")
 
 
 class ReserveObjects(Command[None], frozen=True):
@@ -35,19 +44,22 @@ class ReserveObjects(Command[None], frozen=True):
     be for its writer and scope; ObjectBusy while one of them is being deleted."""
 
     scope: StoreScope
-    values: Texts
+    objects: Objects
     writer: Writer
 
     def __post_init__(self) -> None:
-        for key, _ in self.values:
+        for key, value, reservation in self.objects:
             check_key(key, self.scope)
+            check_id("a reservation", reservation, 64)
+            if value:
+                _check_reference(self.scope, key, value)
 
 
 class ReleaseObjects(Command[None], frozen=True):
     """The write for which they were reserved was refused: what nobody names may go."""
 
     scope: StoreScope
-    values: Texts
+    objects: Objects
     writer: Writer
 
 
@@ -58,8 +70,8 @@ class QueueObjects(Command[None], frozen=True):
     objects: tuple[tuple[StoreScope, str, str], ...]
 
     def __post_init__(self) -> None:
-        for scope, key, _ in self.objects:
-            check_key(key, scope)
+        for scope, key, value in self.objects:
+            _check_reference(scope, key, value)
 
 
 class Purge(msgspec.Struct, frozen=True):
@@ -69,8 +81,15 @@ class Purge(msgspec.Struct, frozen=True):
     scope: StoreScope
     key: str
     value: str
-    """The JSON text of its reference."""
+    """The JSON text of its reference; empty where it was reserved by its key alone."""
     tries: int
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What is to be deleted, and how many were due, some of which may have had names."""
+
+    purges: tuple[Purge, ...]
+    due: int
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -86,12 +105,14 @@ class Part(msgspec.Struct, frozen=True):
             )
 
 
-class TakePurges(Command[tuple[Purge, ...]], frozen=True):
-    """Up to `limit` objects that are due, for the asker to delete within the lease. What has been
+class TakePurges(Command[Taken], frozen=True):
+    """Up to `limit` objects that are due, for the taker to delete within the lease. What has been
     named again meanwhile leaves the queue."""
 
     limit: int
     lease: timedelta
+    taker: str
+    """A name of its own, which nobody else knows."""
     part: Part = Part()
 
     def __post_init__(self) -> None:
@@ -99,6 +120,7 @@ class TakePurges(Command[tuple[Purge, ...]], frozen=True):
             raise InvalidInput(f"{self.limit} purges at once", hint=f"from 1 to {MOST_PURGES:,}")
         if not timedelta(0) < self.lease <= LONGEST_LEASE:
             raise InvalidInput(f"a lease of {self.lease}", hint=f"{LONGEST_LEASE} at most")
+        check_id("the taker", self.taker, 64)
 
     @property
     def repeatable(self) -> bool:
@@ -106,12 +128,12 @@ class TakePurges(Command[tuple[Purge, ...]], frozen=True):
 
 
 class FinishPurges(Command[None], frozen=True):
-    """These objects are gone; those could not be deleted, and why: they are tried again later."""
+    """These objects are gone; those could not be deleted, and why: they are tried again later.
+    What the taker has no more, as its lease was over, is left alone."""
 
+    taker: str
     gone: tuple[int, ...]
     failed: tuple[tuple[int, str], ...] = ()
-    part: Part = Part()
-    """Where they were taken from."""
 
 
 class PurgeQueue(msgspec.Struct, frozen=True):

@@ -6,14 +6,26 @@ from collections.abc import Sequence
 
 from holdfast.command import AtTime, BeforeRun, Target, ToVersion
 from holdfast.entry import TaskWriter, Version
-from holdfast.errors import HistoryGone
+from holdfast.errors import HistoryGone, NotSupported
+from holdfast.value import is_in_place
 
 
 def choose(history: Sequence[Version[str]], target: Target, where: str) -> Version[str] | None:
     """The step to put back, from a history with the newest first; None: the entry was absent.
 
-    Where the history no longer reaches back far enough, that is an error, not an absence.
+    Where the history no longer reaches back far enough, that is an error, not an absence; and so
+    is a value that was kept where the next one has taken its place.
     """
+    step = _chosen(history, target, where)
+    if step is not None and step.value is not None and is_in_place(step.value):
+        raise NotSupported(
+            f"the value of {where} was kept elsewhere, and the next one has taken its place",
+            hint="there is nothing to go back to; ObjectStoreBackend keeps old values",
+        )
+    return step
+
+
+def _chosen(history: Sequence[Version[str]], target: Target, where: str) -> Version[str] | None:
     if not history:
         raise HistoryGone(f"{where} has no history", hint="check the key; `list` shows what exists")
     match target:

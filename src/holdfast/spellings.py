@@ -107,6 +107,8 @@ class WorkerHooks:
         spelling = self._spelling[_kind(scope)]
         assert spelling is not None
         if spelling.purge is not None:
+            if not stored:
+                return  # it was never told; the next `set` overwrites
             getattr(self._backend, spelling.purge.format(_kind(scope)))(stored)
             return
         try:

@@ -142,7 +142,12 @@ def is_in_place(text: str) -> bool:
 
 def reference_in(text: str) -> str | None:
     """The reference that JSON text stands for, if it does."""
-    return reference(_from_json(text)) if is_reference(text) else None
+    if not is_reference(text):
+        return None
+    try:
+        return reference(_from_json(text))
+    except msgspec.DecodeError:
+        return None
 
 
 REFERENCE_PREFIX: Final = f'{{"{REFERENCE}":'

@@ -73,7 +73,7 @@ class Survivor:
             self.numbers[name] += stands == after
         left = self.store.execute(c.Get(o.TASK, "write_and_delete"))
         assert left in (None, o.text_of(self.numbers["write_and_delete"] + 1))
-        while self.later.purge() != (0, 0):
+        while any(self.later.purge()):
             pass
         assert self._objects() == self._named(HOLDERS)
         assert self._named([tables.purge]) == set()

@@ -75,7 +75,8 @@ def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_
     assert text is not None
     mallory = TaskScope("etl", "r1", "mallory")
     store.execute(c.RegisterTask(mallory))
-    store.execute(c.Set(mallory, "k", text, ANN))
+    store.execute(pc.ReserveObjects(mallory, (("k", text, "mallory's"),), ANN))
+    store.execute(c.Set(mallory, "k", text, ANN, reservation="mallory's"))
     store.execute(c.Delete(mallory, "k", ANN))
 
     done = holdfast("state-store", "purge")

@@ -102,7 +102,7 @@ def fill_runs(store: SqlStore) -> None:
     load = f"load {next(NUMBERS)}"
     store.execute(StartLoad(load, ANN))
     store.execute(AddToLoad(load, 0, 0, (Lot(TASK, ((STORED, f'"{STORED}"', None),)),), ANN))
-    reserved = (STORED, as_reference(f"s3://lake/{next(NUMBERS)}"))
+    reserved = (STORED, as_reference(f"s3://lake/{next(NUMBERS)}"), "load")
     store.execute(ReserveObjects(TASK, (reserved,), ANN))
     request = RequestId("client", next(NUMBERS))
     store.execute(Once(request, c.RegisterTask(scope)))

@@ -14,6 +14,7 @@ from public_client import STATE, Api, serving, state_of
 import pipeline
 from holdfast import command as c
 from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.purge_command import ReserveObjects
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.value import as_reference
 from servers import ServerDatabase, SqliteDatabase
@@ -299,8 +300,9 @@ def test_a_value_over_the_limit_is_refused(api: Api, orders: str) -> None:
 
 def test_a_reference_is_shown_and_never_resolved(api: Api, orders: str) -> None:
     reference = as_reference("s3://bucket/object")
-    api.store.execute(c.Set(EXTRACT, "k", reference, ApiWriter("ann")))
-    api.store.execute(c.Set(AssetScope(name="orders"), "k", reference, ApiWriter("ann")))
+    for scope in (EXTRACT, AssetScope(name="orders")):
+        api.store.execute(ReserveObjects(scope, (("k", reference, "mine"),), ApiWriter("ann")))
+        api.store.execute(c.Set(scope, "k", reference, ApiWriter("ann"), reservation="mine"))
 
     for place in (STATE, orders):
         entry = api.get(f"{place}/k")

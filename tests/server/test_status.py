@@ -16,7 +16,7 @@ from holdfast.authority import TaskIdentity
 from holdfast.command import Command
 from holdfast.entry import ApiWriter
 from holdfast.errors import StoreUnavailable
-from holdfast.purge_command import ReserveObjects
+from holdfast.purge_command import QueueObjects, ReserveObjects
 from holdfast.server import status
 from holdfast.server.description import command_schemas
 from holdfast.stores.memory import MemoryStore
@@ -203,9 +203,8 @@ def test_a_store_that_was_given_stays_open_when_the_server_closes(
 
 def test_figures_tell_the_length_of_the_purge_queue(served: Served, task: TaskIdentity) -> None:
     ann = ApiWriter("ann")
-    served.store.execute(c.Set(task.scope, "k", as_reference("s3://lake/1"), ann))
-    served.store.execute(c.Delete(task.scope, "k", ann))
-    reserved = (("k", as_reference("s3://lake/2")),)
+    served.store.execute(QueueObjects(((task.scope, "k", as_reference("s3://lake/1")),)))
+    reserved = (("k", as_reference("s3://lake/2"), "mine"),)
     served.store.execute(ReserveObjects(task.scope, reserved, ann))
 
     figures = served.ask("GET", "/metrics").body.decode()

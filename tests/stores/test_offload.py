@@ -354,7 +354,7 @@ class Slow(MemoryStore):
     async def aexecute(self, command: c.Command[Any]) -> Any:
         await asyncio.sleep(0.01)
         if isinstance(command, pc.ReserveObjects):
-            self.reserved.append(len(command.values))
+            self.reserved.append(len(command.objects))
         return self.execute(command)
 
 
@@ -380,12 +380,12 @@ async def test_what_is_in_the_way_of_one_writer_is_not_in_the_way_of_all(
     task_store = TaskStore(store, TASK, ANN)
     await task_store.aset("busy", 1)
     inner.execute(c.Delete(TASK, "busy", ANN))
-    [purge] = inner.execute(pc.TakePurges(1, timedelta(minutes=1)))
+    [purge] = inner.execute(pc.TakePurges(1, timedelta(minutes=1), "me")).purges
 
     writes = [asyncio.ensure_future(task_store.aset(key, 1)) for key in ("a", "busy", "b")]
     await asyncio.wait(writes, timeout=1)
     assert [write.done() for write in writes] == [True, False, True]
-    inner.execute(pc.FinishPurges((purge.id,)))
+    inner.execute(pc.FinishPurges("me", (purge.id,)))
     await asyncio.gather(*writes)
 
     assert await task_store.akeys() == ["a", "b", "busy"]

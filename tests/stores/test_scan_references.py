@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import command as c
@@ -31,13 +32,20 @@ def store(database_url: str) -> Iterator[SqlStore]:
         yield store
 
 
+def put(store: SqlStore, write: c.Set) -> None:
+    """As whoever has put an object there does."""
+    reserve = pc.ReserveObjects(write.scope, ((write.key, write.value, "mine"),), write.writer)
+    store.execute(reserve)
+    store.execute(msgspec.structs.replace(write, reservation="mine"))
+
+
 def read(store: SqlStore, table: str, *columns: str) -> list[tuple[Any, ...]]:
     scan = c.Scan(table=table, columns=columns or tuple(TABLES[table]), limit=99)
     return sorted(zip(*store.execute(scan).columns, strict=True))
 
 
 def test_entries_that_have_expired_still_name_their_object(store: SqlStore) -> None:
-    store.execute(c.Set(LOAD, "gone", ONE, ANNA, START - timedelta(days=1)))
+    put(store, c.Set(LOAD, "gone", ONE, ANNA, START - timedelta(days=1)))
     store.execute(c.Set(LOAD, "there", IN_PLACE, ANNA))
 
     assert read(store, "task_references", "dag_id", "key", "value") == [
@@ -55,9 +63,9 @@ def test_a_value_that_looks_like_a_reference_is_none(store: SqlStore) -> None:
 
 def test_an_asset_names_objects_in_three_places(store: SqlStore) -> None:
     attempt = TaskWriter(LOAD, store.execute(c.StartAttempt(LOAD)))
-    store.execute(c.Set(ORDERS, "k", ONE, ANNA))
-    store.execute(c.Set(ORDERS, "k", TWO, ANNA))
-    store.execute(c.Set(ORDERS, "k", ONE, attempt, on_success=True))
+    put(store, c.Set(ORDERS, "k", ONE, ANNA))
+    put(store, c.Set(ORDERS, "k", TWO, ANNA))
+    put(store, c.Set(ORDERS, "k", ONE, attempt, on_success=True))
 
     assert read(store, "asset_references", "asset", "key", "value") == [("orders", "k", TWO)]
     assert read(store, "history_references", "version", "value") == [(1, ONE), (2, TWO)]
@@ -65,7 +73,7 @@ def test_an_asset_names_objects_in_three_places(store: SqlStore) -> None:
 
 
 def test_the_queue_has_what_is_reserved_and_what_is_to_go(store: SqlStore) -> None:
-    store.execute(pc.ReserveObjects(LOAD, (("k", ONE),), ANNA))
+    store.execute(pc.ReserveObjects(LOAD, (("k", ONE, "mine"),), ANNA))
     store.execute(pc.QueueObjects(((ORDERS, "k", TWO),)))
 
     columns = ("key", "dag_id", "map_index", "asset", "value", "tries")

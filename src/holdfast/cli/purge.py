@@ -11,7 +11,6 @@ from holdfast.errors import BackendFailed, InvalidSettings
 from holdfast.offloading import Offloading
 from holdfast.settings import load
 from holdfast.store import Store
-from holdfast.stores.offload import BATCH
 
 
 @click.command("purge")
@@ -60,7 +59,7 @@ def _deleted(offloading: Offloading, store: Store) -> int:
     offload = offloading.opened(store)
     total = 0
     while True:
-        gone, failed = offload.purge(BATCH)
-        total += gone
-        if gone + failed < BATCH:
+        done = offload.purge()
+        total += done.gone
+        if not done.more:
             return total

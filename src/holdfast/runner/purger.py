@@ -9,7 +9,6 @@ from threading import Event, Thread
 from holdfast.errors import HoldfastError
 from holdfast.offloading import Offloading
 from holdfast.store import Store
-from holdfast.stores.offload import BATCH
 
 INTERVAL = 30.0
 """Seconds after which the queue is looked at in any case."""
@@ -50,8 +49,10 @@ class Purger:
     def _empty(self) -> None:
         began = time.monotonic()
         try:
-            while self._store.purge() == (BATCH, 0):
+            while (done := self._store.purge()).more and not done.failed:
                 if self._stopping and time.monotonic() > began + LAST_TURN:
                     return
         except HoldfastError as error:
             log.warning("objects are left to be purged: %s", error.message)
+        except Exception:
+            log.exception("objects are left to be purged")

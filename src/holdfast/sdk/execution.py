@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.errors import InvalidDag, InvalidInput, InvalidType
+from holdfast.errors import HoldfastError, InvalidDag, InvalidInput, InvalidType
 from holdfast.runner.messages import (
     CallbackStartup,
     Done,
@@ -72,7 +72,6 @@ def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
         for callback in task._settings.callbacks.get("execute", ()):
             _call(callback, context)
         result = _run(operator, context)
-    store.before_success(startup.writer)
     events = context["outlet_events"]
     said = result if isinstance(result, list) else [result]
     if any(isinstance(one, Metadata) for one in said):
@@ -85,9 +84,11 @@ def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
             events.note(one)
         result = None
     keeps = operator._settings.keeps_result and result is not None
-    return Succeeded(
+    succeeded = Succeeded(
         result=encode_result(task.task_id, result) if keeps else None, events=events.emitted()
     )
+    store.before_success(startup.writer)
+    return succeeded
 
 
 def _run(operator: BaseOperator, context: TaskContext) -> Any:
@@ -160,7 +161,10 @@ def call_back(startup: CallbackStartup, store: Store) -> Done:
         callbacks = dag.callbacks.get(startup.kind, ())
     else:
         task = dag.get_task(startup.task.writer.scope.task_id)
-        store = startup.task.rules.offloading.over(store)
+        try:
+            store = startup.task.rules.offloading.over(store)
+        except HoldfastError as error:
+            log.warning("the callback cannot read values that are kept elsewhere: %s", error)
         context = task_context(startup.task, store, dag, task)
         callbacks = task._settings.callbacks.get(startup.kind, ())
     context["reason"] = startup.error

@@ -6,7 +6,7 @@ Writes hold the scope's lock in the database while the backend writes, so that f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC
 from functools import partial
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from holdfast import purge_command as pc
 from holdfast import run_command as rc
 from holdfast.backend import BaseStoreBackend, inside_backend
 from holdfast.condition import Guarded, Once
-from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter, Writer
+from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter, Version, Writer
 from holdfast.errors import (
     BackendFailed,
     HoldfastError,
@@ -61,6 +61,7 @@ from holdfast.stores.sql.rows import Row
 
 A = TypeVar("A")
 
+_ASKED_AT_ONCE = 100
 _LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
     {
         c.RegisterTask,
@@ -245,14 +246,16 @@ class BackendStore(Store):
             others = yield from staged_by(command.writer)
             if any((row[0], row[1]) != (owner.id, command.key) for row in others):
                 raise self._cannot("apply several staged writes as one")
+            value = [(command.key, command.value)]
+            yield from purging.claim_objects(command.scope, value, command.reservation)
             yield from stage(context, owner, command)
             return owner.revision
-        return (yield from self._write(owner, command))
+        return (yield from self._write(owner, command, command.reservation))
 
-    def _write(self, owner: Owner, command: c.Set) -> Steps[int]:
+    def _write(self, owner: Owner, command: c.Set, reservation: str | None) -> Steps[int]:
         version = yield from count_write(owner)
         scope = yield from resolve(command.scope)
-        yield from purging.track_object(scope, command.key, command.value)
+        yield from purging.track_object(scope, command.key, command.value, reservation)
         expiry = command.expires_at and command.expires_at.astimezone(UTC)
         if self.supports(c.GetEntry):
             inner = msgspec.structs.replace(command, scope=scope, expires_at=expiry)
@@ -278,15 +281,19 @@ class BackendStore(Store):
         yield from self._call("clear", scope)
         yield from purging.look_at_objects(scope)
 
-    def _take_purges(self, context: Context, command: pc.TakePurges) -> Steps[tuple[pc.Purge, ...]]:
+    def _take_purges(self, context: Context, command: pc.TakePurges) -> Steps[pc.Taken]:
         yield BEGIN
-        due, named = yield from purging.due_objects(context, command)
+        # Few at once: others wait while the backend is asked.
+        few = msgspec.structs.replace(command, limit=min(command.limit, _ASKED_AT_ONCE))
+        due, named = yield from purging.due_objects(context, few)
         gone: list[pc.Purge] = []
         for purge in due:
             (named if (yield from self._names(purge)) else gone).append(purge)
         yield from purging.keep_for_now(named)
         yield from purging.take(gone, command)
-        return tuple(gone)
+        # As many as were asked for, where there may be more.
+        all_ = len(gone) + len(named)
+        return pc.Taken(tuple(gone), command.limit if all_ == few.limit else all_)
 
     def _names(self, purge: pc.Purge) -> Steps[bool]:
         """Whether the backend's entry refers to the object."""
@@ -295,7 +302,10 @@ class BackendStore(Store):
         except (UnknownTaskInstance, UnknownAsset):
             return False
         value = yield from self._call("get", scope, purge.key)
-        return bool(value == purge.value)
+        past: Iterable[Version[str]] = ()
+        if isinstance(scope, AssetScope) and self.supports(c.History):
+            past = yield from self._execute(c.History(scope, purge.key))
+        return purge.value in (value, *(step.value for step in past))
 
     def _get_entry(self, context: Context, command: c.GetEntry) -> Steps[Entry[str] | None]:
         scope = yield from resolve(command.scope)
@@ -329,7 +339,7 @@ class BackendStore(Store):
             yield from count_write(owner)
             scope = yield from resolve(command.scope)
             for key, value in getattr(command, "values", ()):
-                yield from purging.track_object(scope, key, value)
+                yield from purging.track_object(scope, key, value, command.reservation)
         return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
 
     def _passed_on(self, context: Context, command: c.Command[A]) -> Steps[A]:
@@ -343,7 +353,8 @@ class BackendStore(Store):
         asset = yield from resolve(AssetScope(asset_id))
         for _, key, value, _, if_version in staged:
             locked = yield from lock_scope(asset, writer)
-            yield from self._write(locked, c.Set(asset, key, value, writer, if_version=if_version))
+            write = c.Set(asset, key, value, writer, if_version=if_version)
+            yield from self._write(locked, write, None)
 
     def _empty(self, context: Context, owner: Owner, writer: Writer) -> Steps[None]:
         yield from self._emptied(owner.scope)

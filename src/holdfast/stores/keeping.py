@@ -20,10 +20,13 @@ from holdfast.errors import BackendFailed, HoldfastError, UnknownAsset, UnknownT
 from holdfast.purge_command import Purge
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.spellings import WorkerHooks
-from holdfast.value import as_reference, decode, encode, reference_in
+from holdfast.value import as_reference, decode, encode, is_in_place, reference_in
 
 A = TypeVar("A")
 log = logging.getLogger("holdfast")
+
+_TOGETHER = 200
+_ANOTHERS = "it was written by another worker-side backend than is configured here"
 
 
 Steps: TypeAlias = Generator["c.Command[Any] | Call", Any, A]
@@ -40,9 +43,9 @@ class Parcel:
     reference: str
     """Where it goes; empty where only the backend can tell."""
 
-    @property
-    def reserved(self) -> tuple[str, str]:
-        return self.key, as_reference(self.reference) if self.reference else ""
+    def reserved(self, reservation: str) -> tuple[str, str, str]:
+        """What to reserve for it."""
+        return self.key, as_reference(self.reference) if self.reference else "", reservation
 
 
 class Keeping(ABC):
@@ -111,24 +114,39 @@ class Objects(Keeping):
         return [contents.pop().decode() for _ in wanted]
 
     def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
-        backend = self._backend
-        places = {purge.id: reference_in(purge.value) or "" for purge in purges}
+        until = time.monotonic() + seconds
+        tried: dict[int, str] = {}
+        places: dict[int, str] = {}
         for purge in purges:
-            if not backend.is_place_of(places[purge.id], purge.scope, purge.key):
+            place = reference_in(purge.value) or ""
+            if not place or is_in_place(purge.value):
+                tried[purge.id] = _ANOTHERS
+            elif not self._backend.is_place_of(place, purge.scope, purge.key):
                 # Whoever may write entries can write any reference.
-                log.warning(
-                    "%s is no object of `%s` of %s", places[purge.id], purge.key, purge.scope
-                )
-                del places[purge.id]
-        failed = yield Call(
-            lambda: backend.remove([*places.values()]),
-            lambda: backend.aremove([*places.values()]),
-        )
-        return {purge.id: failed.get(places.get(purge.id, ""), "") for purge in purges}
+                log.warning("%s is no object of `%s` of %s", place, purge.key, purge.scope)
+                tried[purge.id] = ""
+            else:
+                places[purge.id] = place
+        ids = list(places)
+        for first in range(0, len(ids), _TOGETHER):
+            if time.monotonic() > until:
+                break
+            some = {id: places[id] for id in ids[first : first + _TOGETHER]}
+            failed = yield Call(
+                partial(self._backend.remove, [*some.values()]),
+                partial(self._backend.aremove, [*some.values()]),
+            )
+            tried |= {id: failed.get(place, "") for id, place in some.items()}
+        return tried
 
 
 async def _all(calls: Any) -> list[Any]:
-    return await asyncio.gather(*calls)
+    """All of them, also where one fails: what is under way must not go on unseen."""
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return done
 
 
 class Hooks(Keeping):
@@ -195,6 +213,9 @@ class Hooks(Keeping):
         for purge in purges:
             if time.monotonic() > until:
                 break
+            if purge.value and not is_in_place(purge.value):
+                tried[purge.id] = _ANOTHERS
+                continue
             tried[purge.id] = ""
             if (yield from self._is_in_use(purge)):
                 continue

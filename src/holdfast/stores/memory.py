@@ -106,6 +106,8 @@ class _Purge:
     value: str
     due_at: datetime
     taken_until: datetime
+    reservation: str = ""
+    taker: str = ""
     tries: int = 0
     error: str = ""
 
@@ -308,7 +310,7 @@ class MemoryStore(Store):
         shelf = self._open(command.scope, command.writer)
         if not command.on_success:
             self._check_version(shelf, command)
-        self._name_objects(command.scope, [(command.key, command.value)])
+        self._claim_objects(command, {command.key: command.value})
         if command.on_success:
             self._stage(shelf, command)
             return shelf.revision
@@ -318,7 +320,7 @@ class MemoryStore(Store):
         shelf = self._open(command.scope, command.writer)
         if not command.values:
             return shelf.revision
-        self._name_objects(command.scope, dict(command.values).items())
+        self._claim_objects(command, dict(command.values))
         return self._put(shelf, dict(command.values).items(), command.writer, command.expires_at)
 
     def _advance(self, command: c.Advance) -> str:
@@ -453,46 +455,67 @@ class MemoryStore(Store):
         for asset in self._assets.values():
             yield _by_name(asset), asset
 
-    def _enqueue(self, scope: StoreScope, key: str, value: str, wait: timedelta) -> None:
+    def _enqueue(
+        self, scope: StoreScope, key: str, value: str, wait: timedelta, reservation: str = ""
+    ) -> None:
         self._last_purge += 1
         now = self._clock()
-        self._queue[self._last_purge] = _Purge(scope, key, value, now + wait, now)
+        purge = _Purge(scope, key, value, now + wait, now, reservation)
+        self._queue[self._last_purge] = purge
 
     def _owner(self, scope: StoreScope) -> StoreScope:
         return scope if isinstance(scope, TaskScope) else _by_name(self._asset(scope))
 
-    def _queued(self, scope: StoreScope, key: str, value: str) -> list[int]:
-        """The rows of an object, or without a value those of the key; none of them is taken."""
+    def _queued(self, scope: StoreScope, key: str, value: str) -> dict[int, _Purge]:
+        """What is queued for a key, none of which is this object and being deleted: or any, where
+        the object is known by its key alone."""
         owner, now = self._owner(scope), self._clock()
         queued = {
             id: purge
             for id, purge in self._queue.items()
-            if (purge.scope, purge.key) == (owner, key) and value in ("", purge.value)
+            if (purge.scope, purge.key) == (owner, key)
         }
-        if any(purge.taken_until > now for purge in queued.values()):
-            raise refusal.being_deleted(scope, key)
-        return list(queued)
+        by_key = not value or is_in_place(value)
+        for purge in queued.values():
+            if purge.taken_until > now and (by_key or purge.value == value):
+                raise refusal.being_deleted(scope, key)
+        return {id: purge for id, purge in queued.items() if purge.taken_until <= now}
 
-    def _name_objects(self, scope: StoreScope, values: Iterable[tuple[str, str]]) -> None:
-        rows = [self._queued(scope, k, value) for k, value in values if is_reference(value)]
-        for row in (row for queued in rows for row in queued):
-            del self._queue[row]
+    def _claim_objects(self, command: c.Set | c.SetMany, values: dict[str, str]) -> None:
+        claimed: list[int] = []
+        for key, value in values.items():
+            if is_reference(value):
+                claimed += self._claimed(command.scope, key, value, command.reservation)
+        for id in claimed:
+            del self._queue[id]
+
+    def _claimed(self, scope: StoreScope, key: str, value: str, reservation: str) -> list[int]:
+        """The rows of an object's own reservation, and those that nobody has reserved."""
+        found = self._queued(scope, key, value).items()
+        reserved = "" if is_in_place(value) else value
+        own = [
+            id
+            for id, purge in found
+            if (purge.reservation, purge.value) == (reservation, reserved) and reservation
+        ]
+        if not own and (reservation or not is_in_place(value)):
+            raise refusal.not_reserved(scope, key)
+        return own + [id for id, purge in found if not purge.reservation and purge.value == value]
 
     def _reserve_objects(self, command: pc.ReserveObjects) -> None:
         self._open(command.scope, command.writer)
-        rows = [self._queued(command.scope, key, value) for key, value in command.values]
-        for (key, value), queued in zip(command.values, rows, strict=True):
-            for row in queued:
-                self._queue[row].due_at = self._clock() + pc.RESERVED_FOR
-            if value and not queued:
-                self._enqueue(self._owner(command.scope), key, value, pc.RESERVED_FOR)
+        owner = self._owner(command.scope)
+        for key, value, _ in command.objects:
+            self._queued(command.scope, key, value)
+        for key, value, reservation in command.objects:
+            self._enqueue(owner, key, value, pc.RESERVED_FOR, reservation)
 
     def _release_objects(self, command: pc.ReleaseObjects) -> None:
-        owner, now = self._owner(command.scope), self._clock()
+        now = self._clock()
+        released = {reservation for _, _, reservation in command.objects}
         for purge in self._queue.values():
-            named = purge.scope == owner and (purge.key, purge.value) in command.values
-            if named and purge.taken_until <= now:
-                purge.due_at = now
+            if purge.reservation in released and purge.taken_until <= now:
+                purge.due_at, purge.reservation = now, ""
 
     def _queue_objects(self, command: pc.QueueObjects) -> None:
         queued = {(purge.scope, purge.key, purge.value) for purge in self._queue.values()}
@@ -500,32 +523,39 @@ class MemoryStore(Store):
             if place not in queued:
                 self._enqueue(*place, timedelta(0))
 
-    def _take_purges(self, command: pc.TakePurges) -> tuple[pc.Purge, ...]:
+    def _take_purges(self, command: pc.TakePurges) -> pc.Taken:
         now, named = self._clock(), self._references()
         due = [
             (id, purge)
             for id, purge in sorted(self._queue.items(), key=lambda item: item[1].due_at)
-            if purge.due_at <= now and _is_part(command.part, purge.scope)
-        ]
+            if purge.due_at <= now
+            and _is_part(command.part, purge.scope)
+            and not any(_reserves(other, purge, now) for other in self._queue.values())
+        ][: command.limit]
         taken = []
-        for id, purge in due[: command.limit]:
+        for id, purge in due:
             if (purge.scope, purge.key, purge.value) in named:
                 del self._queue[id]
             else:
                 purge.due_at = purge.taken_until = now + command.lease
+                purge.taker = command.taker
                 taken.append(pc.Purge(id, purge.scope, purge.key, purge.value, purge.tries))
-        return tuple(taken)
+        return pc.Taken(tuple(taken), len(due))
 
     def _finish_purges(self, command: pc.FinishPurges) -> None:
         now = self._clock()
-        part = {id for id, purge in self._queue.items() if _is_part(command.part, purge.scope)}
-        for id in part.intersection(command.gone):
-            del self._queue[id]
+        mine = {id: p for id, p in self._queue.items() if p.taker == command.taker}
+        for id in mine.keys() & set(command.gone):
+            gone = mine[id]
+            kept = (gone.value, "") if is_in_place(gone.value) else (gone.value,)
+            for other, purge in list(self._queue.items()):
+                if (purge.scope, purge.key) == (gone.scope, gone.key) and purge.value in kept:
+                    del self._queue[other]
         for id, error in command.failed:
-            if id in part:
-                purge = self._queue[id]
+            if id in mine:
+                purge = mine[id]
                 purge.due_at = now + pc.pause_after(purge.tries)
-                purge.taken_until, purge.error = now, error
+                purge.taken_until, purge.taker, purge.error = now, "", error
                 purge.tries += 1
 
     def _count_purges(self, command: pc.CountPurges) -> pc.PurgeQueue:
@@ -584,6 +614,10 @@ class MemoryStore(Store):
         for scope, new in entries.items():
             if isinstance(scope, TaskScope):
                 self._tasks.setdefault(scope, _Task())
+            for key, value, _ in new:
+                for id in self._queued(scope, key, value) if is_reference(value) else ():
+                    if self._queue[id].value == value:
+                        del self._queue[id]
             self._put_all(self._shelf(scope), new, command.writer)
         del self._loads[command.load]
         return sum(map(len, entries.values()))
@@ -759,6 +793,12 @@ class MemoryStore(Store):
 
 def _by_name(asset: _Asset) -> AssetScope:
     return AssetScope(name=asset.name, uri=asset.uri)
+
+
+def _reserves(other: _Purge, purge: _Purge, now: datetime) -> bool:
+    same = (other.scope, other.key) == (purge.scope, purge.key)
+    by_key = is_in_place(purge.value) and not other.value
+    return same and other.due_at > now and (other.value == purge.value or by_key)
 
 
 def _is_part(part: pc.Part, its: StoreScope) -> bool:

@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, TypeVar, cast
+from functools import partial
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeVar, cast
+from uuid import uuid4
 
 import msgspec
 
@@ -35,13 +38,23 @@ from holdfast.value import HELD_TEXT, as_reference, is_reference, reference_in
 
 A = TypeVar("A")
 
-LEASE: Final = timedelta(minutes=2)
+LEASE: Final = timedelta(minutes=5)
+WORK: Final = 60.0
+"""Seconds after which no deletion is begun any more: what is under way may take its time."""
 BATCH: Final = 1000
 _MOST_READS: Final = 5
-_PATIENCE: Final = 150.0
+_PATIENCE: Final = 330.0
 """How long a writer waits for an object that is being deleted: longer than the lease is."""
 
 log = logging.getLogger("holdfast")
+
+
+class Purged(NamedTuple):
+    """How many objects are gone, how many could not be deleted, and whether more may be due."""
+
+    gone: int
+    failed: int
+    more: bool
 
 
 class OffloadStore(Store):
@@ -69,7 +82,7 @@ class OffloadStore(Store):
         self._staged: dict[tuple[Writer, StoreScope, str], c.Set] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._store, self._backend)
+        return partial(type(self), holds_back=self._holds_back), (self._store, self._backend)
 
     @property
     def inline(self) -> Store:
@@ -87,9 +100,9 @@ class OffloadStore(Store):
     def before_success(self, writer: TaskWriter) -> None:
         self._run(self._send_staged(writer))
 
-    def purge(self, limit: int = BATCH) -> tuple[int, int]:
-        """Delete up to so many objects that nothing names, whose turn it is: how many are gone, and
-        how many could not be deleted, which the queue remembers."""
+    def purge(self, limit: int = BATCH) -> Purged:
+        """Delete up to so many objects that nothing names, whose turn it is. What could not be
+        deleted, the queue remembers."""
         return self._run(self._purge(pc.Part(), limit))
 
     def close(self) -> None:
@@ -122,7 +135,8 @@ class OffloadStore(Store):
                     if isinstance(wanted, Call):
                         done = await wanted.asynchronous()
                     elif isinstance(wanted, pc.ReserveObjects):
-                        done = await self._reservations.reserve(wanted)
+                        await self._reservations.reserve(wanted)
+                        done = None
                     else:
                         done = await self._store.aexecute(wanted)
                 except Exception as error:
@@ -158,33 +172,57 @@ class OffloadStore(Store):
     # out
 
     def _write(self, command: c.Set | c.SetMany) -> Steps[Any]:
-        if isinstance(command, c.Set) and command.on_success:
-            if self._keeping.in_place:
-                command = self._held(command)
-            else:
-                noted = msgspec.structs.replace(command, value="")
-                self._staged[command.writer, command.scope, command.key] = noted
-        return (yield from self._sent((command,), lambda sent: sent[0]))
+        if not isinstance(command, c.Set) or not command.on_success:
+            return (yield from self._sent((command,), lambda sent: sent[0]))
+        scope = yield from self._named(command.scope)
+        place = command.writer, scope, command.key
+        noted, sent = self._staged_as(command)
+        answer = yield from self._sent((sent,), lambda sent: sent[0])
+        self._staged[place] = noted
+        return answer
 
-    def _held(self, command: c.Set) -> c.Set:
-        """A staged write, without its value: the object that stands would be gone if the attempt
-        failed."""
-        if self._keeping.parcel(command.scope, command.key, b"") is None:
-            return command
+    def _staged_as(self, command: c.Set) -> tuple[c.Set, c.Set]:
+        """A staged write as it is noted here, and as it is sent: without its value, where the
+        object that stands would be gone if the attempt failed."""
+        kept = self._keeping.in_place and self._keeping.parcel(command.scope, command.key, b"")
+        if not kept:
+            return msgspec.structs.replace(command, value=""), command
         if not self._holds_back:
             raise NotSupported(
                 f"{self._keeping.name} cannot stage `{command.key}` of {command.scope} from here",
                 hint="its objects are overwritten in place, so a staged value waits in the task's "
                 "own process: stage it there, with what the executors have computed",
             )
-        self._staged[command.writer, command.scope, command.key] = command
-        return msgspec.structs.replace(command, value=HELD_TEXT)
+        return command, msgspec.structs.replace(command, value=HELD_TEXT)
 
     def _emit(self, command: r.Emit) -> Steps[Any]:
-        def emitted(writes: Sequence[c.Command[Any]]) -> c.Command[Any]:
-            return msgspec.structs.replace(command, writes=tuple(writes))
+        while True:
+            standing = yield from self._standing(command.writes)
 
-        return (yield from self._sent(command.writes, emitted))
+            def emitted(
+                writes: Sequence[c.Command[Any]], standing: Sequence[c.Set | None] = standing
+            ) -> c.Command[Any]:
+                both = chain.from_iterable(zip(standing, writes, strict=True))
+                return msgspec.structs.replace(command, writes=tuple(filter(None, both)))
+
+            try:
+                return (yield from self._sent(command.writes, emitted))
+            except VersionConflict:
+                if not any(standing):
+                    raise
+
+    def _standing(self, writes: Sequence[c.Command[Any]]) -> Steps[list[c.Set | None]]:
+        """For each advance over a reference, the write that brings its value inline before it."""
+        found: list[c.Set | None] = []
+        for write in writes:
+            found.append(None)
+            if isinstance(write, c.Advance):
+                entry = yield c.GetEntry(write.scope, write.key)
+                if entry is not None and is_reference(entry.value):
+                    text = yield from self._resolved(None, write.scope, write.key, entry.value)
+                    place = write.scope, write.key, text, write.writer
+                    found[-1] = c.Set(*place, if_version=entry.version)
+        return found
 
     def _sent(
         self,
@@ -192,7 +230,7 @@ class OffloadStore(Store):
         combined: Callable[[Sequence[c.Command[Any]]], c.Command[Any]],
     ) -> Steps[Any]:
         """Put the values of these writes into storage, and send them with references instead."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline, pause = time.monotonic() + _PATIENCE, 0.01
         while True:
             reserved: list[pc.ReserveObjects] = []
             try:
@@ -201,9 +239,11 @@ class OffloadStore(Store):
                     sent.append((yield from self._offloaded(write, reserved)))
                 return (yield combined(sent))
             except ObjectBusy:
+                yield from self._release(reserved)
                 if time.monotonic() > deadline:
                     raise
-                yield Call(lambda: time.sleep(0.2), lambda: asyncio.sleep(0.2))
+                yield Call(partial(time.sleep, pause), partial(asyncio.sleep, pause))
+                pause = min(pause * 2, 0.5)
             except StoreUnavailable:
                 raise  # it may have been written: what was reserved is looked at when that is over
             except Exception:
@@ -226,10 +266,12 @@ class OffloadStore(Store):
             else:
                 parcels.append(parcel)
         if parcels:
-            values = tuple(parcel.reserved for parcel in parcels)
-            reserve = pc.ReserveObjects(write.scope, values, write.writer)
+            reservation = uuid4().hex
+            objects = tuple(parcel.reserved(reservation) for parcel in parcels)
+            reserve = pc.ReserveObjects(write.scope, objects, write.writer)
             yield reserve
             reserved.append(reserve)
+            write = msgspec.structs.replace(write, reservation=reservation)
             references = yield from self._keeping.put(parcels)
             named = zip(parcels, references, strict=True)
             texts += [
@@ -249,7 +291,7 @@ class OffloadStore(Store):
         """What was reserved for a write that was refused is of no use any more."""
         for one in reserved:
             try:
-                yield pc.ReleaseObjects(one.scope, one.values, one.writer)
+                yield pc.ReleaseObjects(one.scope, one.objects, one.writer)
             except HoldfastError as error:
                 log.warning("%s is looked at again in %s: %s", one.scope, pc.RESERVED_FOR, error)
 
@@ -276,7 +318,8 @@ class OffloadStore(Store):
                     on_success=entry.staged,
                 )
                 if entry.staged:
-                    staged = self._staged.pop((writer, command.scope, command.key), inline)
+                    scope = yield from self._named(command.scope)
+                    staged = self._staged.pop((writer, scope, command.key), inline)
                     inline = msgspec.structs.replace(staged, value=text)
                 with suppress(VersionConflict):  # somebody else has brought it, or written it
                     yield inline
@@ -286,16 +329,19 @@ class OffloadStore(Store):
 
     def _read(self, command: c.Command[Any]) -> Steps[Any]:
         answer = yield command
-        for more in reversed(range(_MOST_READS)):
+        same = 0
+        for _ in range(_MOST_READS):
             try:
                 return (yield from self._answered(command, answer))
             except BackendFailed:
-                # The entry may have been overwritten, and its object purged, since it was read.
+                # The entry may have been overwritten, and its object purged, since it was read; or
+                # its object was deleted, and the same was written anew.
                 again = yield command
-                if again == answer or not more:
+                same += again == answer
+                if same > 1:
                     raise
                 answer = again
-        raise AssertionError
+        return (yield from self._answered(command, answer))
 
     def _answered(self, command: Any, answer: Any) -> Steps[Any]:
         """What a store answers, with values instead of references."""
@@ -339,23 +385,22 @@ class OffloadStore(Store):
         """The JSON texts themselves, of what may be references, or held for the reader."""
         wanted = []
         for scope, _, text in places:
-            reference = reference_in(text)
-            if reference is not None:
-                wanted.append((scope, reference))
+            if is_reference(text):
+                wanted.append((scope, reference_in(text) or ""))
         fetched = (yield from self._keeping.fetch(wanted)) if wanted else []
         fetched.reverse()
         values = []
         for scope, key, text in places:
             if text == HELD_TEXT:
-                values.append(self._held_text(reader, scope, key))
+                values.append(self._held_text(reader, (yield from self._named(scope)), key))
             else:
                 values.append(fetched.pop() if is_reference(text) else text)
         return values
 
     def _held_text(self, reader: TaskWriter | None, scope: StoreScope, key: str) -> str:
-        for (writer, owner, name), command in self._staged.items():
-            if (writer, name) == (reader, key) and _same_asset(owner, scope):
-                return _text(command.value)
+        held = self._staged.get((reader, scope, key)) if reader else None
+        if held is not None:
+            return _text(held.value)
         raise BackendFailed(
             f"`{key}` of {scope} is staged, and {self._keeping.name} stores it only when the "
             "attempt succeeds",
@@ -363,13 +408,13 @@ class OffloadStore(Store):
         )
 
     def _rewind(self, command: c.Rewind) -> Steps[Any]:
-        if self._keeping.in_place:
-            step = yield msgspec.structs.replace(command, dry_run=True)
-            self._check_past(command, [step.value if step else None])
-        step = yield command
-        return (yield from self._answered(command, step))
+        step = yield msgspec.structs.replace(command, dry_run=True)
+        step = yield from self._answered(command, step)  # while nothing is changed
+        if not command.dry_run:
+            yield command
+        return step
 
-    def _check_past(self, command: c.History | c.Rewind, values: Iterable[str | None]) -> None:
+    def _check_past(self, command: c.History, values: Iterable[str | None]) -> None:
         """Where objects are overwritten in place, old references lead to the new value."""
         if self._keeping.in_place and any(map(is_reference, filter(None, values))):
             raise NotSupported(
@@ -405,33 +450,29 @@ class OffloadStore(Store):
     def _tidy(self, part: pc.Part) -> Steps[None]:
         """Delete what a change has left without a name. What fails, the queue remembers."""
         try:
-            while (yield from self._purge(part, BATCH)) == (BATCH, 0):
+            while (done := (yield from self._purge(part, BATCH))).more and not done.failed:
                 pass
         except HoldfastError as error:
             log.warning("objects of %s are left to be purged: %s", part.scope, error)
 
-    def _purge(self, part: pc.Part, limit: int) -> Steps[tuple[int, int]]:
-        purges = yield pc.TakePurges(limit, LEASE, part)
-        if not purges:
-            return 0, 0
+    def _purge(self, part: pc.Part, limit: int) -> Steps[Purged]:
+        taker = uuid4().hex
+        taken = yield pc.TakePurges(limit, LEASE, taker, part)
+        if not taken.purges:
+            return Purged(0, 0, taken.due == limit)
         try:
-            tried = yield from self._keeping.remove(purges, LEASE.total_seconds() / 2)
+            tried = yield from self._keeping.remove(taken.purges, WORK)
         except HoldfastError as error:
-            tried = {purge.id: str(error) for purge in purges}
+            tried = {purge.id: str(error) for purge in taken.purges}
         gone = tuple(id for id, error in tried.items() if not error)
         failed = tuple((id, error) for id, error in tried.items() if error)
-        yield pc.FinishPurges(gone, failed, part)
+        yield pc.FinishPurges(taker, gone, failed)
         if failed:
             log.warning("%d objects could not be deleted yet: %s", len(failed), failed[0][1])
-        return len(gone), len(failed)
+        return Purged(
+            len(gone), len(failed), taken.due == limit and len(tried) == len(taken.purges)
+        )
 
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _same_asset(one: StoreScope, other: StoreScope) -> bool:
-    """Known by its name to both, or else by its URI."""
-    if not isinstance(one, AssetScope) or not isinstance(other, AssetScope):
-        return False
-    return one.name == other.name if one.name and other.name else one.uri == other.uri

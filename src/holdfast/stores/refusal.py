@@ -244,5 +244,12 @@ def held_back(scope: StoreScope, key: str) -> Conflict:
 def being_deleted(scope: StoreScope, key: str) -> ObjectBusy:
     return ObjectBusy(
         f"the object for `{key}` of {scope} is just being deleted, as nothing named it",
-        hint="try again in a moment; a purge that was killed holds it for two minutes at most",
+        hint="try again in a moment; a purge that was killed holds it for five minutes at most",
+    )
+
+
+def not_reserved(scope: StoreScope, key: str) -> ObjectBusy:
+    return ObjectBusy(
+        f"the object for `{key}` of {scope} is not reserved any more, and may have been deleted",
+        hint="reserve it again, and write the object again",
     )

@@ -48,9 +48,9 @@ class GroupedReservations:
 
     async def _together(self, place: Hashable, waiting: list[_Waiting]) -> None:
         first = waiting[0][0]
-        values = tuple(chain.from_iterable(command.values for command, _ in waiting))
+        objects = tuple(chain.from_iterable(command.objects for command, _ in waiting))
         try:
-            await self._store.aexecute(ReserveObjects(first.scope, values, first.writer))
+            await self._store.aexecute(ReserveObjects(first.scope, objects, first.writer))
         except HoldfastError:
             # What is in the way of one must not be in the way of all.
             for command, told in waiting:

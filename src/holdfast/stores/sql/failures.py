@@ -104,6 +104,12 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
             f"{where} gave up: {_first_line(error)}",
             hint="another client holds the rows, or the limit on a statement's time is too low",
         )
+    if _mysql_code(error) in (1142, 1419):
+        return StoreFailed(
+            f"{where} refuses: {_first_line(error)}",
+            hint="the user needs the privileges to create tables and triggers; with a binary log, "
+            "also SUPER, or log_bin_trust_function_creators = 1 on the server",
+        )
     if type(error).__name__ == "OperationalError" and not is_missing_table(error):
         return StoreUnavailable(
             f"{where} refuses: {_first_line(error)}", hint="check user, password and database name"

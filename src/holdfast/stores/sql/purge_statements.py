@@ -18,6 +18,7 @@ from holdfast.value import PLACE_PREFIX
 
 _row = t.purge.c
 _until = sa.bindparam("until", type_=sa.BigInteger())
+_is_taken_by = _row.taker == sa.bindparam("by")
 _COLUMNS = (
     *(_row.id, _row.dag_id, _row.run_id, _row.task_id, _row.map_index),
     *(_row.name, _row.uri, _row.key, _row.value, _row.tries),
@@ -30,9 +31,10 @@ def owner_column(shelf: Shelf) -> sa.Column[Any]:
 
 @cache
 def lock_of_key(shelf: Shelf) -> Select:
-    """What is queued for a key, and whether it is being deleted."""
+    """What is queued for a key: its reference, reservation and whether it is tracked and being
+    deleted."""
     return (
-        sa.select(_row.id, _row.value, _row.taken_until > now)
+        sa.select(_row.id, _row.value, _row.reservation, _row.tracked, _row.taken_until > now)
         .where(owner_column(shelf) == sa.bindparam("owner"), _row.key == sa.bindparam("key"))
         .with_for_update()
     )
@@ -44,16 +46,30 @@ def add(shelf: Shelf) -> Any:
     names: tuple[str, ...] = ("name_digest", "name", "uri")
     if shelf is TASKS:
         names = ("ti_id", "dag_id", "run_id", "task_id", "map_index")
-    values: dict[str, Any] = {name: sa.bindparam(name) for name in (*names, "key", "value")}
+    names = (*names, "key", "value", "reservation", "tracked")
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in names}
     return sa.insert(t.purge).values(**values, due_at=now + _until)
 
 
 @cache
 def lock_due(dialect: type[Dialect], conditions: frozenset[str]) -> Select:
-    """What is due, of those that the named columns find, and whether it has a name again."""
-    due = sa.select(*_COLUMNS, _named()).where(_row.due_at <= now, *_part(conditions))
+    """What is due, of those that the named columns find, and whether it has a name again. What
+    somebody else has reserved is left out: in one snapshot, it is either reserved or named."""
+    unreserved = sa.not_(_reserved())
+    due = sa.select(*_COLUMNS, _named()).where(_row.due_at <= now, unreserved, *_part(conditions))
     due = due.order_by(_row.due_at, _row.id).limit(sa.bindparam("limit"))
     return dialect().lock(due, t.purge, skip=True)
+
+
+def _reserved() -> sa.ColumnElement[bool]:
+    other = t.purge.alias("other")
+    in_place = sa.func.substr(_row.value, 1, len(PLACE_PREFIX)) == sa.literal(PLACE_PREFIX)
+    return sa.exists().where(
+        sa.or_(other.c.ti_id == _row.ti_id, other.c.name_digest == _row.name_digest),
+        other.c.key == _row.key,
+        other.c.due_at > now,
+        sa.or_(other.c.value == _row.value, sa.and_(in_place, other.c.value == "")),
+    )
 
 
 def _part(conditions: frozenset[str]) -> list[sa.ColumnElement[bool]]:
@@ -81,20 +97,52 @@ def _same(table: sa.Table) -> sa.ColumnElement[bool]:
 
 
 @cache
-def drop(conditions: frozenset[str] = frozenset()) -> sa.Delete:
-    return sa.delete(t.purge).where(_row.id == sa.bindparam("row"), *_part(conditions))
+def drop() -> sa.Delete:
+    return sa.delete(t.purge).where(_row.id == sa.bindparam("row"))
+
+
+@cache
+def taken() -> Select:
+    """What the taker still has: whose object it is, the key, the reference, and the tries."""
+    columns = (_row.ti_id, _row.name_digest, _row.key, _row.value, _row.tries)
+    return sa.select(*columns).where(_row.id == sa.bindparam("row"), _is_taken_by)
+
+
+@cache
+def drop_object(shelf: Shelf) -> sa.Delete:
+    """All that is queued or reserved for an object that is gone."""
+    value = sa.bindparam("value", type_=t.LongText())
+    return sa.delete(t.purge).where(
+        owner_column(shelf) == sa.bindparam("owner"),
+        _row.key == sa.bindparam("key"),
+        sa.or_(_row.value == value, _row.value == sa.bindparam("reserved")),
+    )
 
 
 @cache
 def postpone() -> sa.Update:
     """Not before `until` from now on."""
-    return _update(due_at=now + _until, taken_until=0)
+    return _update(due_at=now + _until, taken_until=0, taker=sa.null())
+
+
+@cache
+def release() -> sa.Update:
+    """Nobody has reserved it any more."""
+    return _update(due_at=0, reservation=sa.null())
+
+
+@cache
+def track() -> sa.Update:
+    """It has a name that this database does not know."""
+    return _update(due_at=now + _until, reservation=sa.null(), tracked=1)
 
 
 @cache
 def expedite(conditions: frozenset[str], but: bool) -> sa.Update:
-    """What a part of the queue has is due, unless it is being deleted; `but` one value."""
-    update = sa.update(t.purge).where(_row.taken_until <= now, *_part(conditions))
+    """What is tracked is due, unless it is being deleted; `but` one value."""
+    update = sa.update(t.purge).where(
+        _row.tracked == 1, _row.taken_until <= now, *_part(conditions)
+    )
     if but:
         update = update.where(_row.value != sa.bindparam("standing"))
     return update.values(due_at=0)
@@ -102,18 +150,15 @@ def expedite(conditions: frozenset[str], but: bool) -> sa.Update:
 
 @cache
 def take() -> sa.Update:
-    return _update(due_at=now + _until, taken_until=now + _until)
+    taker: Any = sa.bindparam("by")
+    return _update(due_at=now + _until, taken_until=now + _until, taker=taker)
 
 
 @cache
 def fail() -> sa.Update:
     error: Any = sa.bindparam("reason")
-    return _update(due_at=now + _until, taken_until=0, tries=_row.tries + 1, error=error)
-
-
-@cache
-def tries(conditions: frozenset[str]) -> Select:
-    return sa.select(_row.tries).where(_row.id == sa.bindparam("row"), *_part(conditions))
+    tries = _row.tries + 1
+    return _update(due_at=now + _until, taken_until=0, taker=sa.null(), tries=tries, error=error)
 
 
 def _update(**values: Any) -> sa.Update:

@@ -383,6 +383,9 @@ purge = sa.Table(
     sa.Column("value", LongText(), nullable=False),
     sa.Column("due_at", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("taken_until", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("taker", ExactText(64)),
+    sa.Column("reservation", ExactText(64)),
+    sa.Column("tracked", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("error", LongText()),
     sa.Index(None, "due_at"),
@@ -391,7 +394,8 @@ purge = sa.Table(
 )
 """Objects of a task instance or an asset, either of which may be gone, that are named no more; and
 those that are reserved, which become due when that is over. `value` is what the entry held, or is
-going to hold. Triggers add what a change leaves unnamed."""
+going to hold. Triggers add what a change leaves unnamed. What an entry of a custom backend has
+named, which has no triggers, is `tracked`: looked at now and then."""
 
 client_request = sa.Table(
     "hf_client_request",

@@ -9,20 +9,44 @@ import pytest
 
 from holdfast import command as c
 from holdfast import purge_command as pc
-from holdfast.entry import TaskWriter
-from holdfast.errors import AssetInactive, ObjectBusy, StaleAttempt, UnknownTaskInstance
+from holdfast.entry import TaskWriter, Writer
+from holdfast.errors import (
+    AssetInactive,
+    InvalidInput,
+    NotSupported,
+    ObjectBusy,
+    StaleAttempt,
+    UnknownTaskInstance,
+)
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, ORDERS_URI, TASK, StoreFixtures
 from holdfast.testing.door import Door
-from holdfast.value import as_reference
+from holdfast.value import as_reference, is_in_place, is_reference
 
 A, B = as_reference("s3://lake/a"), as_reference("s3://lake/b")
 MINUTE = timedelta(minutes=1)
 
 
+TAKER, MINE = "taker", "mine"
+
+
+def reserve(
+    scope: StoreScope, key: str, value: str, writer: Writer, name: str = MINE
+) -> pc.ReserveObjects:
+    return pc.ReserveObjects(scope, ((key, value, name),), writer)
+
+
+def put(do: Door, scope: StoreScope, key: str, value: str, *args: Any, **options: Any) -> int:
+    """Write, as whoever has put an object there does."""
+    if is_reference(value):
+        do(reserve(scope, key, "" if is_in_place(value) else value, args[0]))
+        options["reservation"] = MINE
+    return do(c.Set(scope, key, value, *args, **options))
+
+
 def take(do: Door, **where: Any) -> tuple[pc.Purge, ...]:
-    return do(pc.TakePurges(100, MINUTE, pc.Part(**where)))
+    return do(pc.TakePurges(100, MINUTE, TAKER, pc.Part(**where))).purges
 
 
 def taken(do: Door, **where: Any) -> list[str]:
@@ -31,7 +55,7 @@ def taken(do: Door, **where: Any) -> list[str]:
 
 class Purging(StoreFixtures):
     def test_an_entry_that_is_deleted_leaves_its_object(self, do: Door, task: TaskScope) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
 
         do(c.Delete(task, "k", ANN))
 
@@ -39,22 +63,24 @@ class Purging(StoreFixtures):
         assert (purge.scope, purge.key, purge.value, purge.tries) == (task, "k", A, 0)
 
     def test_what_is_still_named_is_not_queued(self, do: Door, scope: StoreScope) -> None:
-        do(c.Set(scope, "k", A, ANN))
-        do(c.Set(scope, "k", A, ANN))
-        do(c.SetMany(scope, (("k", A), ("other", B)), ANN))
+        put(do, scope, "k", A, ANN)
+        put(do, scope, "k", A, ANN)
+        do(pc.ReserveObjects(scope, (("k", A, MINE), ("other", B, MINE)), ANN))
+        do(c.SetMany(scope, (("k", A), ("other", B)), ANN, reservation=MINE))
 
         assert taken(do) == []
         assert do(pc.CountPurges()).waiting == 0
 
     def test_an_overwritten_object_of_a_task_is_queued(self, do: Door, task: TaskScope) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
 
-        do(c.Set(task, "k", "1", ANN))
+        put(do, task, "k", "1", ANN)
 
         assert taken(do) == [A]
 
     def test_a_cleared_scope_leaves_its_objects(self, do: Door, task: TaskScope) -> None:
-        do(c.SetMany(task, (("k", A), ("l", B)), ANN))
+        for key, value in (("k", A), ("l", B)):
+            put(do, task, key, value, ANN)
 
         do(c.Clear(task, ANN))
 
@@ -64,7 +90,7 @@ class Purging(StoreFixtures):
         first, second = (TaskScope("sales", "monday", "load", index) for index in (0, 1))
         for scope, value in ((first, A), (second, B)):
             do(c.RegisterTask(scope))
-            do(c.Set(scope, "k", value, ANN))
+            put(do, scope, "k", value, ANN)
 
         do(c.Clear(first, ANN, all_map_indices=True))
 
@@ -74,8 +100,8 @@ class Purging(StoreFixtures):
         self, do: Door, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
-        do(c.Set(asset, "k", A, ANN))
-        do(c.Set(asset, "k", B, ANN))
+        put(do, asset, "k", A, ANN)
+        put(do, asset, "k", B, ANN)
         do(c.Delete(asset, "k", ANN))
 
         assert taken(do) == []
@@ -84,8 +110,8 @@ class Purging(StoreFixtures):
         self, do: Door, asset: AssetScope
     ) -> None:
         place = as_reference("vault/a", in_place=True)
-        do(c.Set(asset, "k", place, ANN))
-        do(c.Set(asset, "k", place, ANN))
+        put(do, asset, "k", place, ANN)
+        put(do, asset, "k", place, ANN)
         assert taken(do) == []
 
         do(c.Delete(asset, "k", ANN))
@@ -93,10 +119,10 @@ class Purging(StoreFixtures):
         assert taken(do) == [place]
 
     def test_what_falls_off_the_history_is_queued(self, do: Door, asset: AssetScope) -> None:
-        do(c.Set(asset, "k", A, ANN))
+        put(do, asset, "k", A, ANN)
 
         for number in range(self.history_limit):
-            do(c.Set(asset, "k", str(number), ANN))
+            put(do, asset, "k", str(number), ANN)
 
         assert taken(do, scope=asset) == [A]
 
@@ -105,10 +131,10 @@ class Purging(StoreFixtures):
     ) -> None:
         do(c.History(asset, "k"))
         for value in (A, "0", A):
-            do(c.Set(asset, "k", value, ANN))
+            put(do, asset, "k", value, ANN)
 
         for number in range(self.history_limit - 1):
-            do(c.Set(asset, "k", str(number), ANN))
+            put(do, asset, "k", str(number), ANN)
 
         assert taken(do) == []
 
@@ -116,7 +142,7 @@ class Purging(StoreFixtures):
         self, do: Door, task: TaskScope, clock: Clock
     ) -> None:
         for key, value in (("k", A), ("l", B)):
-            do(c.Set(task, key, value, ANN, clock() + MINUTE))
+            put(do, task, key, value, ANN, clock() + MINUTE)
         clock.forward(MINUTE * 2)
         assert taken(do) == []
 
@@ -126,7 +152,7 @@ class Purging(StoreFixtures):
         assert sorted(taken(do)) == [A, B]
 
     def test_a_deleted_run_leaves_its_objects(self, do: Door, attempt: TaskWriter) -> None:
-        do(c.Set(TASK, "k", A, attempt))
+        put(do, TASK, "k", A, attempt)
 
         do(c.DeleteRun(TASK.dag_id, TASK.run_id))
 
@@ -137,9 +163,9 @@ class Purging(StoreFixtures):
         self, do: Door, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         staged = as_reference("s3://lake/staged")
-        do(c.Set(asset, "k", A, ANN))
-        do(c.Set(asset, "k", B, ANN))
-        do(c.Set(asset, "k", staged, attempt, on_success=True))
+        put(do, asset, "k", A, ANN)
+        put(do, asset, "k", B, ANN)
+        put(do, asset, "k", staged, attempt, on_success=True)
 
         do(c.DeleteAsset(asset))
 
@@ -149,7 +175,7 @@ class Purging(StoreFixtures):
 
     def test_the_sweep_of_orphans_leaves_their_objects(self, do: Door, clock: Clock) -> None:
         do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
-        do(c.Set(AssetScope(name="orders"), "k", A, ANN))
+        put(do, AssetScope(name="orders"), "k", A, ANN)
         do(c.DeclareDagAssets("sales", ()))
 
         do(c.DeleteOrphans(clock()))
@@ -159,7 +185,7 @@ class Purging(StoreFixtures):
     def test_a_staged_object_is_named(
         self, do: Door, asset: AssetScope, attempt: TaskWriter
     ) -> None:
-        do(c.Set(asset, "k", A, attempt, on_success=True))
+        put(do, asset, "k", A, attempt, on_success=True)
         assert taken(do) == []
 
         do(c.FinishAttempt(attempt, True))
@@ -170,8 +196,8 @@ class Purging(StoreFixtures):
     def test_a_dropped_staged_write_leaves_its_object(
         self, do: Door, asset: AssetScope, attempt: TaskWriter
     ) -> None:
-        do(c.Set(asset, "k", A, attempt, on_success=True))
-        do(c.Set(asset, "k", B, attempt, on_success=True))
+        put(do, asset, "k", A, attempt, on_success=True)
+        put(do, asset, "k", B, attempt, on_success=True)
         assert taken(do) == [A]
 
         do(c.FinishAttempt(attempt, False))
@@ -181,7 +207,7 @@ class Purging(StoreFixtures):
     def test_the_next_attempt_drops_what_the_one_before_staged(
         self, do: Door, asset: AssetScope, attempt: TaskWriter
     ) -> None:
-        do(c.Set(asset, "k", A, attempt, on_success=True))
+        put(do, asset, "k", A, attempt, on_success=True)
 
         do(c.StartAttempt(attempt.scope))
 
@@ -190,15 +216,15 @@ class Purging(StoreFixtures):
     def test_clearing_on_success_leaves_the_objects(
         self, do: Door, task: TaskScope, attempt: TaskWriter
     ) -> None:
-        do(c.Set(task, "k", A, attempt))
+        put(do, task, "k", A, attempt)
 
         do(c.FinishAttempt(attempt, True, clear=True))
 
         assert taken(do) == [A]
 
     def test_a_rewind_names_the_old_object_again(self, do: Door, asset: AssetScope) -> None:
-        version = do(c.Set(asset, "k", A, ANN))
-        do(c.Set(asset, "k", B, ANN))
+        version = put(do, asset, "k", A, ANN)
+        put(do, asset, "k", B, ANN)
 
         do(c.Rewind(asset, "k", c.ToVersion(version), ANN))
 
@@ -208,7 +234,7 @@ class Purging(StoreFixtures):
     def test_what_is_taken_is_nobody_elses_until_its_lease_is_over(
         self, do: Door, task: TaskScope, clock: Clock
     ) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         assert taken(do) == [A]
         assert taken(do) == []
@@ -218,11 +244,11 @@ class Purging(StoreFixtures):
         assert taken(do) == [A]
 
     def test_what_is_gone_leaves_the_queue(self, do: Door, task: TaskScope, clock: Clock) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         [purge] = take(do)
 
-        do(pc.FinishPurges((purge.id,)))
+        do(pc.FinishPurges(TAKER, (purge.id,)))
 
         clock.forward(MINUTE)
         assert taken(do) == []
@@ -232,25 +258,25 @@ class Purging(StoreFixtures):
         self, do: Door, task: TaskScope, asset: AssetScope
     ) -> None:
         for scope in (task, asset):
-            do(c.Set(scope, "k", A, ANN))
+            put(do, scope, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
 
         assert taken(do, scope=asset) == []
         [purge] = take(do, scope=task)
-        do(pc.FinishPurges((purge.id,), ((purge.id, "no"),), pc.Part(asset)))
+        do(pc.FinishPurges("another", (purge.id,), ((purge.id, "no"),)))
 
         assert do(pc.CountPurges()).waiting == 1
 
     def test_what_could_not_be_deleted_is_tried_again_later_and_later(
         self, do: Door, task: TaskScope, clock: Clock
     ) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         for tries in range(3):
             [purge] = take(do)
             assert purge.tries == tries
 
-            do(pc.FinishPurges((), ((purge.id, "no permission"),)))
+            do(pc.FinishPurges(TAKER, (), ((purge.id, "no permission"),)))
 
             clock.forward(pc.pause_after(tries) - timedelta(seconds=1))
             assert taken(do) == []
@@ -260,7 +286,7 @@ class Purging(StoreFixtures):
     def test_a_reserved_object_that_is_never_named_is_due_in_the_end(
         self, do: Door, scope: StoreScope, clock: Clock
     ) -> None:
-        do(pc.ReserveObjects(scope, (("k", A),), ANN))
+        do(reserve(scope, "k", A, ANN))
         assert taken(do) == []
         assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 1)
 
@@ -271,28 +297,28 @@ class Purging(StoreFixtures):
     def test_a_reserved_object_that_is_named_leaves_the_queue(
         self, do: Door, scope: StoreScope
     ) -> None:
-        do(pc.ReserveObjects(scope, (("k", A), ("l", B)), ANN))
+        do(pc.ReserveObjects(scope, (("k", A, MINE), ("l", B, MINE)), ANN))
 
-        do(c.SetMany(scope, (("k", A), ("l", B)), ANN))
+        do(c.SetMany(scope, (("k", A), ("l", B)), ANN, reservation=MINE))
 
         assert do(pc.CountPurges()).waiting == 0
 
     def test_a_released_object_is_due_unless_it_is_named(self, do: Door, scope: StoreScope) -> None:
-        do(c.Set(scope, "k", A, ANN))
-        do(pc.ReserveObjects(scope, (("k", A), ("l", B)), ANN))
+        put(do, scope, "k", A, ANN)
+        objects = (("k", A, "other"), ("l", B, "other"))
+        do(pc.ReserveObjects(scope, objects, ANN))
 
-        do(pc.ReleaseObjects(scope, (("k", A), ("l", B)), ANN))
+        do(pc.ReleaseObjects(scope, objects, ANN))
 
         assert taken(do) == [B]
-        assert do(pc.CountPurges()).waiting == 1
 
     def test_what_somebody_queues_is_due_unless_it_is_named(
         self, do: Door, task: TaskScope, asset: AssetScope
     ) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
         its = AssetScope(name="orders", uri=ORDERS_URI)
-        do(c.Set(asset, "k", A, ANN))
-        do(pc.ReserveObjects(asset, (("l", A),), ANN))
+        put(do, asset, "k", A, ANN)
+        do(reserve(asset, "l", A, ANN))
         gone = TaskScope("long", "gone", "task", 3)
 
         do(
@@ -306,12 +332,12 @@ class Purging(StoreFixtures):
     def test_an_object_that_is_queued_can_be_reserved_and_named_again(
         self, do: Door, task: TaskScope
     ) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
 
-        do(pc.ReserveObjects(task, (("k", A),), ANN))
+        do(reserve(task, "k", A, ANN))
         assert taken(do) == []
-        do(c.Set(task, "k", A, ANN))
+        do(c.Set(task, "k", A, ANN, reservation=MINE))
 
         assert do(pc.CountPurges()).waiting == 0
 
@@ -319,35 +345,36 @@ class Purging(StoreFixtures):
     def test_an_object_that_is_being_deleted_cannot_be_reserved(
         self, do: Door, task: TaskScope, value: str
     ) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         take(do)
 
         with pytest.raises(ObjectBusy):
-            do(pc.ReserveObjects(task, (("k", value),), ANN))
+            do(reserve(task, "k", value, ANN))
 
-        do(pc.ReserveObjects(task, (("k", B), ("l", A)), ANN))
+        if value:
+            do(pc.ReserveObjects(task, (("k", B, MINE), ("l", A, MINE)), ANN))
 
     def test_an_object_that_is_being_deleted_cannot_be_named(
         self, do: Door, task: TaskScope
     ) -> None:
-        do(c.Set(task, "k", A, ANN))
+        put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         take(do)
 
         with pytest.raises(ObjectBusy):
-            do(c.Set(task, "k", A, ANN))
+            do(c.Set(task, "k", A, ANN, reservation=MINE))
 
         assert do(c.Get(task, "k")) is None
 
     def test_an_asset_of_the_same_name_has_the_same_objects(self, do: Door) -> None:
         do(c.DeclareAsset("orders", ORDERS_URI))
-        do(c.Set(AssetScope(name="orders"), "k", A, ANN))
+        put(do, AssetScope(name="orders"), "k", A, ANN)
         do(c.DeleteAsset(AssetScope(name="orders")))
         do(c.DeclareAsset("orders", ORDERS_URI))
 
-        do(pc.ReserveObjects(AssetScope(uri=ORDERS_URI), (("k", A),), ANN))
-        do(c.Set(AssetScope(name="orders"), "k", A, ANN))
+        do(reserve(AssetScope(uri=ORDERS_URI), "k", A, ANN))
+        do(c.Set(AssetScope(name="orders"), "k", A, ANN, reservation=MINE))
 
         assert taken(do) == []
 
@@ -355,7 +382,7 @@ class Purging(StoreFixtures):
         self, do: Door, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(c.StartAttempt(attempt.scope))
-        values = (("k", A),)
+        values = (("k", A, MINE),)
 
         with pytest.raises(StaleAttempt):
             do(pc.ReserveObjects(attempt.scope, values, attempt))
@@ -371,4 +398,99 @@ class Purging(StoreFixtures):
         do(c.DeclareDagAssets("sales", ()))
 
         with pytest.raises(AssetInactive):
-            do(pc.ReserveObjects(AssetScope(name="orders"), (("k", A),), ANN))
+            do(reserve(AssetScope(name="orders"), "k", A, ANN))
+
+    def test_what_one_writer_reserves_no_other_leaves_to_be_deleted(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        put(do, scope, "k", A, ANN)
+        do(reserve(scope, "k", A, ANN, "other"))  # a second writer of the same value
+
+        do(c.Delete(scope, "k", ANN))
+
+        assert taken(do) == []
+        do(c.Set(scope, "k", A, ANN, reservation="other"))
+        assert do(c.Get(scope, "k")) == A
+
+    def test_a_staged_write_that_is_dropped_leaves_what_another_has_reserved(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        put(do, asset, "k", A, attempt, on_success=True)
+        do(reserve(asset, "k", A, ANN))
+
+        do(c.FinishAttempt(attempt, False))
+
+        assert taken(do) == []
+
+    def test_a_name_needs_an_object_that_is_reserved_for_it(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        do(reserve(task, "k", A, ANN, "other"))
+        put(do, task, "k", A, ANN)
+        do(c.Delete(task, "k", ANN))
+        assert taken(do) == []  # the other writer may have seen it there
+        do(c.Set(task, "k", A, ANN, reservation="other"))
+
+        for reservation in ("", MINE, "other"):
+            with pytest.raises(ObjectBusy):
+                do(c.Set(task, "k", A, ANN, reservation=reservation))
+
+    def test_an_object_that_is_gone_is_not_reserved_any_more(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        do(reserve(task, "k", A, ANN))
+        clock.forward(pc.RESERVED_FOR)
+        [purge] = take(do)
+        do(pc.FinishPurges(TAKER, (purge.id,)))
+
+        with pytest.raises(ObjectBusy):
+            do(c.Set(task, "k", A, ANN, reservation=MINE))
+
+    def test_a_taker_whose_lease_is_over_is_not_believed(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        put(do, task, "k", A, ANN)
+        do(c.Delete(task, "k", ANN))
+        [purge] = take(do)
+        clock.forward(MINUTE)
+        do(pc.TakePurges(1, MINUTE, "another"))
+
+        do(pc.FinishPurges(TAKER, (purge.id,)))
+
+        assert do(pc.CountPurges()).waiting == 1
+
+    def test_what_is_overwritten_in_place_is_reserved_by_its_key(
+        self, do: Door, task: TaskScope, clock: Clock
+    ) -> None:
+        place = as_reference("vault/a", in_place=True)
+        do(c.Set(task, "k", place, ANN))
+        do(reserve(task, "k", "", ANN))
+
+        do(c.Delete(task, "k", ANN))
+
+        assert taken(do) == []
+        do(c.Set(task, "k", place, ANN, reservation=MINE))
+        assert do(pc.CountPurges()).waiting == 0
+        do(reserve(task, "l", "", ANN))
+        clock.forward(pc.RESERVED_FOR)
+        assert [purge.key for purge in take(do)] == ["l"]
+
+    def test_a_person_cannot_go_back_to_what_was_overwritten_in_place(
+        self, do: Door, asset: AssetScope
+    ) -> None:
+        do(c.History(asset, "k"))
+        place = as_reference("vault/a", in_place=True)
+        version = do(c.Set(asset, "k", place, ANN))
+        do(c.Set(asset, "k", "1", ANN))
+
+        with pytest.raises(NotSupported):
+            do(c.Rewind(asset, "k", c.ToVersion(version), ANN))
+
+    @pytest.mark.parametrize(
+        "value", ['{"__holdfast_ref__":"x', '"x"', '{"__holdfast_ref__": "x"}']
+    )
+    def test_only_references_are_reserved_and_queued(self, task: TaskScope, value: str) -> None:
+        with pytest.raises(InvalidInput):
+            reserve(task, "k", value, ANN)
+        with pytest.raises(InvalidInput):
+            pc.QueueObjects(((task, "k", value),))

@@ -12,7 +12,7 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
-from holdfast.stores.sql.operations.purging import name_objects
+from holdfast.stores.sql.operations.purging import claim_objects
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
@@ -112,7 +112,7 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
         # Refused; the long way says why.
     owner = yield from open_scope(scope, writer)
     value = [(command.key, command.value)]
-    yield from name_objects(scope, value)
+    yield from claim_objects(scope, value, command.reservation)
     if command.on_success:
         yield from stage(context, owner, command)
         return owner.revision
@@ -144,7 +144,7 @@ def set_many(context: Context, command: c.SetMany) -> Steps[int]:
     if not command.values:
         return owner.revision
     values = list(dict(command.values).items())
-    yield from name_objects(command.scope, values)
+    yield from claim_objects(command.scope, values, command.reservation)
     return (yield from put(context, owner, values, command.writer, command.expires_at))
 
 

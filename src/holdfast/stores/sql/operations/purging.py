@@ -1,8 +1,8 @@
 """Objects in the workers' storage: reserving them, naming them, and deleting what nothing names.
 
-An object is deleted only while its row in the queue is taken, and named only while it is not: both
-lock that row. So an object that is written anew, because the same value comes again, is never
-deleted as the leftover of the time before.
+An object is deleted only while its row in the queue is taken and nobody has reserved it, and named
+only while it is reserved and not taken. So an object that is written anew, because the same value
+comes again, is never deleted as the leftover of the time before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.scopes import open_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.stores.sql.statements import ASSETS, TASKS, Shelf
-from holdfast.value import is_reference
+from holdfast.value import is_in_place, is_reference
 
 
 class Keeper(NamedTuple):
@@ -47,25 +47,47 @@ def _keeper(scope: StoreScope) -> Keeper:
     return Keeper(ASSETS, {"name_digest": rows.digest(name), "name": name, "uri": scope.uri})
 
 
+class Queued(NamedTuple):
+    """A row of the queue that is not taken."""
+
+    row: int
+    value: str
+    reservation: str | None
+    tracked: int
+
+
 def reserve_objects(context: Context, command: c.ReserveObjects) -> Steps[None]:
     yield from open_scope(command.scope, command.writer)
     its = yield from keeper(command.scope)
-    later = {"until": _micros(c.RESERVED_FOR)}
-    for key, value in command.values:
-        queued = yield from _queued(command.scope, its, key, value)
-        if queued:
-            yield s.postpone(), [{"row": row} | later for row in queued]
-        elif value:
-            yield s.add(its.shelf), its.columns | later | {"key": key, "value": value}
+    for key, value, reservation in command.objects:
+        yield from _untaken(command.scope, its, key, value)
+        yield from _add(its, key, value, c.RESERVED_FOR, reservation)
+
+
+def _add(
+    its: Keeper, key: str, value: str, wait: timedelta, reservation: str | None, tracked: int = 0
+) -> Steps[None]:
+    new = {"key": key, "value": value, "reservation": reservation, "tracked": tracked}
+    yield s.add(its.shelf), its.columns | new | {"until": _micros(wait)}
+
+
+def _untaken(scope: StoreScope, its: Keeper, key: str, value: str) -> Steps[list[Queued]]:
+    """What is queued for a key, none of which is this object and being deleted: or any, where the
+    object is known by its key alone."""
+    found = yield s.lock_of_key(its.shelf), its.owner | {"key": key}
+    by_key = not value or is_in_place(value)
+    if any(taken and (by_key or text == value) for _, text, _, _, taken in found):
+        raise refusal.being_deleted(scope, key)
+    return [Queued(*row) for *row, taken in found if not taken]
 
 
 def release_objects(context: Context, command: c.ReleaseObjects) -> Steps[None]:
     yield BEGIN
     its = yield from keeper(command.scope)
-    for key, value in command.values:
-        for row, text, taken in (yield s.lock_of_key(its.shelf), its.owner | {"key": key}):
-            if text == value and not taken:
-                yield s.postpone(), {"row": row, "until": 0}
+    for key, _, reservation in command.objects:
+        for row, _, its_own, _, taken in (yield s.lock_of_key(its.shelf), its.owner | {"key": key}):
+            if its_own == reservation and not taken:
+                yield s.release(), {"row": row}
 
 
 def queue_objects(context: Context, command: c.QueueObjects) -> Steps[None]:
@@ -73,21 +95,66 @@ def queue_objects(context: Context, command: c.QueueObjects) -> Steps[None]:
     for scope, key, value in command.objects:
         its = _keeper(scope)
         found = yield s.lock_of_key(its.shelf), its.owner | {"key": key}
-        if all(text != value for _, text, _ in found):
-            yield s.add(its.shelf), its.columns | {"until": 0, "key": key, "value": value}
+        if all(text != value for _, text, *_ in found):
+            yield from _add(its, key, value, timedelta(0), None)
 
 
-def track_object(scope: StoreScope, key: str, value: str) -> Steps[None]:
-    """An entry that is not in this database is about to name an object: it is looked at again and
-    again, as nobody can tell when that entry is gone. The transaction has begun."""
+def claim_objects(
+    scope: StoreScope, values: Iterable[tuple[str, str]], reservation: str
+) -> Steps[None]:
+    """What is about to be written names these objects, which were reserved for it. ObjectBusy where
+    they are not any more: somebody may have deleted what was put there. The transaction has
+    begun."""
+    references = [(key, value) for key, value in values if is_reference(value)]
+    if references:
+        its = yield from keeper(scope)
+        for key, value in references:
+            own = yield from _claimed(scope, its, key, value, reservation)
+            if own:
+                yield s.drop(), [{"row": one.row} for one in own]
+
+
+def _claimed(
+    scope: StoreScope, its: Keeper, key: str, value: str, reservation: str
+) -> Steps[list[Queued]]:
+    """The rows of an object's own reservation, and those that nobody has reserved."""
+    found = yield from _untaken(scope, its, key, value)
+    reserved = "" if is_in_place(value) else value
+    own = [one for one in found if one.reservation == reservation and one.value == reserved]
+    # Airflow's workers, whose objects are overwritten in place, reserve nothing.
+    if not own and (reservation or not is_in_place(value)):
+        raise refusal.not_reserved(scope, key)
+    return own + [one for one in found if one.reservation is None and one.value == value]
+
+
+def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[None]:
+    """What is about to be written names these objects, which were there before."""
+    its = yield from keeper(scope)
+    for key, value in values:
+        found = yield from _untaken(scope, its, key, value)
+        queued = [one for one in found if one.reservation is None and one.value == value]
+        if queued:
+            yield s.drop(), [{"row": one.row} for one in queued]
+
+
+def track_object(scope: StoreScope, key: str, value: str, reservation: str | None) -> Steps[None]:
+    """An entry that is not in this database is about to name an object, which was reserved for it,
+    or staged: it is looked at again and again, as nobody can tell when that entry is gone. The
+    transaction has begun."""
     its = yield from keeper(scope)
     if is_reference(value):
+        own: list[Queued] = []
+        if reservation is not None:
+            own = yield from _claimed(scope, its, key, value, reservation)
         later = {"until": _micros(c.RESERVED_FOR)}
-        queued = yield from _queued(scope, its, key, value)
-        if queued:
-            yield s.postpone(), [{"row": row} | later for row in queued]
+        named = [one for one in own if one.value == value]
+        if named:
+            yield s.track(), {"row": named[0].row} | later
         else:
-            yield s.add(its.shelf), its.columns | later | {"key": key, "value": value}
+            yield from _add(its, key, value, c.RESERVED_FOR, None, tracked=1)
+        rest = [{"row": one.row} for one in own if one not in named[:1]]
+        if rest:
+            yield s.drop(), rest
     where = {s.owner_column(its.shelf).name: its.owner["owner"], "key": key}
     yield s.expedite(frozenset(where), but=True), where | {"standing": value}
 
@@ -105,33 +172,13 @@ def keep_for_now(purges: Sequence[c.Purge]) -> Steps[None]:
         yield s.postpone(), [{"row": purge.id, "until": later} for purge in purges]
 
 
-def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[None]:
-    """What is about to be written names these objects: they are neither reserved nor to be deleted
-    any more. The transaction has begun."""
-    references = [(key, value) for key, value in values if is_reference(value)]
-    if references:
-        its = yield from keeper(scope)
-        for key, value in references:
-            for row in (yield from _queued(scope, its, key, value)):
-                yield s.drop(), {"row": row}
-
-
-def _queued(scope: StoreScope, its: Keeper, key: str, value: str) -> Steps[list[int]]:
-    """The rows of an object, or without a value those of the key; none of them is taken."""
-    found = yield s.lock_of_key(its.shelf), its.owner | {"key": key}
-    queued = [(row, taken) for row, text, taken in found if value in ("", text)]
-    if any(taken for _, taken in queued):
-        raise refusal.being_deleted(scope, key)
-    return [row for row, _ in queued]
-
-
-def take_purges(context: Context, command: c.TakePurges) -> Steps[tuple[c.Purge, ...]]:
+def take_purges(context: Context, command: c.TakePurges) -> Steps[c.Taken]:
     yield BEGIN
     due, named = yield from due_objects(context, command)
     if named:
         yield s.drop(), [{"row": purge.id} for purge in named]
     yield from take(due, command)
-    return tuple(due)
+    return c.Taken(tuple(due), len(due) + len(named))
 
 
 def due_objects(
@@ -151,7 +198,8 @@ def due_objects(
 def take(purges: Sequence[c.Purge], command: c.TakePurges) -> Steps[None]:
     if purges:
         until = _micros(command.lease)
-        yield s.take(), [{"row": purge.id, "until": until} for purge in purges]
+        by = {"until": until, "by": command.taker}
+        yield s.take(), [{"row": purge.id} | by for purge in purges]
 
 
 def _conditions(part: c.Part) -> dict[str, Any]:
@@ -177,12 +225,15 @@ def _purge(row: rows.Row) -> c.Purge:
 
 def finish_purges(context: Context, command: c.FinishPurges) -> Steps[None]:
     yield BEGIN
-    where = _conditions(command.part)
-    names = frozenset(where)
-    if command.gone:
-        yield s.drop(names), [{"row": row} | where for row in command.gone]
+    for row in command.gone:
+        for ti_id, digest, key, value, _ in (yield s.taken(), {"row": row, "by": command.taker}):
+            # Whoever has reserved it meanwhile has to put it there again.
+            shelf, owner = (ASSETS, digest) if ti_id is None else (TASKS, ti_id)
+            reserved = "" if is_in_place(value) else value
+            its = {"owner": owner, "key": key, "value": value, "reserved": reserved}
+            yield s.drop_object(shelf), its
     for row, reason in command.failed:
-        for (tries,) in (yield s.tries(names), {"row": row} | where):
+        for *_, tries in (yield s.taken(), {"row": row, "by": command.taker}):
             pause = _micros(c.pause_after(tries))
             yield s.fail(), {"row": row, "until": pause, "reason": reason}
 

@@ -39,6 +39,9 @@ def upgrade() -> None:
         sa.Column("value", LongText(), nullable=False),
         sa.Column("due_at", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("taken_until", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("taker", ExactText(64)),
+        sa.Column("reservation", ExactText(64)),
+        sa.Column("tracked", sa.Integer, nullable=False, server_default="0"),
         sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
         sa.Column("error", LongText()),
         sa.PrimaryKeyConstraint("id", name="pk_hf_purge"),
@@ -73,7 +76,7 @@ def _key() -> str:
 
 def _triggers() -> Iterator[str]:
     for table in TABLES:
-        add = _add_task() if table == "hf_task_entry" else _add_asset()
+        add = _add_task() if table == "hf_task_entry" else _add_asset(table)
         if _dialect() == "postgresql":
             body = f"BEGIN {add}; RETURN NULL; END"
             yield (
@@ -118,9 +121,16 @@ def _add_task() -> str:
     )
 
 
-def _add_asset() -> str:
-    """Its entry, its history and staged writes may name the same object."""
+def _add_asset(table: str) -> str:
+    """Its entry, its history and staged writes may name the same object. Those who drop staged
+    writes do not lock the asset, and may not see each other: what they drop is queued always."""
     key = _key()
+    if table == "hf_staged_write":
+        return (
+            f"INSERT INTO hf_purge (name_digest, name, uri, {key}, value)"
+            f" SELECT a.name_digest, a.name, a.uri, OLD.{key}, OLD.value"
+            " FROM hf_asset a WHERE a.id = OLD.asset_id"
+        )
     unnamed = " AND ".join(
         f"NOT EXISTS (SELECT 1 FROM {table} o WHERE o.asset_id = OLD.asset_id"
         f" AND o.{key} = OLD.{key} AND o.value = OLD.value{_counts(table)})"

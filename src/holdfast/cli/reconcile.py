@@ -1,0 +1,193 @@
+"""`holdfast state-store reconcile`: the workers' storage held against the store."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from holdfast import command as c
+from holdfast.cli.opening import open_store
+from holdfast.cli.output import counted, json_option, print_document, print_table, say
+from holdfast.cli.question import ask, yes_or_terminal
+from holdfast.errors import InvalidInput, InvalidSettings, NotSupported, ObjectMissing
+from holdfast.settings import Settings, duration, duration_text, load
+from holdfast.store import Store
+
+if TYPE_CHECKING:
+    from holdfast.blobs.backend import ObjectStoreBackend
+    from holdfast.spark.reconcile.comparison import Comparison
+    from holdfast.spark.reconcile.deletion import Deletion
+    from holdfast.spark.reconcile.summary import Summary
+
+
+def _grace(ctx: click.Context, parameter: click.Parameter, text: str) -> timedelta:
+    try:
+        return duration(text)
+    except ValueError:
+        raise InvalidInput(
+            f"--grace may not be {text!r}", hint="write 30s, 5m, 1h, 7d or 0"
+        ) from None
+
+
+def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
+    return yes_or_terminal(ctx, parameter, yes) if ctx.params["delete"] else yes
+
+
+@click.command("reconcile")
+@click.option(
+    "--delete", is_flag=True, is_eager=True, help="Delete orphans older than the grace time."
+)
+@click.option(
+    "--grace",
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    callback=_grace,
+    help="How old an object must be to be deleted: 30s, 5m, 1h or 7d.",
+)
+@click.option(
+    "--report",
+    metavar="DIR",
+    help="Where Spark writes the report, as Parquet; by default under [core] home.",
+)
+@click.option("--yes", is_flag=True, callback=_yes, help="Do not ask; scripts need it.")
+@json_option
+def reconcile(delete: bool, grace: timedelta, report: str | None, yes: bool, as_json: bool) -> None:
+    """Compare the objects in the workers' storage with the references to them, on Spark.
+
+    Pipelines may run meanwhile. The exit status is 1 if a reference has no object.
+    """
+    settings = load()
+    backend = storage(settings)
+    directory = report_directory(settings, report)
+    with open_store(settings) as store:
+        # A store that cannot be read as a whole says so before Spark is started.
+        store.execute(c.PlanScan("task_references", 1, 1))
+        summary = reconciled(settings, store, backend, directory, grace, delete, yes, as_json)
+    if summary.missing:
+        raise ObjectMissing(
+            f"{counted(summary.missing, 'reference has', 'references have')} no object: "
+            f"what {'it' if summary.missing == 1 else 'they'} stood for is lost",
+            hint=f"{directory}/missing lists whose they are; restore the objects from a backup, "
+            "or set those keys anew",
+        )
+
+
+def reconciled(
+    settings: Settings,
+    store: Store,
+    backend: ObjectStoreBackend,
+    directory: str,
+    grace: timedelta,
+    delete: bool,
+    yes: bool,
+    as_json: bool,
+) -> Summary:
+    from holdfast.spark.reconcile.comparison import Comparison
+    from holdfast.spark.source.registration import register
+    from holdfast.spark.standby import maintenance_session
+
+    with maintenance_session(settings) as spark:
+        register(spark)
+        comparison = Comparison(spark, backend, directory, grace)
+        comparison.list_objects()
+        comparison.read_references()
+        summary = comparison.compare()
+        if not as_json:
+            print_summary(summary, backend.url, directory)
+        deletion = None
+        if delete and summary.orphan.objects:
+            orphans = counted(summary.orphan.objects, "orphan", "orphans")
+            size = f"{summary.orphan.bytes:,} bytes"
+            ask(f"Delete {orphans} of {size}, older than {duration_text(grace)}?", yes)
+            deletion = delete_orphans(comparison, backend, store)
+    if as_json:
+        found = {"url": backend.url, "report": directory, "grace": duration_text(grace)}
+        print_document(found | msgspec.structs.asdict(summary) | {"deletion": deletion})
+    return summary
+
+
+def delete_orphans(comparison: Comparison, backend: ObjectStoreBackend, store: Store) -> Deletion:
+    from holdfast.spark.reconcile.deletion import delete
+    from holdfast.stores.offload import OffloadStore
+
+    done = delete(comparison.orphans(), backend, OffloadStore(store, backend))
+    say(f"Deleted {counted(done.deleted, 'object', 'objects')}.")
+    if done.failed:
+        say(f"{done.failed:,} could not be deleted; the purge queue tries them again.")
+    if done.unclear:
+        say(f"{done.unclear:,} were left: it cannot be told whose they are.")
+    return done
+
+
+def storage(settings: Settings) -> ObjectStoreBackend:
+    """The workers' storage, which must be one that can be listed, and from other processes."""
+    from holdfast.backend import load_backend
+    from holdfast.blobs.backend import ObjectStoreBackend
+
+    name = settings.workers.state_backend
+    if not name:
+        raise InvalidSettings(
+            "there is no storage of workers to reconcile: [workers] state_backend is not set",
+            hint='with `state_backend = "holdfast.sdk.state.ObjectStoreBackend"` values become '
+            "objects; without one they are in the database",
+        )
+    backend = load_backend(name, {ObjectStoreBackend: settings.object_store})
+    if not isinstance(backend, ObjectStoreBackend):
+        raise NotSupported(
+            f"{name} cannot be reconciled: it has no way to list its objects",
+            hint="`holdfast.sdk.state.ObjectStoreBackend` has",
+        )
+    if backend.url.startswith("memory:"):
+        raise NotSupported(
+            f"{backend.url} cannot be reconciled: it is in the memory of each worker",
+            hint="set [object_store] url to storage that lasts",
+        )
+    return backend
+
+
+def report_directory(settings: Settings, given: str | None) -> str:
+    """Where the report goes: a directory that Spark can write to, with nothing in it."""
+    if given is None:
+        if not (settings.spark.master or "local").startswith("local"):
+            raise InvalidInput(
+                "Spark runs on other machines, which write the report",
+                hint="name a place that they all reach: --report s3a://bucket/reports/today",
+            )
+        now = datetime.now(UTC)
+        return str((settings.home / "reconcile" / f"{now:%Y-%m-%dT%H-%M-%S-%fZ}").absolute())
+    if "://" in given:
+        return given.rstrip("/")
+    directory = os.path.abspath(given)
+    if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
+        raise InvalidInput(f"--report {given} is not empty", hint="name a new directory")
+    return directory
+
+
+def print_summary(summary: Summary, url: str, directory: str) -> None:
+    states = {
+        "referenced": summary.named,
+        "queued or reserved": summary.queued,
+        "orphans": summary.orphan,
+        "orphans within the grace time": summary.young,
+        "foreign files": summary.foreign,
+    }
+    say(f"Objects under {url}:")
+    print_table(
+        ("what", "objects", "bytes"),
+        [(what, f"{size.objects:,}", f"{size.bytes:,}") for what, size in states.items()],
+    )
+    largest = [
+        (kind, part.name, f"{part.objects:,}", f"{part.bytes:,}")
+        for kind, parts in (("dag", summary.dags), ("asset", summary.assets))
+        for part in parts
+    ]
+    if largest:
+        print_table(("of", "name", "objects", "bytes"), largest)
+    if summary.elsewhere:
+        say(f"{summary.elsewhere:,} references lead elsewhere, and were not looked at.")
+    say(f"The report is in {directory}.")

@@ -1,0 +1,202 @@
+"""`holdfast state-store export`, `import` and `copy`: entries as Parquet, and to another store."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.opening import open_connection
+from holdfast.cli.output import counted, json_option, print_document, say
+from holdfast.cli.question import ask, yes_option
+from holdfast.cli.scope import filter_options
+from holdfast.command import Where
+from holdfast.errors import InvalidInput
+from holdfast.settings import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from holdfast.connection import Connection
+    from holdfast.spark.source.location import Location
+    from holdfast.spark.transfer.totals import Total
+
+_resolve_option = click.option(
+    "--resolve",
+    is_flag=True,
+    help="Fetch values that a worker-side backend keeps elsewhere. Otherwise their references go, "
+    "which are good as long as the objects are there.",
+)
+_declare_option = click.option(
+    "--declare", is_flag=True, help="Make assets known that the target does not know."
+)
+_directory_argument = click.argument("directory", metavar="DIR")
+
+
+@click.command("export")
+@_directory_argument
+@filter_options
+@_resolve_option
+@click.option("--yes", is_flag=True, help="Overwrite a finished export without a question.")
+@json_option
+def export_command(directory: str, where: Where, resolve: bool, yes: bool, as_json: bool) -> None:
+    """Write entries to Parquet files in DIR.
+
+    Without a filter that is the whole store. Values, versions, times and writers are written;
+    what has expired, and the history of assets, is not. An export that was killed goes on when it
+    is started again. DIR is a path, or a URL that Spark writes to.
+    """
+    with _spark() as (spark, connection, _):
+        from holdfast.spark.transfer.exporting import export_entries
+        from holdfast.spark.transfer.selection import selected
+
+        manifest = export_entries(
+            *(spark, connection, directory, selected(where)),
+            resolve=resolve,
+            agree=_agreeing(yes),
+            say=say,
+        )
+    if manifest is None:
+        _say_nothing(as_json, "exported")
+        return
+    if as_json:
+        print_document(manifest)
+    for name, table in manifest.tables.items():
+        say(f"Exported {_entries(table.count)} of {name}, checksum {table.checksum}.")
+
+
+@click.command("import")
+@_directory_argument
+@_declare_option
+@yes_option
+@json_option
+def import_command(directory: str, declare: bool, yes: bool, as_json: bool) -> None:
+    """Write an export in DIR into the configured store.
+
+    Files that are missing or were changed are refused before anything is written. Entries that
+    have expired are left out, those with the same key are overwritten, and afterwards all are read
+    back and compared. Versions, times of writing, writers and history are not brought back: they
+    are the store's own. An import that was killed goes on when it is started again.
+    """
+    with _spark() as (spark, connection, location):
+        from holdfast.spark.transfer.importing import import_entries
+
+        totals = import_entries(
+            *(spark, connection, location, directory),
+            declare=declare,
+            agree=lambda question: ask(question, yes),
+            say=say,
+        )
+    _print_totals("Imported", totals, as_json)
+
+
+@click.command("copy")
+@click.option(
+    "--to",
+    "url",
+    required=True,
+    metavar="URL",
+    help="A database that is migrated, or a server, with an editor's token in HOLDFAST_TOKEN.",
+)
+@filter_options
+@_resolve_option
+@_declare_option
+@yes_option
+@json_option
+def copy_command(
+    url: str, where: Where, resolve: bool, declare: bool, yes: bool, as_json: bool
+) -> None:
+    """Write entries of the configured store to another one.
+
+    Without a filter that is the whole store. Entries with the same key are overwritten there, and
+    afterwards all are read back and compared. Versions, times of writing, writers and history are
+    not copied: they are the other store's own. A copy that was killed goes on when it is started
+    again.
+    """
+    with _spark() as (spark, connection, here):
+        from holdfast.spark.source.location import locate
+        from holdfast.spark.transfer.copying import copy_entries
+        from holdfast.spark.transfer.selection import selected
+
+        totals = copy_entries(
+            *(spark, connection, locate({"url": url}, here), selected(where)),
+            resolve=resolve,
+            declare=declare,
+            agree=lambda question: ask(question, yes),
+            say=say,
+        )
+    if totals is None:
+        _say_nothing(as_json, "copied")
+    else:
+        _print_totals("Copied", totals, as_json)
+
+
+@contextmanager
+def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
+    """Spark, with the configured store registered, and that store."""
+    from holdfast.spark.standby import maintenance_session
+
+    settings = load()
+    with (
+        _remarks(),
+        open_connection(settings) as connection,
+        maintenance_session(settings) as spark,
+    ):
+        from holdfast.offloading import Offloading
+        from holdfast.spark.source.location import configured
+        from holdfast.spark.transfer.source import register_kept
+
+        location = configured()
+        register_kept(spark, location, Offloading.of(settings))
+        yield spark, connection, location
+
+
+@contextmanager
+def _remarks() -> Iterator[None]:
+    """What there is to say about checkpointed work is said."""
+    log, saying = logging.getLogger("holdfast"), _Saying()
+    level = log.level
+    log.addHandler(saying)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(saying)
+
+
+class _Saying(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def _agreeing(yes: bool) -> Callable[[str], None]:
+    def agree(question: str) -> None:
+        if not yes and not sys.stdin.isatty():
+            raise InvalidInput(
+                question.partition(". ")[0], hint="name another directory, or add --yes"
+            )
+        ask(question, yes)
+
+    return agree
+
+
+def _say_nothing(as_json: bool, done: str) -> None:
+    say(f"There are no such entries; nothing was {done}.")
+    if as_json:
+        print_document({"tables": {}})
+
+
+def _print_totals(done: str, totals: Mapping[str, Total], as_json: bool) -> None:
+    if as_json:
+        print_document({"tables": totals})
+    for name, total in totals.items():
+        say(f"{done} {_entries(total.count)} of {name}, checksum {total.checksum}.")
+
+
+def _entries(count: int) -> str:
+    return counted(count, "entry", "entries")

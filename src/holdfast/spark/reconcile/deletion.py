@@ -1,0 +1,60 @@
+"""Deleting orphans: through the purge queue, which looks once more whether anything names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from holdfast import purge_command as pc
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.scope import StoreScope
+from holdfast.stores.offload import OffloadStore
+from holdfast.value import as_reference
+
+BATCH: Final = 1000
+
+
+class Deletion(msgspec.Struct):
+    """What became of orphans."""
+
+    queued: int = 0
+    deleted: int = 0
+    """Objects, and what else waited in the queue."""
+    failed: int = 0
+    """The queue has them, and they are tried again."""
+    unclear: int = 0
+    """It cannot be told whose they are, so they are left."""
+
+
+def delete(orphans: Iterable[str], backend: ObjectStoreBackend, store: OffloadStore) -> Deletion:
+    """Delete those of the objects that are still orphans."""
+    done = Deletion()
+    waiting = _owned(orphans, backend, done)
+    while batch := tuple(islice(waiting, BATCH)):
+        store.execute(pc.QueueObjects(batch))
+        done.queued += len(batch)
+        _drain(store, done)
+    return done
+
+
+def _owned(
+    orphans: Iterable[str], backend: ObjectStoreBackend, done: Deletion
+) -> Iterator[tuple[StoreScope, str, str]]:
+    for reference in orphans:
+        whose = backend.whose(reference)
+        if whose is None:
+            done.unclear += 1
+        else:
+            yield (*whose, as_reference(reference))
+
+
+def _drain(store: OffloadStore, done: Deletion) -> None:
+    """Take from the queue until it gives no more."""
+    more = True
+    while more:
+        gone, failed, more = store.purge()
+        done.deleted += gone
+        done.failed += failed

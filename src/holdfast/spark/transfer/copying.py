@@ -1,0 +1,63 @@
+"""Entries from one store straight to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.connection import Connection
+from holdfast.errors import InvalidInput
+from holdfast.settings import without_password
+from holdfast.spark.source.location import Location
+from holdfast.spark.transfer.arrival import Target, check_declared
+from holdfast.spark.transfer.failure import translated
+from holdfast.spark.transfer.plan import ROWS, Chunk, planned
+from holdfast.spark.transfer.record import Record, resumed
+from holdfast.spark.transfer.selection import entries
+from holdfast.spark.transfer.source import open_kept
+from holdfast.spark.transfer.totals import Total
+
+
+def copy_entries(
+    spark: SparkSession,
+    connection: Connection,
+    location: Location,
+    selection: dict[str, str],
+    *,
+    resolve: bool,
+    declare: bool,
+    agree: Callable[[str], None],
+    say: Callable[[str], None],
+    rows: int = ROWS,
+) -> dict[str, Total] | None:
+    """Write the selected entries of the registered store to another one; what has arrived, of each
+    table, or None where there is nothing to copy."""
+    name = without_password(location.url)
+    with closing(open_kept(location)) as store, translated(f"copy to {name}"):
+        target = Target(spark, location, store)
+        record = Record(connection, "copy", [location.url, selection, resolve])
+        if record.is_in(store):
+            raise InvalidInput(
+                f"{name} is the store that the entries come from", hint="name another with --to"
+            )
+        chunks = resumed(record, partial(planned, spark, selection, rows), say)
+        if not chunks:
+            return None
+        needed = set()
+        if "asset_store" in selection:
+            where = selection["asset_store"]
+            assets = entries(spark, "asset_store", where, columns="asset, uri").distinct()
+            needed = {(row.asset, row.uri) for row in assets.collect()}
+        missing = target.missing_assets(needed)
+        check_declared(missing, declare)
+        agree(f"Copy to {name}, over the entries that have the same keys?")
+        target.declare(missing)
+
+        def source(chunk: Chunk) -> DataFrame:
+            return chunk.entries(spark, resolve=resolve)
+
+        with record.attempt(chunks) as task_store:
+            return target.bring(chunks, source, task_store)

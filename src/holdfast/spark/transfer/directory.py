@@ -1,0 +1,91 @@
+"""A directory of an export, in whatever file system Spark writes to."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from holdfast.errors import HoldfastError, InvalidInput
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PATTERN: Final = re.compile(r"[{}\[\]*?\\]")
+
+
+class Directory:
+    """Its files, by their names."""
+
+    def __init__(self, spark: SparkSession, given: str) -> None:
+        if not given or _PATTERN.search(given):
+            raise InvalidInput(
+                f"{given!r} cannot be the directory of an export",
+                hint="Spark reads {, }, [, ], *, ? and \\ in a path as a pattern: leave them out",
+            )
+        # Spark's own FileSystem is shared: it would write no checksums for anybody.
+        jvm: Any = spark._jvm
+        self._new: Any = jvm.org.apache.hadoop.fs.Path
+        self._read_all: Any = jvm.org.apache.commons.io.IOUtils.toString
+        at = self._new(given if _URL.match(given) else os.path.abspath(given))
+        conf = spark._jsc.hadoopConfiguration()
+        try:
+            self._files: Any = jvm.org.apache.hadoop.fs.FileSystem.newInstance(at.toUri(), conf)
+            self._files.setWriteChecksum(False)
+            self._files.setVerifyChecksum(False)
+            self.path: str = self._files.makeQualified(at).toString()
+        except Py4JJavaError as error:
+            raise _failed(f"{given} cannot be reached", error) from error
+
+    def names(self, under: str = "") -> list[str]:
+        """What is in it, or in a directory of it; nothing where that is not there."""
+        at = self._at(under)
+        try:
+            if not self._files.exists(at):
+                return []
+            if not self._files.getFileStatus(at).isDirectory():
+                raise InvalidInput(f"{self.path} is a file", hint="name a directory")
+            return sorted(status.getPath().getName() for status in self._files.listStatus(at))
+        except Py4JJavaError as error:
+            raise _failed(f"{self.path} cannot be listed", error) from error
+
+    def read(self, name: str) -> str:
+        try:
+            stream = self._files.open(self._at(name))
+            try:
+                return str(self._read_all(stream, "UTF-8"))
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            raise _failed(f"{self.path}/{name} cannot be read", error) from error
+
+    def write(self, name: str, text: str) -> None:
+        """The file is there with all of the text, or not at all."""
+        draft = self._at(f"_{name}.draft")
+        try:
+            stream = self._files.create(draft, True)
+            stream.write(bytearray(text.encode()))
+            stream.close()
+            self.delete(name)
+            self._files.rename(draft, self._at(name))
+        except Py4JJavaError as error:
+            raise _failed(f"{self.path}/{name} cannot be written", error) from error
+
+    def delete(self, name: str) -> None:
+        """A file, or a directory with all that is in it."""
+        try:
+            self._files.delete(self._at(name), True)
+        except Py4JJavaError as error:
+            raise _failed(f"{self.path}/{name} cannot be deleted", error) from error
+
+    def close(self) -> None:
+        self._files.close()
+
+    def _at(self, name: str) -> Any:
+        return self._new(f"{self.path}/{name}" if name else self.path)
+
+
+def _failed(what: str, error: Py4JJavaError) -> HoldfastError:
+    why = str(error.java_exception.getMessage()).partition("\n")[0]
+    return HoldfastError(f"{what}: {why}", hint="see whether it is there, and who may use it")

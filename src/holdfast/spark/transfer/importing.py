@@ -1,0 +1,89 @@
+"""Entries from Parquet back into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.connection import Connection
+from holdfast.errors import InvalidInput
+from holdfast.spark.source.location import Location
+from holdfast.spark.source.tables import full_schema
+from holdfast.spark.transfer.arrival import Target, check_declared
+from holdfast.spark.transfer.directory import Directory
+from holdfast.spark.transfer.exporting import totals_of
+from holdfast.spark.transfer.failure import translated
+from holdfast.spark.transfer.manifest import Manifest, read_manifest
+from holdfast.spark.transfer.plan import Chunk
+from holdfast.spark.transfer.record import Record, resumed
+from holdfast.spark.transfer.totals import Total
+
+
+def import_entries(
+    spark: SparkSession,
+    connection: Connection,
+    location: Location,
+    path: str,
+    *,
+    declare: bool,
+    agree: Callable[[str], None],
+    say: Callable[[str], None],
+) -> dict[str, Total]:
+    """Write a finished export into a store; what has arrived, of each table.
+
+    The files are compared with the manifest before anything is written. `agree` is asked then.
+    """
+    with closing(Directory(spark, path)) as directory, translated(f"import {path}"):
+        manifest = read_manifest(directory)
+        _check_files(spark, directory, manifest)
+        target = Target(spark, location, connection.store)
+        parquet = partial(_rows, spark, directory)
+        assets = [
+            parquet(chunk).select("asset", "uri").distinct().collect()
+            for chunk in manifest.chunks
+            if chunk.table == "asset_store"
+        ]
+        missing = target.missing_assets({(row.asset, row.uri) for found in assets for row in found})
+        check_declared(missing, declare)
+        count = sum(table.count for table in manifest.tables.values())
+        agree(f"Import {count:,} entries from {directory.path}, over those that have their keys?")
+        target.declare(missing)
+        record = Record(connection, "import", [directory.path, manifest])
+        chunks = resumed(record, lambda: manifest.chunks, say)
+        with record.attempt(chunks) as task_store:
+            return target.bring(chunks, parquet, task_store)
+
+
+def _rows(spark: SparkSession, directory: Directory, chunk: Chunk) -> DataFrame:
+    path = f"{directory.path}/{chunk.table}/{chunk.name}"
+    return spark.read.schema(full_schema(chunk.table)).parquet(path)
+
+
+def _check_files(spark: SparkSession, directory: Directory, manifest: Manifest) -> None:
+    """They are what was exported; InvalidInput that says which are not."""
+    hint = "restore the directory, or export again; nothing was written"
+    for name, table in manifest.tables.items():
+        present = directory.names(name)
+        for part in table.chunks:
+            if part.directory not in present:
+                raise InvalidInput(f"{directory.path}/{name}/{part.directory} is gone", hint=hint)
+        try:
+            totals = totals_of(spark, directory, name, [part.directory for part in table.chunks])
+        except PySparkException as error:
+            first = str(error).partition("\n")[0]
+            raise InvalidInput(
+                f"{directory.path}/{name} cannot be read: {first}", hint=hint
+            ) from error
+        for part in table.chunks:
+            found = totals[part.directory]
+            if found != part.total:
+                raise InvalidInput(
+                    f"{directory.path}/{name}/{part.directory} is not what was exported: it has "
+                    f"{found.count:,} entries with the checksum {found.checksum}, and the manifest "
+                    f"says {part.count:,} and {part.checksum}",
+                    hint=hint,
+                )

@@ -1,0 +1,78 @@
+"""A transfer as a task instance of its own: started again after a kill, it does the rest only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from holdfast import command as c
+from holdfast.accessor import TaskStore
+from holdfast.connection import Connection
+from holdfast.errors import UnknownTaskInstance
+from holdfast.scope import TaskScope
+from holdfast.spark.transfer.plan import Chunk
+from holdfast.spark.transfer.selection import DAG
+from holdfast.store import Store
+from holdfast.value import encode
+
+_PLAN: Final = "plan"
+_MARK: Final = "mark"
+
+
+class Record:
+    """What a transfer has done so far, in the configured store. Whoever does the same transfer,
+    which `what` says, finds it."""
+
+    def __init__(self, connection: Connection, kind: str, what: Any) -> None:
+        self._connection = connection
+        self.run_id = sha256(msgspec.json.encode(what)).hexdigest()[:16]
+        self._scope = TaskScope(DAG, self.run_id, kind)
+        self._task = connection.task_store(DAG, self.run_id, kind)
+
+    def plan(self) -> list[Chunk] | None:
+        """The chunks of an attempt that did not come to its end, if there is one."""
+        try:
+            recorded = self._task.get(_PLAN)
+        except UnknownTaskInstance:
+            return None
+        return None if recorded is None else msgspec.convert(recorded, list[Chunk])
+
+    def is_in(self, store: Store) -> bool:
+        """Whether that store is the one that the record is in, under whatever URL."""
+        mark = uuid4().hex
+        self._task.set(_MARK, mark)
+        try:
+            return store.execute(c.Get(self._scope, _MARK)) == encode(mark)
+        except UnknownTaskInstance:
+            return False
+        finally:
+            if self.plan() is None:
+                self.forget()
+
+    @contextmanager
+    def attempt(self, chunks: Sequence[Chunk]) -> Iterator[TaskStore]:
+        """The task store of an attempt to move these chunks. An earlier one that still runs can
+        record nothing more, and stops. Once all is done, nothing is left of the record."""
+        with self._task.attempt() as attempt:
+            attempt.task_store.set(_PLAN, msgspec.to_builtins(list(chunks)))
+            yield attempt.task_store
+        self.forget()
+
+    def forget(self) -> None:
+        self._connection.store.execute(c.DeleteRun(DAG, self.run_id))
+
+
+def resumed(
+    record: Record, make: Callable[[], list[Chunk]], say: Callable[[str], None]
+) -> list[Chunk]:
+    """The chunks of an attempt before this one, or new ones."""
+    chunks = record.plan()
+    if chunks is None:
+        return make()
+    say("Goes on where an earlier attempt has stopped.")
+    return chunks

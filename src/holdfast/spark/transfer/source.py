@@ -1,0 +1,163 @@
+"""The data source of entries as a store keeps them.
+
+Where a value is kept elsewhere that is its reference, and what a user wrote of such a look is told
+from it. `format("holdfast")` knows neither, so that nobody makes a reference by accident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from holdfast import command as c
+from holdfast.connection import connect
+from holdfast.entry import Entry
+from holdfast.errors import InvalidSettings, UnknownAsset, UnknownTaskInstance
+from holdfast.offloading import Offloading
+from holdfast.report import check_table
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.spark.source.database import open_location
+from holdfast.spark.source.datasource import HoldfastSource
+from holdfast.spark.source.location import Location, locate
+from holdfast.spark.source.reading import make_reader
+from holdfast.spark.source.writing import make_writer
+from holdfast.store import Store
+from holdfast.stores.sql.rows import writer_column
+from holdfast.value import is_reference
+
+FORMAT: Final = "holdfast_kept"
+LOOK: Final = '{"__holdfast_'
+"""So does the text begin of what is more than a value, or looks like it."""
+AT_ONCE: Final = 100
+"""So many entries are asked for, and held, together: what they refer to may be large."""
+THREADS: Final = 16
+
+
+class KeptSource(HoldfastSource):
+    """`format("holdfast_kept")`. With the option `resolve` it reads values that are kept elsewhere
+    in full."""
+
+    offloading: ClassVar[Offloading] = Offloading()
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        table = check_table(self.options.get("table"))
+        location = locate(self.options, self.default)
+        rows = make_reader(location, table, schema, self.options)
+        if "value" not in schema.fieldNames():
+            return rows
+        resolving = self.offloading if self.options.get("resolve") == "true" else None
+        return KeptReader(rows, location, resolving)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        table = check_table(self.options.get("table"))
+        location = locate(self.options, self.default)
+        return make_writer(location, table, schema, overwrite, as_kept=True)
+
+
+def register_kept(spark: SparkSession, location: Location, offloading: Offloading) -> None:
+    """Make the source known to a session whose workers have Holdfast installed."""
+    its = {"default": location, "offloading": offloading}
+    spark.dataSource.register(type("RegisteredKeptSource", (KeptSource,), its))
+
+
+class KeptReader(DataSourceReader):
+    """Reads rows as they are shown, and asks the store what is behind those that it has to."""
+
+    def __init__(
+        self, rows: DataSourceReader, location: Location, resolving: Offloading | None
+    ) -> None:
+        self._rows = rows
+        self._location = location
+        self._resolving = resolving
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._rows.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with ExitStack() as stack:
+            looking: Looking | None = None
+            batch: Any
+            for batch in self._rows.read(partition):
+                if not pc.any(pc.starts_with(batch.column("value"), LOOK)).as_py():
+                    yield batch
+                    continue
+                if looking is None:
+                    store = open_kept(self._location)
+                    if self._resolving:
+                        store = self._resolving.over(store)
+                    stack.callback(store.close)
+                    looking = Looking(store, stack.enter_context(ThreadPoolExecutor(THREADS)))
+                for first in range(0, batch.num_rows, AT_ONCE):
+                    yield looking.settled(batch.slice(first, AT_ONCE))
+            if looking is not None and self._resolving is not None:
+                looking.check_resolved()
+
+
+def open_kept(location: Location) -> Store:
+    """The store there, without a worker-side backend in front of it."""
+    if location.is_server:
+        return connect(location.url, token=location.token).store.inline
+    return open_location(location)
+
+
+class Looking:
+    """Asks a store for entries whose rows do not tell what they are."""
+
+    def __init__(self, store: Store, pool: ThreadPoolExecutor) -> None:
+        self._store = store
+        self._pool = pool
+        self._unresolved = ""
+
+    def settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows as they are kept, without those that are gone by now."""
+        rows = list(self._pool.map(self._settled, batch.to_pylist()))
+        return pa.RecordBatch.from_pylist([row for row in rows if row], schema=batch.schema)
+
+    def check_resolved(self) -> None:
+        if self._unresolved:
+            raise InvalidSettings(
+                f"{self._unresolved} is kept elsewhere, and no backend is configured here that "
+                "could fetch it",
+                hint="set [workers] state_backend as it is where the pipelines run",
+            )
+
+    def _settled(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        if not row["value"].startswith(LOOK):
+            return row
+        scope = _scope(row)
+        entry = self._entry(scope, row["key"])
+        if entry is None:
+            return None
+        if is_reference(entry.value):
+            self._unresolved = f"`{row['key']}` of {scope}"
+        row |= {
+            "value": entry.value,
+            "version": entry.version,
+            "updated_at": entry.updated_at,
+            "writer": writer_column(entry.writer, scope),
+        }
+        return row | ({"expires_at": entry.expires_at} if "expires_at" in row else {})
+
+    def _entry(self, scope: StoreScope, key: str) -> Entry[str] | None:
+        try:
+            return self._store.execute(c.GetEntry(scope, key))
+        except (UnknownTaskInstance, UnknownAsset):
+            return None
+
+
+def _scope(row: dict[str, Any]) -> StoreScope:
+    if "asset" in row:
+        return AssetScope(name=row["asset"])
+    return TaskScope(row["dag_id"], row["run_id"], row["task_id"], row["map_index"])

@@ -1,0 +1,74 @@
+"""Whose an object is, told from where it is or from what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.blobs import place
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.settings import ObjectStore
+
+NAME = "0" * 64 + ".json"
+
+
+@pytest.mark.parametrize(
+    ("scope", "key"),
+    [
+        (TaskScope("etl", "manual__2026-01-31T00:00:00+00:00", "group.load"), "file a"),
+        (TaskScope("ünder/way", "..", "~", 12), "100% {x}/../y"),
+        (AssetScope(name="s3://lake/orders"), "until"),
+    ],
+)
+def test_a_path_leads_back_to_its_owner(scope: StoreScope, key: str) -> None:
+    assert place.whose(f"{place.folder(scope, key)}/{NAME}") == (scope, key)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"task/by-id/4f1c/key/{NAME}",
+        f"task/etl/monday/load/first/key/{NAME}",
+        f"task/etl/monday/load/01/key/{NAME}",
+        "task/etl/monday/load/-1/key/notes.txt",
+        f"asset/orders/with space/{NAME}",
+        f"asset//key/{NAME}",
+        f"elsewhere/orders/key/{NAME}",
+        f"{place.folder(AssetScope(name='x' * 300), 'key')}/{NAME}",
+    ],
+)
+def test_a_path_that_is_not_as_we_write_it_leads_to_nobody(path: str) -> None:
+    assert place.whose(path) is None
+
+
+def test_metadata_tells_a_name_that_is_too_long_for_a_path() -> None:
+    scope = AssetScope(name="ä" * 100)
+    path = f"{place.folder(scope, 'key')}/{NAME}"
+
+    assert place.whose(path, place.metadata(place.owner(scope), "key")) == (scope, "key")
+    assert place.whose(path, {"asset": "another", "key": "key"}) is None
+
+
+def test_an_object_says_whose_it_is_and_a_file_does_not(tmp_path: Path) -> None:
+    scope = AssetScope(name="x" * 300)
+    told = []
+    for url in ("memory://whose", f"file://{tmp_path}"):
+        backend = ObjectStoreBackend(ObjectStore(url=url))
+        reference = backend.place(scope, "key", b"1") or ""
+        backend.put(reference, scope, "key", b"1")
+        told.append(backend.whose(reference))
+
+    assert told == [(scope, "key"), None]
+
+
+def test_an_object_is_there_until_it_is_removed(backend: ObjectStoreBackend) -> None:
+    scope = AssetScope(name="orders")
+    one, other = (backend.place(scope, key, b"1") or "" for key in ("a", "b"))
+    backend.put(one, scope, "a", b"1")
+    backend.put(other, scope, "b", b"1")
+
+    backend.remove([one])
+
+    assert (backend.is_there(one), backend.is_there(other)) == (False, True)

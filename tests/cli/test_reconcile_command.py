@@ -1,0 +1,76 @@
+"""`holdfast state-store reconcile`: what it needs before Spark is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = ("state-store", "reconcile")
+OBJECTS = {"HOLDFAST__WORKERS__STATE_BACKEND": "holdfast.sdk.state.ObjectStoreBackend"}
+
+
+@pytest.fixture
+def offloading(project: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of the workers' storage, which is configured."""
+    url = f"file://{project}/objects"
+    for name, value in {**OBJECTS, "HOLDFAST__OBJECT_STORE__URL": url}.items():
+        monkeypatch.setenv(name, value)
+    return url
+
+
+def test_without_a_worker_side_backend_there_is_nothing_to_reconcile(
+    holdfast: Callable[..., Any],
+) -> None:
+    result = holdfast(*COMMAND)
+
+    assert result.status == 2
+    assert "[workers] state_backend is not set" in result.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"WORKERS__STATE_BACKEND": "holdfast.stores.metastore.MetastoreStateBackend"},
+            "list its objects",
+        ),
+        ({"OBJECT_STORE__URL": "memory://here"}, "in the memory of each worker"),
+        ({"SPARK__MASTER": "spark://cluster:7077"}, "--report s3a://"),
+    ],
+)
+def test_what_cannot_be_reconciled_is_told(
+    settings: dict[str, str],
+    told: str,
+    offloading: str,
+    holdfast: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(f"HOLDFAST__{name}", value)
+
+    result = holdfast(*COMMAND)
+
+    assert result.status > 0
+    assert told in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--grace", "soon"], "--grace may not be 'soon'"),
+        (["--delete"], "nobody is there to answer"),
+        (["--report", "."], "--report . is not empty"),
+    ],
+)
+def test_bad_options_are_refused(
+    options: list[str], told: str, offloading: str, project: Path, holdfast: Callable[..., Any]
+) -> None:
+    (project / "file").touch()
+
+    result = holdfast(*COMMAND, *options)
+
+    assert result.status == 2
+    assert told in result.err

@@ -1,0 +1,207 @@
+"""Objects and references held against each other, and orphans deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted import ANNA, LOAD, LONG, ORDERS, Planted, age
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+
+from holdfast import command as c
+from holdfast.blobs.place import part
+from holdfast.cli import invoke
+from holdfast.errors import BackendFailed, MissingDependency
+from holdfast.scope import TaskScope
+from holdfast.settings import load
+from holdfast.spark import standby
+from holdfast.spark.reconcile.comparison import Comparison
+from holdfast.spark.reconcile.deletion import Deletion, delete
+from holdfast.spark.reconcile.failure import translated
+from holdfast.spark.reconcile.summary import Part, Size, Summary
+from holdfast.spark.source.registration import register
+from holdfast.value import JsonValue, as_reference, encode
+from objectserver import object_server
+from servers import ServerDatabase
+
+WEEK = timedelta(days=7)
+CUT = part(LONG.name or "").replace("%3A", ":").replace("%2F", "/")
+"""A long name, as far as a path has it."""
+
+
+class Files:
+    """One of everything on a disk, and what a comparison found."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        url, self.report = f"file://{directory}/objects", directory / "report"
+        self.database = f"sqlite:///{directory}/holdfast.db"
+        self.planted = planted = Planted.at(self.database, url)
+        planted.entry(LOAD, "live", '"12345"')
+        planted.expired("expired", '"12345"')
+        planted.entry(ORDERS, "until", '"before"')
+        planted.entry(ORDERS, "until", '"after"')
+        planted.staged("staged", '"staged"')
+        planted.queued("queued", "1")
+        planted.reserved("reserved", "1")
+        self.lost = planted.missing(LOAD, "lost", "2")
+        looks_like_one: JsonValue = {"__holdfast_ref__": planted.place(LOAD, "orphan", "333")}
+        planted.store.execute(c.Set(LOAD, "text", encode(looks_like_one), ANNA))
+        other = as_reference("file:///other/task/a/b/c/-1/k/" + "0" * 64 + ".json")
+        planted.store.execute(c.Set(LOAD, "other", other, ANNA))
+        orphan = planted.orphan(LOAD, "orphan", "333")
+        orphaned_task = planted.orphan(TaskScope("gone+dag", "r", "t", 7), "a/b", "4444")
+        self.old = {age(orphan, WEEK * 2), age(orphaned_task, WEEK * 2)}
+        age(planted.orphan(LONG, "k", "1"), WEEK * 2)
+        self.young = planted.orphan(ORDERS, "young", "55555")
+        self.foreign = directory / "objects/task/etl/monday/load/notes.txt"
+        self.foreign.write_text("mine")
+
+        register(spark, self.database)
+        self.comparison = Comparison(spark, planted.backend, str(self.report), WEEK)
+        self.comparison.list_objects()
+        self.late = planted.entry(LOAD, "late", '"written after the listing"')
+        self.comparison.read_references()
+        self.summary = self.comparison.compare()
+
+
+@pytest.fixture(scope="module")
+def files(local_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(local_spark, tmp_path_factory.mktemp("reconciled"))
+
+
+def test_the_report_counts_what_is_there(files: Files) -> None:
+    assert files.summary == Summary(
+        named=Size(5, 7 + 7 + 8 + 7 + 8),
+        queued=Size(2, 2),
+        orphan=Size(3, 3 + 4 + 1),
+        young=Size(1, 5),
+        foreign=Size(1, 4),
+        missing=1,
+        elsewhere=1,
+        dags=(Part("etl", 5, 7 + 7 + 1 + 1 + 3), Part("gone+dag", 1, 4)),
+        assets=(Part("orders", 4, 8 + 7 + 8 + 5), Part(CUT, 1, 1)),
+    )
+
+
+def test_the_report_lists_orphans_and_lost_references(
+    files: Files, local_spark: SparkSession
+) -> None:
+    orphans = local_spark.read.parquet(f"{files.report}/orphans").collect()
+    missing = local_spark.read.parquet(f"{files.report}/missing").collect()
+
+    ages = {row.reference: row.age_seconds for row in orphans}
+    assert len(ages) == 4
+    assert {row.reference for row in orphans if row.young} == {files.young}
+    assert all(ages[old] == pytest.approx(14 * 86400, abs=60) for old in files.old)
+    assert [row.asDict() for row in missing] == [
+        {
+            "kind": "task",
+            "dag_id": "etl",
+            "run_id": "monday",
+            "task_id": "load",
+            "map_index": -1,
+            "asset": None,
+            "key": "lost",
+            "reference": files.lost,
+        }
+    ]
+
+
+def test_old_orphans_are_deleted_and_nothing_else(files: Files) -> None:
+    before = files.planted.objects()
+
+    done = delete(files.comparison.orphans(), files.planted.backend, files.planted.offload)
+
+    queued_before = 1
+    assert done == Deletion(queued=2, deleted=2 + queued_before, unclear=1)
+    gone = before - files.planted.objects()
+    assert gone >= files.old
+    assert len(gone) == 3
+    assert files.foreign.exists()
+
+
+@pytest.fixture(scope="module")
+def s3_url(local_spark: SparkSession) -> Iterator[str]:
+    with object_server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+            patch.setitem(local_spark.sparkContext.environment, name, value)
+        yield f"{server.make_bucket()}/holdfast"
+
+
+def test_an_orphan_that_is_named_meanwhile_stays(
+    s3_url: str,
+    postgres_database: ServerDatabase,
+    local_spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    database = postgres_database.empty()
+    on_s3 = Planted.at(database, s3_url)
+    live = on_s3.entry(ORDERS, "until", '"live"')
+    on_s3.missing(LOAD, "lost", '"lost"')
+    again = on_s3.orphan(LOAD, "again", '"named again"')
+    on_s3.orphan(LOAD, "orphan", '"orphan"')
+    on_s3.orphan(LONG, "orphan", '"whose name the metadata has"')
+    register(local_spark, database)
+    comparison = Comparison(local_spark, on_s3.backend, str(tmp_path / "report"), timedelta(0))
+
+    comparison.list_objects()
+    comparison.read_references()
+    summary = comparison.compare()
+    on_s3.entry(LOAD, "again", '"named again"')
+    done = delete(comparison.orphans(), on_s3.backend, on_s3.offload)
+
+    assert (summary.named.objects, summary.orphan.objects, summary.missing) == (1, 3, 1)
+    assert done == Deletion(queued=3, deleted=2)
+    assert on_s3.objects() == {live, again}
+    assert on_s3.offload.execute(c.Get(LOAD, "again")) == '"named again"'
+
+
+def test_the_command_deletes_orphans_and_fails_for_lost_values(
+    local_spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(standby, "maintenance_session", lambda settings: nullcontext(local_spark))
+    (tmp_path / "holdfast.toml").write_text(
+        '[workers]\nstate_backend = "holdfast.sdk.state.ObjectStoreBackend"\n'
+        f'[object_store]\nurl = "file://{tmp_path}/objects"\n'
+    )
+    planted = Planted.at(load().database_url, f"file://{tmp_path}/objects")
+    live = planted.entry(LOAD, "live", "1")
+    planted.missing(LOAD, "lost", "2")
+    planted.orphan(LOAD, "orphan", "333")
+    options = ["--delete", "--yes", "--grace", "0", "--report", "report", "--json"]
+
+    status = invoke(["state-store", "reconcile", *options])
+
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["named"]["objects"], found["orphan"]) == (1, {"objects": 1, "bytes": 3})
+    assert found["deletion"] == {"queued": 1, "deleted": 1, "failed": 0, "unclear": 0}
+    assert status == 1
+    assert "1 reference has no object: what it stood for is lost" in err
+    assert planted.objects() == {live}
+
+
+def test_what_fails_on_executors_is_told_in_plain_words(local_spark: SparkSession) -> None:
+    def fail(batches: Iterator[Any]) -> Iterator[Any]:
+        raise BackendFailed("cannot list s3://b", hint="see")
+
+    with pytest.raises(BackendFailed) as caught, translated():
+        local_spark.range(1).mapInArrow(fail, "id long").collect()
+
+    assert (caught.value.message, caught.value.hint) == ("cannot list s3://b", "see")
+
+
+def test_executors_without_holdfast_are_told_of() -> None:
+    with pytest.raises(MissingDependency, match="have no package `holdfast`"), translated():
+        raise PythonException("ModuleNotFoundError: No module named 'holdfast'")

@@ -1,0 +1,75 @@
+"""Stores to export from and copy to, and what is in them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pyspark.sql import SparkSession
+
+import holdfast
+from holdfast import Connection
+from holdfast.accessor import Rules
+from holdfast.command import AssetFilter, List, TaskFilter
+from holdfast.offloading import Offloading
+from holdfast.settings import ObjectStore
+from holdfast.spark.source.location import Location
+from holdfast.spark.transfer.source import register_kept
+from holdfast.store import Store
+from holdfast.stores.sql import SqlStore
+
+EVERYTHING = {"task_store": "", "asset_store": ""}
+LOOKALIKE = {"__holdfast_ref__": "file:///somebody's own"}
+SMALL = 4
+"""Entries in a chunk: those of a dag."""
+
+
+def offloading(place: Path) -> Offloading:
+    """Values of ten bytes or more are files."""
+    settings = ObjectStore(url=f"file://{place}", threshold_bytes=10)
+    return Offloading("holdfast.sdk.state.ObjectStoreBackend", settings)
+
+
+def worker(url: str, place: Path) -> Connection:
+    """A connection as workers have it that keep values elsewhere."""
+    kept = offloading(place)
+    return Connection(kept.over(SqlStore(url)), Rules(offloading=kept))
+
+
+def fill(url: str) -> None:
+    """Three dags with two runs of two entries each, and two assets."""
+    with holdfast.connect(url) as connection:
+        for dag in ("sales", "it's", "räume"):
+            for run in ("one", "two"):
+                store = connection.task_store(dag, run, "load", 4)
+                store.set("file a/ü", {"rows": [1, 2.5, None], "of": dag})
+                store.set("kept", run, retention=holdfast.NEVER_EXPIRE)
+        for name in ("orders", "customers"):
+            asset = connection.asset_store(name=name, uri=f"s3://lake/{name}", declare=True)
+            asset.set("watermark", "2026-01-31")
+        connection.asset_store(name="orders").set("look", LOOKALIKE)
+
+
+def held(store: Store) -> set[tuple[Any, ...]]:
+    """All entries by what another store can take over."""
+    rows: set[tuple[str, str, str, datetime | None]] = set()
+    for where in (TaskFilter(), AssetFilter()):
+        for found in store.execute(List(where)).found:
+            scope = found.scope if isinstance(where, TaskFilter) else found.scope.name  # type: ignore[union-attr]
+            rows.add((str(scope), found.entry.key, found.entry.value, found.entry.expires_at))
+    return rows
+
+
+def registered(spark: SparkSession, url: str, kept: Offloading | None = None) -> Location:
+    location = Location(url)
+    register_kept(spark, location, kept or Offloading())
+    return location
+
+
+def never(question: str) -> NoReturn:
+    raise AssertionError(question)
+
+
+def silent(text: str) -> None:
+    """Agrees to everything, and says nothing."""
