@@ -15,6 +15,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from holdfast import command as c
+from holdfast import purge_command as pc
 from holdfast.blobs.place import part
 from holdfast.cli import invoke
 from holdfast.errors import BackendFailed, MissingDependency
@@ -53,7 +54,8 @@ class Files:
         looks_like_one: JsonValue = {"__holdfast_ref__": planted.place(LOAD, "orphan", "333")}
         planted.store.execute(c.Set(LOAD, "text", encode(looks_like_one), ANNA))
         other = as_reference("file:///other/task/a/b/c/-1/k/" + "0" * 64 + ".json")
-        planted.store.execute(c.Set(LOAD, "other", other, ANNA))
+        planted.store.execute(pc.ReserveObjects(LOAD, (("other", other, "mine"),), ANNA))
+        planted.store.execute(c.Set(LOAD, "other", other, ANNA, reservation="mine"))
         orphan = planted.orphan(LOAD, "orphan", "333")
         orphaned_task = planted.orphan(TaskScope("gone+dag", "r", "t", 7), "a/b", "4444")
         self.old = {age(orphan, WEEK * 2), age(orphaned_task, WEEK * 2)}

@@ -55,15 +55,26 @@ class TestCanonicalHooks(OffloadConformance):
     spelling = CanonicalHooks
 
 
-class TestAirflowHooks(OffloadConformance):
+class SpellingConformance(Entries):
+    """The others differ in how the hooks are called, and in nothing else."""
+
+    spelling: type[Any]
+    test_values_are_kept_verbatim = None
+
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        return lambda clock: OffloadStore(MemoryStore(clock=clock), self.spelling())
+
+
+class TestAirflowHooks(SpellingConformance):
     spelling = AirflowHooks
 
 
-class TestDraftReferenceHooks(OffloadConformance):
+class TestDraftReferenceHooks(SpellingConformance):
     spelling = DraftReferenceHooks
 
 
-class TestDraftValueHooks(OffloadConformance):
+class TestDraftValueHooks(SpellingConformance):
     spelling = DraftValueHooks
 
 
