@@ -22,9 +22,9 @@ from holdfast.errors import BackendFailed, MissingDependency
 from holdfast.scope import TaskScope
 from holdfast.settings import load
 from holdfast.spark import standby
+from holdfast.spark.failure import translated
 from holdfast.spark.reconcile.comparison import Comparison
 from holdfast.spark.reconcile.deletion import Deletion, delete
-from holdfast.spark.reconcile.failure import translated
 from holdfast.spark.reconcile.summary import Part, Size, Summary
 from holdfast.spark.source.registration import register
 from holdfast.value import JsonValue, as_reference, encode
@@ -198,12 +198,15 @@ def test_what_fails_on_executors_is_told_in_plain_words(local_spark: SparkSessio
     def fail(batches: Iterator[Any]) -> Iterator[Any]:
         raise BackendFailed("cannot list s3://b", hint="see")
 
-    with pytest.raises(BackendFailed) as caught, translated():
+    with pytest.raises(BackendFailed) as caught, translated("list the storage"):
         local_spark.range(1).mapInArrow(fail, "id long").collect()
 
     assert (caught.value.message, caught.value.hint) == ("cannot list s3://b", "see")
 
 
 def test_executors_without_holdfast_are_told_of() -> None:
-    with pytest.raises(MissingDependency, match="have no package `holdfast`"), translated():
+    with (
+        pytest.raises(MissingDependency, match="have no package `holdfast`"),
+        translated("list the storage"),
+    ):
         raise PythonException("ModuleNotFoundError: No module named 'holdfast'")

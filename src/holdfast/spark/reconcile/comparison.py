@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.spark.failure import translated
 from holdfast.spark.reconcile import listing, naming
-from holdfast.spark.reconcile.failure import translated
 from holdfast.spark.reconcile.summary import Part, Size, Summary
 
 if TYPE_CHECKING:
@@ -86,18 +86,18 @@ class Comparison:
         self._youngest = self._now - grace
 
     def list_objects(self) -> None:
-        with translated():
+        with translated("list the storage"):
             self._write("listing", listing.objects(self._spark, self._backend))
 
     def read_references(self) -> None:
-        with translated():
+        with translated("read the references"):
             for kind in naming.KINDS:
                 self._write("references", naming.read(self._spark, kind))
 
     def compare(self) -> Summary:
         """The rest of the report."""
         root = f"{self._backend.url}/"
-        with translated():
+        with translated("compare them"):
             self._write(
                 "compared", self._found(_COMPARED, root=root, youngest=_micros(self._youngest))
             )
@@ -119,7 +119,7 @@ class Comparison:
 
     def orphans(self) -> Iterator[str]:
         """The references to what may be deleted, as they come: memory does not hold them all."""
-        with translated():
+        with translated("read the orphans"):
             found = self._read("orphans").filter("NOT young").select("reference")
             for (reference,) in found.toLocalIterator():
                 yield reference

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
 from holdfast.settings import without_password
+from holdfast.spark.failure import translated
 from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.arrival import Target, check_declared
-from holdfast.spark.transfer.failure import translated
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned
 from holdfast.spark.transfer.record import Record, resumed
 from holdfast.spark.transfer.selection import entries

@@ -14,9 +14,9 @@ from holdfast.accessor import TaskStore
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
 from holdfast.spark.chunks import write_chunks
+from holdfast.spark.failure import translated
 from holdfast.spark.source.tables import full_schema
 from holdfast.spark.transfer.directory import Directory
-from holdfast.spark.transfer.failure import translated
 from holdfast.spark.transfer.manifest import FILE, Manifest, Part, Table, write_manifest
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned
 from holdfast.spark.transfer.record import Record, resumed

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
+from holdfast.spark.failure import translated
 from holdfast.spark.source.location import Location
 from holdfast.spark.source.tables import full_schema
 from holdfast.spark.transfer.arrival import Target, check_declared
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.exporting import totals_of
-from holdfast.spark.transfer.failure import translated
 from holdfast.spark.transfer.manifest import Manifest, read_manifest
 from holdfast.spark.transfer.plan import Chunk
 from holdfast.spark.transfer.record import Record, resumed

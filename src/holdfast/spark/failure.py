@@ -12,13 +12,12 @@ from holdfast.errors import HoldfastError, MissingDependency, SparkUnavailable
 
 _ABSENT: Final = re.compile(r"No module named '([\w.]+)'")
 _OURS: Final = re.compile(r"holdfast\.errors\.(\w+): (.*)(?:\n\s*hint: (.*))?")
-
 _CAUSE: Final = re.compile(r"^\s*([\w.]+(?:Error|Exception): .*)", re.MULTILINE)
 """What ends the traceback of an executor."""
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(doing: str) -> Iterator[None]:
     """Errors of Spark inside, and those of ours that come from executors through it."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -26,23 +25,23 @@ def translated() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise _told(str(error)) from error
+        raise _told(doing, str(error)) from error
 
 
-def _told(text: str) -> HoldfastError:
+def _told(doing: str, text: str) -> HoldfastError:
     absent = _ABSENT.search(text)
     if absent:
         return MissingDependency(
-            f"Spark's executors list the storage, and have no package `{absent[1]}`",
+            f"Spark's executors are to {doing}, and have no package `{absent[1]}`",
             hint='pip install "holdfast[spark,objects]" there, with the driver of the database',
         )
-    ours = _OURS.search(text)
+    ours = _OURS.findall(text)
     if ours:
-        kind = getattr(errors, ours[1], HoldfastError)
-        found: HoldfastError = kind(ours[2], hint=ours[3] or "")
+        name, message, hint = ours[-1]
+        found: HoldfastError = getattr(errors, name, HoldfastError)(message, hint=hint)
         return found
     causes = _CAUSE.findall(text) or text.strip().splitlines()[:1] or ["it does not say why"]
     return SparkUnavailable(
-        f"Spark could not do it: {causes[-1]}",
+        f"Spark could not {doing}: {causes[-1]}",
         hint="the command can be started again; HOLDFAST_TRACEBACK=1 shows where it happened",
     )
