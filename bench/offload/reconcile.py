@@ -18,6 +18,7 @@ from bench.report import Table
 from bench.spark.run import Run
 from holdfast import command as c
 from holdfast.entry import TaskWriter
+from holdfast.purge_command import ReserveObjects
 from holdfast.scope import TaskScope
 from holdfast.stores.sql import SqlStore
 from holdfast.value import as_reference
@@ -106,7 +107,10 @@ def plant(place: Path, count: int) -> None:
                     values.append((f"file {number}", as_reference(reference)))
             store.execute(c.RegisterTask(scope))
             if values:
-                store.execute(c.SetMany(scope, tuple(values), TaskWriter(scope)))
+                objects = tuple((key, text, "bench") for key, text in values)
+                store.execute(ReserveObjects(scope, objects, TaskWriter(scope)))
+                write = c.SetMany(scope, tuple(values), TaskWriter(scope), reservation="bench")
+                store.execute(write)
 
 
 def measured(place: Path, who: str) -> Measured:
