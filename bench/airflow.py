@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 VERSION = "3.3.2"
 
@@ -44,3 +48,41 @@ def call(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | No
     done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         raise AirflowFailed(last_line(done.stdout + done.stderr))
+
+
+class Worker:
+    """A process with Airflow in it, which is asked to work."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def ask(self, what: str, **details: Any) -> float:
+        """Have it do something; how many seconds that took."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps({"do": what, **details}), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise AirflowFailed(last_line(self._log.read_text()))
+        return float(answer)
+
+
+@contextmanager
+def worker(program: Path, environ: dict[str, str], log: Path) -> Iterator[Worker]:
+    """A process that runs the program for as long as the block lasts."""
+    with (
+        log.open("w") as log_file,
+        subprocess.Popen(
+            [PYTHON, program],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_file,
+            text=True,
+        ) as process,
+    ):
+        try:
+            yield Worker(process, log)
+        finally:
+            process.terminate()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from filecmp import cmp
@@ -32,27 +30,8 @@ def install() -> None:
     copyfile(_REQUIREMENTS, installed)
 
 
-class AirflowObjects:
-    """A process with Airflow in it."""
-
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self._process = process
-        self._log = log
-
-    def ask(self, what: str, numbers: range, size: int, at_once: int) -> float:
-        """Have it write or read values; how many seconds that took."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        asked = {"do": what, "numbers": list(numbers), "size": size, "at_once": at_once}
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise airflow.AirflowFailed(airflow.last_line(self._log.read_text()))
-        return float(answer)
-
-
 @contextmanager
-def start(directory: Path, url: str) -> Iterator[AirflowObjects]:
+def start(directory: Path, url: str) -> Iterator[airflow.Worker]:
     """Airflow whose values go there."""
     environ = {
         **os.environ,
@@ -61,19 +40,6 @@ def start(directory: Path, url: str) -> Iterator[AirflowObjects]:
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
         "AIRFLOW__COMMON_IO__STATE_STORE_OBJECTSTORAGE_PATH": url,
     }
-    log = directory / "airflow.log"
-    with (
-        log.open("w") as log_file,
-        subprocess.Popen(
-            [airflow.PYTHON, Path(__file__).with_name("airflow_side.py")],
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log_file,
-            text=True,
-        ) as process,
-    ):
-        try:
-            yield AirflowObjects(process, log)
-        finally:
-            process.terminate()
+    program = Path(__file__).with_name("airflow_side.py")
+    with airflow.worker(program, environ, directory / "airflow.log") as worker:
+        yield worker

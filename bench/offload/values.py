@@ -49,7 +49,9 @@ def measure(run: Run) -> None:
             airflow_objects.install()
             started = airflow_objects.start(run.directory, f"s3://{BUCKET}/airflow")
             process = stack.enter_context(started)
-            contenders[THEIRS] = lambda what, numbers: process.ask(what, numbers, SIZE, AT_ONCE)
+            contenders[THEIRS] = lambda what, numbers: process.ask(
+                what, numbers=list(numbers), size=SIZE, at_once=AT_ONCE
+            )
             seconds = _rounds(contenders)
         except airflow.AirflowFailed as error:
             run.report.notes.append(f"Airflow {airflow.VERSION} did not take part: {error}")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from holdfast import colour
 from holdfast import command as c
 from holdfast.entry import Entry, TaskWriter, Version, Writer
 from holdfast.errors import (
     BackendFailed,
-    HoldfastError,
     InvalidInput,
     InvalidType,
     UnknownTaskInstance,
@@ -39,17 +39,7 @@ log = logging.getLogger("holdfast")
 
 def run(store: Store, steps: Steps[A]) -> A:
     """Carry the steps out, one command after the other."""
-    try:
-        command = next(steps)
-        while True:
-            try:
-                answer = store.execute(command)
-            except HoldfastError as error:
-                command = steps.throw(error)
-            else:
-                command = steps.send(answer)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return colour.run(steps, store.execute)
 
 
 class AsyncDoor(Protocol):
@@ -60,17 +50,7 @@ class AsyncDoor(Protocol):
 
 async def arun(store: AsyncDoor, steps: Steps[A]) -> A:
     """The same without blocking the event loop."""
-    try:
-        command = next(steps)
-        while True:
-            try:
-                answer = await store.aexecute(command)
-            except HoldfastError as error:
-                command = steps.throw(error)
-            else:
-                command = steps.send(answer)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return await colour.arun(steps, store.aexecute)
 
 
 class Rules(msgspec.Struct, frozen=True):

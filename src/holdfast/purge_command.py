@@ -9,7 +9,7 @@ from which whoever has the storage's credentials takes it.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,7 @@ LONGEST_LEASE: Final = timedelta(minutes=5)
 MOST_PURGES: Final = 10_000
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=10), timedelta(hours=1)
 
-Objects = tuple[tuple[str, str, str], ...]
+Reserved: TypeAlias = tuple[tuple[str, str, str], ...]
 """Keys, each with the JSON text of the reference that its entry is going to have, and a name of the
 reservation's own. The text is empty where the next value of a key takes the place of the one
 before: then nothing at that place is purged meanwhile."""
@@ -44,7 +44,7 @@ class ReserveObjects(Command[None], frozen=True):
     be for its writer and scope; ObjectBusy while one of them is being deleted."""
 
     scope: StoreScope
-    objects: Objects
+    objects: Reserved
     writer: Writer
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class ReleaseObjects(Command[None], frozen=True):
     """The write for which they were reserved was refused: what nobody names may go."""
 
     scope: StoreScope
-    objects: Objects
+    objects: Reserved
     writer: Writer
 
 

@@ -1,20 +1,15 @@
-"""What the work on objects is made of: generators that yield calls and are sent their answers, so
-that it is written once for both colours."""
+"""What the work on objects is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from holdfast import colour
+from holdfast.colour import Call
 
 A = TypeVar("A")
-
-
-class Call(NamedTuple):
-    """One call in its two colours."""
-
-    sync: Callable[[], Any]
-    asynchronous: Callable[[], Any]
 
 
 Steps: TypeAlias = Generator[Call, Any, A]
@@ -35,29 +30,9 @@ def following(stream: Any) -> Call:
 
 def run(steps: Steps[A]) -> A:
     """Do it here and now."""
-    try:
-        wanted = next(steps)
-        while True:
-            try:
-                answer = wanted.sync()
-            except Exception as error:
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(answer)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return colour.run(steps, lambda call: call.sync())
 
 
 async def arun(steps: Steps[A]) -> A:
     """Do it without blocking the loop."""
-    try:
-        wanted = next(steps)
-        while True:
-            try:
-                answer = await wanted.asynchronous()
-            except Exception as error:
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(answer)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return await colour.arun(steps, lambda call: call.asynchronous())

@@ -4,7 +4,7 @@ same, and the backend stores and fetches the values there, where Holdfast is ins
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ def ask(url: str, token: str, retry_window: float, offloading: str, command: byt
     return msgspec.json.decode(JSON.encode(answer))
 
 
-@cache
+@lru_cache(maxsize=16)
 def _store(url: str, token: str, retry_window: float, offloading: str) -> Store:
     server = HttpStore(url, token, retry_window=timedelta(seconds=retry_window))
     return msgspec.json.decode(offloading, type=Offloading).opened(server, holds_back=False)

@@ -5,8 +5,7 @@ Writes hold the scope's lock in the database while the backend writes, so that f
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC
 from functools import partial
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from holdfast import command as c
 from holdfast import purge_command as pc
 from holdfast import run_command as rc
 from holdfast.backend import BaseStoreBackend, inside_backend
+from holdfast.colour import Call, in_thread
 from holdfast.condition import Guarded, Once
 from holdfast.entry import BackendCleanup, Entry, Page, TaskWriter, Version, Writer
 from holdfast.errors import (
@@ -56,7 +56,7 @@ from holdfast.stores.sql.operations.staging import (
     staged_by,
     staged_for,
 )
-from holdfast.stores.sql.operations.steps import BEGIN, Call, Context, Operation, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Operation, Steps
 from holdfast.stores.sql.rows import Row
 
 A = TypeVar("A")
@@ -192,7 +192,7 @@ class BackendStore(Store):
         return (yield from self._guarded(call, method, f" for {scope}"))
 
     def _execute(self, command: c.Command[A]) -> Steps[A]:
-        call = _in_thread(lambda: self._backend.execute(command))
+        call = in_thread(lambda: self._backend.execute(command))
         answer: A = yield from self._guarded(call, "execute", f" of {type(command).__name__}")
         return answer
 
@@ -391,10 +391,5 @@ class BackendStore(Store):
     def _clean_up(self, context: Context, command: c.CleanUpBackend) -> Steps[BackendCleanup]:
         called = type(self._backend).cleanup is not BaseStoreBackend.cleanup
         if called:
-            yield from self._guarded(_in_thread(self._backend.cleanup), "cleanup", "")
+            yield from self._guarded(in_thread(self._backend.cleanup), "cleanup", "")
         return BackendCleanup(self._name, called)
-
-
-def _in_thread(work: Callable[[], Any]) -> Call:
-    """What a backend has in one colour only."""
-    return Call(work, lambda: asyncio.to_thread(work))

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from holdfast import command as c
 from holdfast.backend import BaseStoreBackend
 from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.blobs.steps import Call
+from holdfast.colour import Call, in_thread
 from holdfast.errors import BackendFailed, HoldfastError, UnknownAsset, UnknownTaskInstance
 from holdfast.purge_command import Purge
 from holdfast.scope import AssetScope, StoreScope
@@ -27,7 +27,6 @@ log = logging.getLogger("holdfast")
 
 _TOGETHER = 200
 _ANOTHERS = "it was written by another worker-side backend than is configured here"
-
 
 Steps: TypeAlias = Generator["c.Command[Any] | Call", Any, A]
 """Commands for the store within, and calls of the backend, one after the other."""
@@ -164,7 +163,7 @@ class Hooks(Keeping):
         return Parcel(scope, key, content, "") if self._hooks.offloads(scope) else None
 
     def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
-        references: list[str] = yield _in_thread(lambda: list(map(self._put, parcels)))
+        references: list[str] = yield in_thread(lambda: list(map(self._put, parcels)))
         return references
 
     def _put(self, parcel: Parcel) -> str:
@@ -192,7 +191,7 @@ class Hooks(Keeping):
         return reference
 
     def fetch(self, wanted: Sequence[tuple[StoreScope, str]]) -> Steps[list[str]]:
-        texts: list[str] = yield _in_thread(lambda: [self._fetch(*one) for one in wanted])
+        texts: list[str] = yield in_thread(lambda: [self._fetch(*one) for one in wanted])
         return texts
 
     def _fetch(self, scope: StoreScope, reference: str) -> str:
@@ -220,7 +219,7 @@ class Hooks(Keeping):
             if (yield from self._is_in_use(purge)):
                 continue
             try:
-                yield _in_thread(partial(self._remove, purge))
+                yield in_thread(partial(self._remove, purge))
             except Exception as error:
                 tried[purge.id] = f"{type(error).__name__}: {error}"
         return tried
@@ -238,8 +237,3 @@ class Hooks(Keeping):
         if isinstance(scope, AssetScope):
             scope = AssetScope(name=scope.name)  # as it was when the value was stored
         self._hooks.purge(scope, purge.key, reference_in(purge.value) or "")
-
-
-def _in_thread(work: Callable[[], Any]) -> Call:
-    """What third parties write in one colour only."""
-    return Call(work, lambda: asyncio.to_thread(work))

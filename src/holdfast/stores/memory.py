@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from threading import RLock
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ from holdfast.rewind import choose
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores import refusal
+from holdfast.stores.object_queue import Object, ObjectQueue
 from holdfast.value import HELD_TEXT, encode, is_in_place, is_reference, larger
 
 A = TypeVar("A")
@@ -97,25 +98,6 @@ class _Load:
     parts: dict[int, list[tuple[StoreScope, list[lc.NewEntry]]]] = field(default_factory=dict)
 
 
-@dataclass
-class _Purge:
-    """An object that nothing names, or nothing yet."""
-
-    scope: StoreScope
-    key: str
-    value: str
-    due_at: datetime
-    taken_until: datetime
-    reservation: str = ""
-    taker: str = ""
-    tries: int = 0
-    error: str = ""
-
-
-_Object: TypeAlias = tuple[StoreScope, str, str]
-"""Whose object it is, the key, and the JSON text of the reference."""
-
-
 class MemoryStore(Store):
     """Keeps everything in this process, and loses it with it."""
 
@@ -130,16 +112,15 @@ class MemoryStore(Store):
         self._last_asset_id = 0
         self._requests: dict[str, _Answered] = {}
         self._loads: dict[str, _Load] = {}
-        self._queue: dict[int, _Purge] = {}
-        self._last_purge = 0
+        self._queue = ObjectQueue(self._clock)
         self._refers = False
 
     def execute(self, command: c.Command[A]) -> A:
         with self._lock:
             before = self._references()
             answer = self._carry_out(command)
-            for scope, key, value in before - self._references():
-                self._enqueue(scope, key, value, timedelta(0))
+            for place in before - self._references():
+                self._queue.add(place)
             return answer
 
     def _carry_out(self, command: c.Command[A]) -> A:
@@ -310,7 +291,7 @@ class MemoryStore(Store):
         shelf = self._open(command.scope, command.writer)
         if not command.on_success:
             self._check_version(shelf, command)
-        self._claim_objects(command, {command.key: command.value})
+        self._claim(command, [(command.key, command.value)])
         if command.on_success:
             self._stage(shelf, command)
             return shelf.revision
@@ -320,7 +301,7 @@ class MemoryStore(Store):
         shelf = self._open(command.scope, command.writer)
         if not command.values:
             return shelf.revision
-        self._claim_objects(command, dict(command.values))
+        self._claim(command, dict(command.values).items())
         return self._put(shelf, dict(command.values).items(), command.writer, command.expires_at)
 
     def _advance(self, command: c.Advance) -> str:
@@ -432,7 +413,7 @@ class MemoryStore(Store):
 
     # objects in the workers' storage
 
-    def _references(self) -> set[_Object]:
+    def _references(self) -> set[Object]:
         """What entries, histories and staged writes refer to."""
         if not self._refers:
             return set()
@@ -455,120 +436,30 @@ class MemoryStore(Store):
         for asset in self._assets.values():
             yield _by_name(asset), asset
 
-    def _enqueue(
-        self, scope: StoreScope, key: str, value: str, wait: timedelta, reservation: str = ""
-    ) -> None:
-        self._last_purge += 1
-        now = self._clock()
-        purge = _Purge(scope, key, value, now + wait, now, reservation)
-        self._queue[self._last_purge] = purge
-
     def _owner(self, scope: StoreScope) -> StoreScope:
         return scope if isinstance(scope, TaskScope) else _by_name(self._asset(scope))
 
-    def _queued(self, scope: StoreScope, key: str, value: str) -> dict[int, _Purge]:
-        """What is queued for a key, none of which is this object and being deleted: or any, where
-        the object is known by its key alone."""
-        owner, now = self._owner(scope), self._clock()
-        queued = {
-            id: purge
-            for id, purge in self._queue.items()
-            if (purge.scope, purge.key) == (owner, key)
-        }
-        by_key = not value or is_in_place(value)
-        for purge in queued.values():
-            if purge.taken_until > now and (by_key or purge.value == value):
-                raise refusal.being_deleted(scope, key)
-        return {id: purge for id, purge in queued.items() if purge.taken_until <= now}
-
-    def _claim_objects(self, command: c.Set | c.SetMany, values: dict[str, str]) -> None:
-        claimed: list[int] = []
-        for key, value in values.items():
-            if is_reference(value):
-                claimed += self._claimed(command.scope, key, value, command.reservation)
-        for id in claimed:
-            del self._queue[id]
-
-    def _claimed(self, scope: StoreScope, key: str, value: str, reservation: str) -> list[int]:
-        """The rows of an object's own reservation, and those that nobody has reserved."""
-        found = self._queued(scope, key, value).items()
-        reserved = "" if is_in_place(value) else value
-        own = [
-            id
-            for id, purge in found
-            if (purge.reservation, purge.value) == (reservation, reserved) and reservation
-        ]
-        if not own and (reservation or not is_in_place(value)):
-            raise refusal.not_reserved(scope, key)
-        return own + [id for id, purge in found if not purge.reservation and purge.value == value]
+    def _claim(self, command: c.Set | c.SetMany, values: Iterable[tuple[str, str]]) -> None:
+        self._queue.claim(self._owner(command.scope), values, command.reservation)
 
     def _reserve_objects(self, command: pc.ReserveObjects) -> None:
         self._open(command.scope, command.writer)
-        owner = self._owner(command.scope)
-        for key, value, _ in command.objects:
-            self._queued(command.scope, key, value)
-        for key, value, reservation in command.objects:
-            self._enqueue(owner, key, value, pc.RESERVED_FOR, reservation)
+        self._queue.reserve(self._owner(command.scope), command.objects)
 
     def _release_objects(self, command: pc.ReleaseObjects) -> None:
-        now = self._clock()
-        released = {reservation for _, _, reservation in command.objects}
-        for purge in self._queue.values():
-            if purge.reservation in released and purge.taken_until <= now:
-                purge.due_at, purge.reservation = now, ""
+        self._queue.release(command.objects)
 
     def _queue_objects(self, command: pc.QueueObjects) -> None:
-        queued = {(purge.scope, purge.key, purge.value) for purge in self._queue.values()}
-        for place in command.objects:
-            if place not in queued:
-                self._enqueue(*place, timedelta(0))
+        self._queue.queue(command.objects)
 
     def _take_purges(self, command: pc.TakePurges) -> pc.Taken:
-        now, named = self._clock(), self._references()
-        due = [
-            (id, purge)
-            for id, purge in sorted(self._queue.items(), key=lambda item: item[1].due_at)
-            if purge.due_at <= now
-            and _is_part(command.part, purge.scope)
-            and not any(_reserves(other, purge, now) for other in self._queue.values())
-        ][: command.limit]
-        taken = []
-        for id, purge in due:
-            if (purge.scope, purge.key, purge.value) in named:
-                del self._queue[id]
-            else:
-                purge.due_at = purge.taken_until = now + command.lease
-                purge.taker = command.taker
-                taken.append(pc.Purge(id, purge.scope, purge.key, purge.value, purge.tries))
-        return pc.Taken(tuple(taken), len(due))
+        return self._queue.take(command, self._references())
 
     def _finish_purges(self, command: pc.FinishPurges) -> None:
-        now = self._clock()
-        mine = {id: p for id, p in self._queue.items() if p.taker == command.taker}
-        for id in mine.keys() & set(command.gone):
-            gone = mine[id]
-            kept = (gone.value, "") if is_in_place(gone.value) else (gone.value,)
-            for other, purge in list(self._queue.items()):
-                if (purge.scope, purge.key) == (gone.scope, gone.key) and purge.value in kept:
-                    del self._queue[other]
-        for id, error in command.failed:
-            if id in mine:
-                purge = mine[id]
-                purge.due_at = now + pc.pause_after(purge.tries)
-                purge.taken_until, purge.taker, purge.error = now, "", error
-                purge.tries += 1
+        self._queue.finish(command)
 
     def _count_purges(self, command: pc.CountPurges) -> pc.PurgeQueue:
-        now = self._clock()
-        failing = [purge for purge in self._queue.values() if purge.tries]
-        waiting = [
-            purge
-            for purge in self._queue.values()
-            if purge.tries or purge.due_at <= now or purge.taken_until > now
-        ]
-        latest = max(failing, key=lambda purge: purge.due_at, default=None)
-        reserved = len(self._queue) - len(waiting)
-        return pc.PurgeQueue(len(waiting), len(failing), reserved, latest.error if latest else "")
+        return self._queue.count()
 
     # bulk loads
 
@@ -615,9 +506,8 @@ class MemoryStore(Store):
             if isinstance(scope, TaskScope):
                 self._tasks.setdefault(scope, _Task())
             for key, value, _ in new:
-                for id in self._queued(scope, key, value) if is_reference(value) else ():
-                    if self._queue[id].value == value:
-                        del self._queue[id]
+                if is_reference(value):
+                    self._queue.name(self._owner(scope), key, value)
             self._put_all(self._shelf(scope), new, command.writer)
         del self._loads[command.load]
         return sum(map(len, entries.values()))
@@ -793,25 +683,6 @@ class MemoryStore(Store):
 
 def _by_name(asset: _Asset) -> AssetScope:
     return AssetScope(name=asset.name, uri=asset.uri)
-
-
-def _reserves(other: _Purge, purge: _Purge, now: datetime) -> bool:
-    same = (other.scope, other.key) == (purge.scope, purge.key)
-    by_key = is_in_place(purge.value) and not other.value
-    return same and other.due_at > now and (other.value == purge.value or by_key)
-
-
-def _is_part(part: pc.Part, its: StoreScope) -> bool:
-    match part.scope, its:
-        case None, _:
-            return True
-        case TaskScope() as asked, TaskScope() as its:
-            return asked == its or (part.all_map_indices and _order(asked)[:3] == _order(its)[:3])
-        case AssetScope(name=str(name)), AssetScope() as its:
-            return its.name == name
-        case AssetScope(uri=str(uri)), AssetScope() as its:
-            return its.uri == uri
-    return False
 
 
 def _order(scope: TaskScope) -> tuple[str, str, str, int]:

@@ -15,11 +15,12 @@ from uuid import uuid4
 
 import msgspec
 
+from holdfast import colour
 from holdfast import command as c
 from holdfast import purge_command as pc
 from holdfast import run_command as r
 from holdfast.backend import BaseStoreBackend
-from holdfast.blobs.steps import Call
+from holdfast.colour import Call
 from holdfast.condition import Guarded, Once
 from holdfast.entry import Entry, Found, Page, TaskWriter, Version, Writer
 from holdfast.errors import (
@@ -112,39 +113,20 @@ class OffloadStore(Store):
         await self._store.aclose()
 
     def _run(self, steps: Steps[A]) -> A:
-        try:
-            wanted = next(steps)
-            while True:
-                try:
-                    done = self._done(wanted)
-                except Exception as error:
-                    wanted = steps.throw(error)
-                else:
-                    wanted = steps.send(done)
-        except StopIteration as end:
-            return cast(A, end.value)
-
-    def _done(self, wanted: c.Command[Any] | Call) -> Any:
-        return wanted.sync() if isinstance(wanted, Call) else self._store.execute(wanted)
+        return colour.run(steps, self._do)
 
     async def _arun(self, steps: Steps[A]) -> A:
-        try:
-            wanted = next(steps)
-            while True:
-                try:
-                    if isinstance(wanted, Call):
-                        done = await wanted.asynchronous()
-                    elif isinstance(wanted, pc.ReserveObjects):
-                        await self._reservations.reserve(wanted)
-                        done = None
-                    else:
-                        done = await self._store.aexecute(wanted)
-                except Exception as error:
-                    wanted = steps.throw(error)
-                else:
-                    wanted = steps.send(done)
-        except StopIteration as end:
-            return cast(A, end.value)
+        return await colour.arun(steps, self._ado)
+
+    def _do(self, wanted: c.Command[Any] | Call) -> Any:
+        return wanted.sync() if isinstance(wanted, Call) else self._store.execute(wanted)
+
+    async def _ado(self, wanted: c.Command[Any] | Call) -> Any:
+        if isinstance(wanted, Call):
+            return await wanted.asynchronous()
+        if isinstance(wanted, pc.ReserveObjects):
+            return await self._reservations.reserve(wanted)
+        return await self._store.aexecute(wanted)
 
     def _steps(self, command: c.Command[Any]) -> Steps[Any]:
         match command:
@@ -469,9 +451,7 @@ class OffloadStore(Store):
         yield pc.FinishPurges(taker, gone, failed)
         if failed:
             log.warning("%d objects could not be deleted yet: %s", len(failed), failed[0][1])
-        return Purged(
-            len(gone), len(failed), taken.due == limit and len(tried) == len(taken.purges)
-        )
+        return Purged(len(gone), len(failed), taken.due == limit)
 
 
 def _text(value: str | bytes) -> str:

@@ -20,6 +20,7 @@ from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.spark.failure import translated
 from holdfast.spark.reconcile import listing, naming
 from holdfast.spark.reconcile.summary import Part, Size, Summary
+from holdfast.stores.sql.rows import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,7 @@ SELECT coalesce(o.reference, r.reference) AS reference, o.size, o.last_modified,
             WHEN NOT o.ours THEN 'foreign'
             WHEN r.named THEN 'named'
             WHEN r.named IS NOT NULL THEN 'queued'
-            WHEN o.last_modified > timestamp_micros(:youngest) THEN 'young'
+            WHEN o.last_modified > timestampmicros(:youngest) THEN 'young'
             ELSE 'orphan' END AS state
 FROM (SELECT *, xxhash64(reference) AS hash FROM {listing}) o
 FULL JOIN (SELECT xxhash64(reference) AS hash, reference, bool_or(kind <> 'queued') AS named
@@ -45,7 +46,7 @@ WHERE o.reference IS NOT NULL OR r.named
 """
 _ORPHANS: Final = """
 SELECT reference, size, last_modified, state = 'young' AS young,
-       CAST(timestamp_micros(:now) AS double) - CAST(last_modified AS double) AS age_seconds
+       CAST(timestampmicros(:now) AS double) - CAST(last_modified AS double) AS age_seconds
 FROM {compared} WHERE state IN ('orphan', 'young')
 """
 _TOTALS: Final = """
@@ -99,9 +100,9 @@ class Comparison:
         root = f"{self._backend.url}/"
         with translated("compare them"):
             self._write(
-                "compared", self._found(_COMPARED, root=root, youngest=_micros(self._youngest))
+                "compared", self._found(_COMPARED, root=root, youngest=micros(self._youngest))
             )
-            self._write("orphans", self._found(_ORPHANS, now=_micros(self._now)))
+            self._write("orphans", self._found(_ORPHANS, now=micros(self._now)))
             self._write("totals", self._found(_TOTALS, start=len(root) + 1))
             rows = self._found(_NUMBERS, largest=LARGEST).collect()
             sizes = {name: Size(*size) for part, name, *size in rows if part == "state"}
@@ -149,7 +150,3 @@ class Comparison:
 
     def _write(self, table: str, rows: DataFrame) -> None:
         rows.write.mode("append").parquet(f"{self._directory}/{table}")
-
-
-def _micros(time: datetime) -> int:
-    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -31,10 +31,9 @@ def owner_column(shelf: Shelf) -> sa.Column[Any]:
 
 @cache
 def lock_of_key(shelf: Shelf) -> Select:
-    """What is queued for a key: its reference, reservation and whether it is tracked and being
-    deleted."""
+    """What is queued for a key: its reference and reservation, and whether it is being deleted."""
     return (
-        sa.select(_row.id, _row.value, _row.reservation, _row.tracked, _row.taken_until > now)
+        sa.select(_row.id, _row.value, _row.reservation, _row.taken_until > now)
         .where(owner_column(shelf) == sa.bindparam("owner"), _row.key == sa.bindparam("key"))
         .with_for_update()
     )
@@ -181,24 +180,3 @@ def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
 @cache
 def last_error() -> Select:
     return sa.select(_row.error).where(_row.tries > 0).order_by(_row.due_at.desc()).limit(1)
-
-
-@cache
-def lock_tasks_of_run() -> Select:
-    """The ids of a run's task instances, locked: nobody writes to them any more."""
-    of_run = sa.and_(
-        t.run.c.dag_id == sa.bindparam("dag_id"), t.run.c.run_id == sa.bindparam("run_id")
-    )
-    return (
-        sa.select(t.task_instance.c.ti_id)
-        .select_from(t.task_instance.join(t.run))
-        .where(of_run)
-        .order_by(t.task_instance.c.ti_id)
-        .with_for_update()
-    )
-
-
-@cache
-def drop_staged_for() -> sa.Delete:
-    """Staged writes to an asset, whoever staged them."""
-    return sa.delete(t.staged_write).where(t.staged_write.c.asset_id == sa.bindparam("owner"))

@@ -25,6 +25,10 @@ def micros(time: datetime | None) -> int | None:
     return None if time is None else (time - _EPOCH) // _MICROSECOND
 
 
+def microseconds(span: timedelta | None) -> int | None:
+    return None if span is None else span // _MICROSECOND
+
+
 def time_of(micros: int | None) -> datetime | None:
     return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 

@@ -179,6 +179,14 @@ def tasks_of_run() -> Select:
 
 
 @cache
+def lock_tasks_of_run() -> Select:
+    """The ids of a run's task instances, locked: nobody writes to them any more."""
+    c = t.task_instance.c
+    tasks = sa.select(c.ti_id).select_from(t.task_instance.join(t.run)).where(_named_run())
+    return tasks.order_by(c.ti_id).with_for_update()
+
+
+@cache
 def map_indices_of_task() -> Select:
     c = t.task_instance.c
     of_task = sa.and_(c.run == sa.bindparam("run"), c.task_id == sa.bindparam("task_id"))

@@ -7,12 +7,13 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy.orm import Session
 
+from holdfast.colour import Call
 from holdfast.command import Command
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
 from holdfast.stores.sql.operations import OPERATIONS
-from holdfast.stores.sql.operations.steps import BEGIN, Call, Context
+from holdfast.stores.sql.operations.steps import BEGIN, Context
 
 A = TypeVar("A")
 

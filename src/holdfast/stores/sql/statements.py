@@ -288,6 +288,12 @@ def drop_staged() -> sa.Delete:
 
 
 @cache
+def drop_staged_for_asset() -> sa.Delete:
+    """Whoever staged them."""
+    return sa.delete(t.staged_write).where(t.staged_write.c.asset_id == sa.bindparam("owner"))
+
+
+@cache
 def add_asset(dialect: type[Dialect]) -> Any:
     return (
         dialect()

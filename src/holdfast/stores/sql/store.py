@@ -13,6 +13,7 @@ from threading import RLock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
+from holdfast.colour import Call
 from holdfast.command import Command
 from holdfast.errors import HoldfastError
 from holdfast.store import Store
@@ -23,7 +24,6 @@ from holdfast.stores.sql.operations import OPERATIONS, operation_for
 from holdfast.stores.sql.operations.steps import (
     BEGIN,
     ROLLBACK,
-    Call,
     Context,
     Operation,
     Query,

@@ -26,7 +26,7 @@ from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations import events, results
 from holdfast.stores.sql.operations.entries import check_version, entry_of, put
 from holdfast.stores.sql.operations.entries import empty as empty_entries
-from holdfast.stores.sql.operations.runs import lock_held_run, microseconds
+from holdfast.stores.sql.operations.runs import lock_held_run
 from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope
 from holdfast.stores.sql.operations.staging import staged_by
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
@@ -56,7 +56,7 @@ def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
     params["number"] = newest + 1
     yield r.start_task(), params
     worker = run_rows.process_column(command.worker)
-    lease = microseconds(command.lease)
+    lease = rows.microseconds(command.lease)
     yield r.add_attempt(), params | {"process": worker, "lease": lease}
     return newest + 1
 

@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 
 from holdfast import run_command as rc
 from holdfast.stores.sql import event_statements as e
-from holdfast.stores.sql import run_rows
+from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql import run_statements as s
-from holdfast.stores.sql.operations.runs import microseconds
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.stores.sql.operations.watches import watch_params
 
@@ -19,7 +18,7 @@ def heartbeat(context: Context, command: rc.Heartbeat) -> Steps[rc.Lost]:
     yield BEGIN
     terms = {
         "process": run_rows.process_column(command.process),
-        "lease": microseconds(command.lease),
+        "lease": rows.microseconds(command.lease),
     }
     runs = {
         (dag_id, run_id): terms | {"dag_id": dag_id, "run_id": run_id}

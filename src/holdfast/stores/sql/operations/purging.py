@@ -53,7 +53,6 @@ class Queued(NamedTuple):
     row: int
     value: str
     reservation: str | None
-    tracked: int
 
 
 def reserve_objects(context: Context, command: c.ReserveObjects) -> Steps[None]:
@@ -68,7 +67,7 @@ def _add(
     its: Keeper, key: str, value: str, wait: timedelta, reservation: str | None, tracked: int = 0
 ) -> Steps[None]:
     new = {"key": key, "value": value, "reservation": reservation, "tracked": tracked}
-    yield s.add(its.shelf), its.columns | new | {"until": _micros(wait)}
+    yield s.add(its.shelf), its.columns | new | {"until": rows.microseconds(wait)}
 
 
 def _untaken(scope: StoreScope, its: Keeper, key: str, value: str) -> Steps[list[Queued]]:
@@ -76,7 +75,7 @@ def _untaken(scope: StoreScope, its: Keeper, key: str, value: str) -> Steps[list
     object is known by its key alone."""
     found = yield s.lock_of_key(its.shelf), its.owner | {"key": key}
     by_key = not value or is_in_place(value)
-    if any(taken and (by_key or text == value) for _, text, _, _, taken in found):
+    if any(taken and (by_key or text == value) for _, text, _, taken in found):
         raise refusal.being_deleted(scope, key)
     return [Queued(*row) for *row, taken in found if not taken]
 
@@ -85,7 +84,7 @@ def release_objects(context: Context, command: c.ReleaseObjects) -> Steps[None]:
     yield BEGIN
     its = yield from keeper(command.scope)
     for key, _, reservation in command.objects:
-        for row, _, its_own, _, taken in (yield s.lock_of_key(its.shelf), its.owner | {"key": key}):
+        for row, _, its_own, taken in (yield s.lock_of_key(its.shelf), its.owner | {"key": key}):
             if its_own == reservation and not taken:
                 yield s.release(), {"row": row}
 
@@ -146,7 +145,7 @@ def track_object(scope: StoreScope, key: str, value: str, reservation: str | Non
         own: list[Queued] = []
         if reservation is not None:
             own = yield from _claimed(scope, its, key, value, reservation)
-        later = {"until": _micros(c.RESERVED_FOR)}
+        later = {"until": rows.microseconds(c.RESERVED_FOR)}
         named = [one for one in own if one.value == value]
         if named:
             yield s.track(), {"row": named[0].row} | later
@@ -168,7 +167,7 @@ def look_at_objects(scope: StoreScope, key: str | None = None, all_: bool = Fals
 def keep_for_now(purges: Sequence[c.Purge]) -> Steps[None]:
     """They have names: look again in a day."""
     if purges:
-        later = _micros(c.RESERVED_FOR)
+        later = rows.microseconds(c.RESERVED_FOR)
         yield s.postpone(), [{"row": purge.id, "until": later} for purge in purges]
 
 
@@ -197,8 +196,8 @@ def due_objects(
 
 def take(purges: Sequence[c.Purge], command: c.TakePurges) -> Steps[None]:
     if purges:
-        until = _micros(command.lease)
-        by = {"until": until, "by": command.taker}
+        until = rows.microseconds(command.lease)
+        by: dict[str, Any] = {"until": until, "by": command.taker}
         yield s.take(), [{"row": purge.id} | by for purge in purges]
 
 
@@ -234,7 +233,7 @@ def finish_purges(context: Context, command: c.FinishPurges) -> Steps[None]:
             yield s.drop_object(shelf), its
     for row, reason in command.failed:
         for *_, tries in (yield s.taken(), {"row": row, "by": command.taker}):
-            pause = _micros(c.pause_after(tries))
+            pause = rows.microseconds(c.pause_after(tries))
             yield s.fail(), {"row": row, "until": pause, "reason": reason}
 
 
@@ -243,7 +242,3 @@ def count_purges(context: Context, command: c.CountPurges) -> Steps[c.PurgeQueue
     errors = (yield s.last_error(), {}) if failing else []
     error = errors[0][0] if errors else ""
     return c.PurgeQueue(int(waiting), int(failing), all_ - int(waiting), error or "")
-
-
-def _micros(time: timedelta) -> int:
-    return time // timedelta(microseconds=1)

@@ -6,7 +6,6 @@ from holdfast import command as c
 from holdfast.entry import AssetInfo
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
-from holdfast.stores.sql import purge_statements as p
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import run_statements as r
 from holdfast.stores.sql import statements as s
@@ -44,7 +43,7 @@ def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
 
 def drop_run(command: c.DeleteRun) -> Steps[None]:
     run = {"dag_id": command.dag_id, "run_id": command.run_id}
-    tasks = yield p.lock_tasks_of_run(), run
+    tasks = yield r.lock_tasks_of_run(), run
     # Before the run: what a row names is queued for deletion with the names of its owner.
     for (ti_id,) in tasks:
         yield s.delete_all(s.TASKS), {"owner": ti_id}
@@ -117,6 +116,6 @@ def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
 def drop_asset(id: int) -> Steps[None]:
     # Its parts first: what a row names is queued for deletion with the names of its owner.
     yield s.lock_owner(s.ASSETS, "id"), {"owner": id}
-    for drop in (s.delete_all(s.ASSETS), s.delete_history(), p.drop_staged_for()):
+    for drop in (s.delete_all(s.ASSETS), s.delete_history(), s.drop_staged_for_asset()):
         yield drop, {"owner": id}
     yield s.delete_asset(), {"owner": id}

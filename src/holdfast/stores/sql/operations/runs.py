@@ -7,7 +7,6 @@ they wait for each other and never in a circle.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -30,10 +29,6 @@ class LockedRun(NamedTuple):
     owner: str | None
     leased: bool | None
     """None where nobody holds it."""
-
-
-def microseconds(lease: timedelta | None) -> int | None:
-    return None if lease is None else lease // timedelta(microseconds=1)
 
 
 def choices(name: str, values: Sequence[StrEnum]) -> dict[str, str]:
@@ -123,7 +118,7 @@ def claim_run(context: Context, command: rc.ClaimRun) -> Steps[Run]:
     if not free(run.owner, run.leased, command.process, command.dead):
         raise refusal.run_held(dag_id, run_id, run_rows.process(run.owner))
     process = run_rows.process_column(command.process)
-    lease = microseconds(command.lease)
+    lease = rows.microseconds(command.lease)
     yield s.claim_run(), {"run": run.id, "process": process, "lease": lease}
     return (yield from get_run(context, rc.GetRun(dag_id, run_id)))
 

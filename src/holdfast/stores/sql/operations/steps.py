@@ -8,22 +8,14 @@ colour of the door.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
+from holdfast.colour import Call
 from holdfast.command import Command
 from holdfast.stores.sql.dialects import Dialect
 
 A = TypeVar("A")
-
-
-@dataclass(frozen=True)
-class Call:
-    """Something else to do than a query, in the middle of an operation."""
-
-    sync: Callable[[], Any]
-    asynchronous: Callable[[], Awaitable[Any]]
 
 
 Query: TypeAlias = tuple[Any, Any]

@@ -13,9 +13,9 @@ from holdfast.run import Watch, WatchInfo
 from holdfast.scope import AssetScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import event_statements as e
-from holdfast.stores.sql import run_rows
+from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations import entries, events, history
-from holdfast.stores.sql.operations.runs import free, microseconds
+from holdfast.stores.sql.operations.runs import free
 from holdfast.stores.sql.operations.scopes import lock_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Operation, Steps, joined
 
@@ -53,7 +53,7 @@ def start_watch(context: Context, command: rc.StartWatch) -> Steps[Watch]:
         "owner": asset.asset_id,
         "watcher": command.watcher,
         "process": run_rows.process_column(command.process),
-        "lease": microseconds(command.lease),
+        "lease": rows.microseconds(command.lease),
     }
     found = yield e.lock_watcher(), params
     if not found:
