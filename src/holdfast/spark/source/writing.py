@@ -22,6 +22,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.retention import expires_at
 from holdfast.spark.source.columns import Columns, Entry, Owner, columns_of
 from holdfast.spark.source.location import Location, configured, installed_here
+from holdfast.spark.source.plainness import plainly
 from holdfast.spark.source.served import Served
 
 MOST_ENTRIES = 20_000
@@ -105,6 +106,7 @@ class EntryWriter(DataSourceArrowWriter):
     def __init__(self, load: Load) -> None:
         self._load = load
 
+    @plainly()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         # Each try of a task has its own number, and only the one that Spark commits counts.
         context = TaskContext.get()
@@ -117,6 +119,7 @@ class EntryWriter(DataSourceArrowWriter):
                 raise
             return report(part, 0, (error.message, error.hint))
 
+    @plainly()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         reports = [vars(message) for message in messages if message is not None]
         for each in reports:
@@ -125,6 +128,7 @@ class EntryWriter(DataSourceArrowWriter):
                 raise InvalidInput(f"{message}; nothing was written", hint=hint)
         self._load.ask("FinishLoad", parts=[(each["part"], each["rows"]) for each in reports])
 
+    @plainly()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._load.ask("DropLoad")
 
