@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError
 CLASSES = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if kind.__module__ == errors.__name__
+    if kind.__module__ == errors.__name__ and not issubclass(kind, type)
 ]
 
 BUILTINS = [

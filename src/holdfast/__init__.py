@@ -28,3 +28,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    # For completion, before they are loaded.
+    return sorted({*globals(), *__all__})

@@ -6,11 +6,45 @@ message says what failed and where; the hint says what to do next.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, ClassVar, Final
 
 
-class HoldfastError(Exception):
+class OneClass(type):
+    """Keep one class of a name in a process.
+
+    Spark ships the classes of this module to executors by value. Where Holdfast is installed
+    there, `except` must match the shipped class and the installed one alike: they are the same.
+    """
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> OneClass:
+        """Return the installed class where there is one, instead of a copy of it."""
+        if namespace.get("__module__") == __name__:
+            if cls is OneClass:  # for ErrorClass, which comes first
+                with suppress(ImportError):
+                    import_module(__name__)
+            installed = getattr(sys.modules.get(__name__), name, None)
+            if isinstance(installed, type):
+                return installed  # type: ignore[return-value]
+        return super().__new__(cls, name, bases, namespace, **options)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        """Ignore the attributes of a copy: a class of this module has its own."""
+        if cls.__module__ != __name__ or name not in vars(cls):
+            super().__setattr__(name, value)
+
+
+class ErrorClass(OneClass, metaclass=OneClass):
+    """The class of error classes, of which there is one as well: a class that inherits from an
+    installed one must have its metaclass."""
+
+
+class HoldfastError(Exception, metaclass=ErrorClass):
     """Base of all errors of Holdfast."""
 
     code: ClassVar[str] = "error"

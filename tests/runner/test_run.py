@@ -404,6 +404,40 @@ def test_a_terminal_shows_the_tasks_as_a_table(project: Project) -> None:
         assert "d success, 3 of 3 done" in terminal.screen
 
 
+PROGRESS = """
+    import time
+    from pathlib import Path
+
+    from holdfast.sdk import DAG, task
+
+    with DAG("d"):
+
+        @task
+        def load(task_store):
+            task_store.set("spark_progress", {"tasks": 8, "done_tasks": 2})
+            while not Path("seen").exists():
+                time.sleep(0.05)
+            task_store.set("progress", {"files": 3, "done_files": 1})
+            while not Path("seen again").exists():
+                time.sleep(0.05)
+
+        load()
+    """
+
+
+def test_a_terminal_shows_the_progress_on_spark_until_the_task_tells_its_own(
+    project: Project,
+) -> None:
+    project.write("dag.py", PROGRESS)
+    with Terminal(project, "run", "dag.py", "--run-id", "r") as terminal:
+        terminal.wait_for("2/8 tasks")
+        (project.directory / "seen").touch()
+        terminal.wait_for("1/3 files")
+        (project.directory / "seen again").touch()
+
+        assert terminal.finish() == 0, terminal.screen
+
+
 TWO = """
     from holdfast.sdk import DAG, task
 

@@ -156,6 +156,19 @@ def progress_of_jobs(address: SparkAddress) -> dict[str, Any]:
     return dict(store.items())
 
 
+def progress_of_a_stream(address: SparkAddress, place: Path) -> dict[str, Any]:
+    from holdfast.spark import follow
+
+    (place / "in").mkdir()
+    (place / "in" / "1.json").write_text('{"number": 1}')
+    store = store_of("streamed")
+    with task_session(address, store, TaskWriter(scope_of("streamed"), 1), BEGUN) as spark:
+        stream = spark.readStream.schema("number long").json(f"{place}/in").writeStream
+        stream = stream.format("noop").option("checkpointLocation", f"{place}/checkpoint")
+        follow(stream.trigger(availableNow=True).start(), store)
+    return dict(store.items())
+
+
 def write_in_python(address: SparkAddress, path: str) -> None:
     """Rows that executors make in Python."""
     from pyspark.sql import functions

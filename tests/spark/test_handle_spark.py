@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PythonException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
@@ -19,6 +19,7 @@ import holdfast
 from holdfast import Connection
 from holdfast.accessor import AssetStore, TaskStore
 from holdfast.entry import TaskWriter
+from holdfast.errors import KINDS, HoldfastError, InvalidInput, StaleAttempt, VersionConflict
 from holdfast.scope import TaskScope
 
 TASK = ("sales", "monday", "load")
@@ -144,6 +145,120 @@ def test_an_error_of_a_handle_is_shown_where_the_query_is(
 
     with pytest.raises(PythonException, match=r"holdfast\.errors\.StaleAttempt: attempt 1 of task"):
         spark.range(1).mapInArrow(write, "id long").collect()
+
+
+def test_a_function_catches_errors_by_the_classes_of_its_file(
+    spark: SparkSession, task_store: TaskStore
+) -> None:
+    task_store.set("k", 1)
+    handle = task_store.handle()
+
+    def caught(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        found = []
+        for write, kind in (
+            (lambda: handle.set("k", 2, if_version=7), VersionConflict),
+            (lambda: handle.set("k", 2, if_version=7), HoldfastError),
+            (lambda: handle.set("k", None), InvalidInput),
+            (lambda: handle.set("k", None), ValueError),
+        ):
+            try:
+                write()
+            except kind as error:
+                found.append(f"{type(error).__name__} by {kind.__name__}")
+        for frame in frames:
+            yield frame.assign(found=", ".join(found))
+
+    [row] = spark.range(1).mapInPandas(caught, "id long, found string").collect()
+
+    assert row.found == (
+        "VersionConflict by VersionConflict, VersionConflict by HoldfastError, "
+        "InvalidInput by InvalidInput, InvalidInput by ValueError"
+    )
+
+
+def test_a_function_catches_errors_by_the_classes_that_it_imports_itself(
+    spark: SparkSession, task_store: TaskStore, request: pytest.FixtureRequest
+) -> None:
+    if request.node.callspec.params["spark"] == "cluster":
+        pytest.skip("Holdfast is not installed on its executors")
+    task_store.set("k", 1)
+    handle = task_store.handle()
+
+    def insist(rows: Iterator[Row]) -> None:
+        from holdfast.errors import VersionConflict as Imported
+
+        for row in rows:
+            try:
+                handle.set("k", 2, if_version=7)
+            except Imported:
+                handle.set(f"caught by import {row.id}", True)
+            try:
+                handle.set("k", 2, if_version=7)
+            except holdfast.errors.VersionConflict:
+                handle.set(f"caught by module {row.id}", True)
+
+    spark.range(0, 2, numPartitions=2).foreachPartition(insist)
+
+    caught = [f"caught by {way} {n}" for way in ("import", "module") for n in (0, 1)]
+    assert task_store.keys() == [*caught, "k"]
+
+
+def test_there_is_one_class_of_each_error_in_an_executor(
+    spark: SparkSession, task_store: TaskStore
+) -> None:
+    handle = task_store.handle()
+    kinds = list(KINDS.values())
+
+    def copies(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        try:
+            from holdfast import errors
+        except ImportError:
+            installed = {}
+        else:
+            installed = vars(errors)
+        found = [kind.__name__ for kind in kinds if installed.get(kind.__name__, kind) is not kind]
+        for frame in frames:
+            handle.get("k")
+            yield frame.assign(copies=", ".join(found), known=len(installed) > 0)
+
+    rows = spark.range(0, 4, numPartitions=4)
+    found = [
+        row
+        for _ in range(2)
+        for row in rows.mapInPandas(copies, "id long, copies string, known boolean").collect()
+    ]
+
+    assert {row.copies for row in found} == {""}
+    assert len({row.known for row in found}) == 1
+
+
+def test_an_error_comes_back_from_an_executor_as_the_class_it_was(
+    spark: SparkSession, connection: Connection
+) -> None:
+    with connection.task_store(*TASK).attempt() as attempt:
+        handle = attempt.task_store.handle()
+
+    class Refused(HoldfastError):
+        """A class of the pipeline's own."""
+
+        code = "refused"
+
+    def report(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        errors: list[Exception] = [Refused("mine", hint="look")]
+        try:
+            handle.set("k", 1)
+        except HoldfastError as error:
+            errors.append(error)
+        for frame in frames:
+            yield frame.assign(errors=cloudpickle.dumps(errors))
+
+    [row] = spark.range(1).mapInPandas(report, "id long, errors binary").collect()
+    own, error = cloudpickle.loads(row.errors)
+
+    assert type(error) is StaleAttempt
+    assert "attempt 1 of task" in error.message
+    assert type(own) is Refused
+    assert (own.message, own.hint, own.code) == ("mine", "look", "refused")
 
 
 def test_an_executor_that_is_killed_costs_its_tasks_nothing_but_time(

@@ -262,7 +262,20 @@ def test_a_driver_here_lives_while_its_program_does_and_can_be_ended(spark_submi
     assert cluster.status(driver).state is State.UNKNOWN
 
 
-def test_the_end_of_a_long_log_is_told(spark_submit: Path) -> None:
+def test_what_spark_says_of_a_failed_python_application_is_not_shown(spark_submit: Path) -> None:
+    place = spark_submit / "home" / "spark" / "jobs" / "i1"
+    place.mkdir(parents=True)
+    (place / "log").write_text(
+        "KeyError: 'k'\n"
+        'Exception in thread "main" java.lang.reflect.InvocationTargetException\n'
+        "Caused by: org.apache.spark.SparkUserAppException: User application exited with 1\n"
+    )
+    log = DriverLog(LocalSubmit("local[1]", spark_submit / "home"), "i1")
+
+    assert list(log.new_lines()) == ["KeyError: 'k'"]
+
+
+def test_the_end_of_a_long_log_is_shown(spark_submit: Path) -> None:
     cluster = LocalSubmit("local[1]", spark_submit / "home")
     place = spark_submit / "home" / "spark" / "jobs" / "i1"
     place.mkdir(parents=True)
@@ -273,7 +286,41 @@ def test_the_end_of_a_long_log_is_told(spark_submit: Path) -> None:
     (place / "log").write_text(f"begun\n{chatter}ValueError: the reason\n")
 
     assert list(log.new_lines()) == ["ValueError: the reason"]
-    assert log.end() == "begun\nValueError: the reason"
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ((), ""),
+        (("there is no disk left", "cannot go on"), "cannot go on"),
+        (
+            ("Traceback (most recent call last):", "  raise", "KeyError: 'k'", "26/1/31 WARN x: y"),
+            "KeyError: 'k'",
+        ),
+        (
+            ("holdfast.errors.NotFound: no asset `a`", "hint: declare it"),
+            "holdfast.errors.NotFound: no asset `a`",
+        ),
+        (
+            (
+                'Exception in thread "main" org.apache.spark.SparkException: Job aborted',
+                "Caused by: java.io.IOException: disk full",
+            ),
+            "Caused by: java.io.IOException: disk full",
+        ),
+        (("ValueError: early", "KeyboardInterrupt"), "KeyboardInterrupt"),
+    ],
+)
+def test_the_reason_of_a_failure_is_the_last_error_in_the_log(
+    spark_submit: Path, lines: tuple[str, ...], reason: str
+) -> None:
+    place = spark_submit / "home" / "spark" / "jobs" / "i1"
+    place.mkdir(parents=True)
+    (place / "log").write_text("".join(f"{line}\n" for line in lines))
+    log = DriverLog(LocalSubmit("local[1]", spark_submit / "home"), "i1")
+
+    assert list(log.new_lines()) == list(lines)
+    assert log.reason() == reason
 
 
 @pytest.mark.parametrize("prefix", ["", "file://"])

@@ -73,9 +73,8 @@ with driver() as job:
     spark.stop()
 """
 FAILS = """
-import sys
-print("there is no disk left")
-sys.exit("cannot go on")
+print("cannot go on")
+raise RuntimeError("there is no disk left")
 """
 WAITS = """
 import sys, time
@@ -218,8 +217,10 @@ def test_applications_run_with_all_that_they_are_given(site: Site) -> None:
         assert "| good morning a b 7 load of orders" in site.log(task_id)
     assert site.instance("jar").state == "success", site.log("jar")
     assert "| ------------------ Java Information" in site.log("jar")
-    assert site.instance("fails").error.endswith("of fails.py failed")
-    assert "\nthere is no disk left\ncannot go on\n" in site.log("fails")
+    failure = "of fails.py failed: RuntimeError: there is no disk left"
+    assert site.instance("fails").error.endswith(failure), site.log("fails")
+    assert "| cannot go on\n" in site.log("fails")
+    assert site.log("fails").count("Traceback (most recent call last)") == 1
     late = site.task_store("late")["spark_job"]
     assert "longer than its execution_timeout" in site.instance("late").error
     assert LocalSubmit("", site.directory / ".holdfast").status(late).state is State.CANCELLED

@@ -33,7 +33,7 @@ def stage(number: int, tasks: int, done: int, bytes_read: int = 0) -> StageInfo:
 
 
 def entry(store: TaskStore) -> Any:
-    return store.get("progress")
+    return store.get("spark_progress")
 
 
 def test_stages_that_run_and_jobs_that_ended_are_counted_together() -> None:
@@ -59,7 +59,7 @@ def test_there_is_no_link_where_spark_has_no_page() -> None:
     store = store_of("linkless")
 
     with Progress(store, "") as report:
-        report([], 0, "one", True)
+        report([stage(1, 1, 1)], 0, "one", True)
 
     assert "ui" not in entry(store)
     assert entry(store)["jobs"] == 1
@@ -75,6 +75,37 @@ def test_a_task_that_does_nothing_on_spark_has_no_progress() -> None:
     assert entry(store) is None
 
 
+def test_the_progress_of_the_author_is_left_alone() -> None:
+    store = store_of("authored")
+    store.set("progress", {"files": 3, "done_files": 1})
+
+    with Progress(store, "") as report:
+        report([stage(1, 4, 4)], 0, "one", True)
+
+    assert store.get("progress") == {"files": 3, "done_files": 1}
+
+
+def test_an_operation_without_stages_is_no_job() -> None:
+    store = store_of("commands")
+    store.set("other", 1)
+
+    with Progress(store, "") as report:
+        report([], 0, "one", True)
+        report(None, 0, "two", True)
+
+    assert entry(store) is None
+
+
+def test_counts_that_spark_did_not_report_are_left_out() -> None:
+    store = store_of("unreported")
+
+    with Progress(store, "") as report:
+        report([stage(1, 2, 0)], 2, "one", False)
+        report([stage(1, 2, 0)], 2, "one", True)
+
+    assert entry(store) == {"jobs": 1}
+
+
 def test_it_is_written_at_most_once_a_second() -> None:
     store = store_of("often")
     begin = time.monotonic()
@@ -84,7 +115,7 @@ def test_it_is_written_at_most_once_a_second() -> None:
             report([stage(1, 10, 1)], 1, "one", False)
             time.sleep(0.01)
 
-    written = store.entry("progress")
+    written = store.entry("spark_progress")
     assert written is not None
     assert written.version <= 3
 
@@ -110,7 +141,7 @@ def test_a_store_that_refuses_it_does_not_disturb_the_job(
         time.sleep(1.2)
         report([stage(1, 1, 1)], 0, "two", True)
 
-    assert caplog.text.count("progress could not be stored") == 1
+    assert caplog.text.count("progress on Spark could not be stored") == 1
 
 
 def test_a_slow_store_does_not_hold_up_the_job() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -135,11 +136,20 @@ def test_progress_counts_the_work_of_all_jobs(
 ) -> None:
     entries = in_process(attempt.progress_of_jobs, spark_server.address)
 
-    progress = entries["progress"]
+    progress = entries["spark_progress"]
     assert progress["jobs"] == 2
     assert progress["tasks"] == progress["done_tasks"] > 0
     assert progress["running_tasks"] == 0
     assert progress["ui"] == spark_server.address.ui
+
+
+def test_a_task_that_only_follows_a_stream_reports_no_jobs(
+    spark_server: Kept, in_process: Callable[..., Any], tmp_path: Path
+) -> None:
+    entries = in_process(attempt.progress_of_a_stream, spark_server.address, tmp_path)
+
+    assert list(entries) == ["query"]
+    assert entries["query"]["rows"] == 1
 
 
 def test_session_ids_differ_by_task_instance_attempt_and_run_of_the_same_name() -> None:

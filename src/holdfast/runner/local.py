@@ -16,6 +16,7 @@ from holdfast.run import Run, RunState, TaskInstance, TaskState
 from holdfast.runner.conductor import ActiveRun, Conductor
 from holdfast.scope import TaskScope
 from holdfast.settings import Settings
+from holdfast.spark import progress as spark_progress
 from holdfast.store import Store
 from holdfast.value import decode
 
@@ -129,18 +130,18 @@ class LocalRun:
             return None
 
     def _progress(self, active: ActiveRun) -> dict[TaskScope, Any]:
-        """What running tasks say of themselves."""
+        """Return the progress of running tasks: the author's own entry, or else that of Spark."""
         store: Store = self._conductor.store
         if not store.supports(c.List):
             return {}
         if not any(one.state is TaskState.RUNNING for one in active.tasks):
             return {}
         where = c.TaskFilter(*active.key)
-        page = store.execute(c.List(where, prefix="progress"))
         return {
             one.scope: decode(one.entry.value)
-            for one in page.found
-            if one.entry.key == "progress" and isinstance(one.scope, TaskScope)
+            for key in (spark_progress.KEY, "progress")
+            for one in store.execute(c.List(where, prefix=key)).found
+            if one.entry.key == key and isinstance(one.scope, TaskScope)
         }
 
 

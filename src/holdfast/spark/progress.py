@@ -1,4 +1,7 @@
-"""How far the Spark work of an attempt is, told in the `progress` entry of its task store."""
+"""Progress of an attempt's Spark work, in the `spark_progress` entry of its task store.
+
+The entry `progress` belongs to the author of the task.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from holdfast.accessor import TaskStore
 if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import StageInfo
 
-KEY: Final = "progress"
+KEY: Final = "spark_progress"
 INTERVAL: Final = 1.0
 _COUNTS: Final = (
     "jobs",
@@ -68,6 +71,8 @@ class Progress:
         done: bool,
     ) -> None:
         reported = tuple(stages or ())
+        if not reported:
+            return  # a command, or a look at a streaming query, whose batches are not reported
         with self._lock:
             if done:
                 self._running.pop(operation_id, None)
@@ -77,11 +82,13 @@ class Progress:
             self._changed = True
 
     def value(self) -> dict[str, Any]:
-        """What the entry holds."""
+        """Return what the entry holds: of jobs that ended too soon for a report, only their number
+        is known."""
         total = Counter(self._ended)
         for counts in self._running.values():
             total.update(counts)
-        return {name: total[name] for name in _COUNTS} | self._link
+        known = _COUNTS if total["stages"] else ("jobs",)
+        return {name: total[name] for name in known} | self._link
 
     def _write_on(self) -> None:
         while not self._leaving.wait(INTERVAL):
@@ -99,7 +106,7 @@ class Progress:
         except Exception as error:
             # The job goes on: what it computes does not depend on who watches.
             if not self._warned:
-                log.warning("progress could not be stored: %s", error)
+                log.warning("the progress on Spark could not be stored: %s", error)
                 self._warned = True
 
 

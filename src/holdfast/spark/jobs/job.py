@@ -137,9 +137,10 @@ class SparkJob(ResumableJobMixin, BaseOperator):
             time.sleep(pause)
             pause = min(pause * 1.5, self.poll_interval)
         if status.state is not State.SUCCEEDED:
+            reason = log.reason()
             raise SparkJobFailed(
                 f"driver {watch.driver} of {self.application} {status.state}"
-                f"{status.detail and f' ({status.detail})'}\n{log.end()}",
+                f"{status.detail and f' ({status.detail})'}{reason and f': {reason}'}",
                 hint=f"all that it said is in {watch.cluster.where_logs_are(watch.driver)}",
             )
 

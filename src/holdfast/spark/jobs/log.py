@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,8 +11,13 @@ from holdfast.spark.jobs.clusters import Cluster
 
 _CHATTER: Final = re.compile(
     r"^\s+(at|\.\.\.) |^WARNING: |^Using |^NOTE: |^Launch Command: |^=+$|^\s*$| (INFO|DEBUG) "
+    r"| java\.lang\.reflect\.InvocationTargetException$"
+    r"| org\.apache\.spark\.SparkUserAppException: "  # a Python application has ended
 )
-_SHOWN: Final = 8
+_ERROR: Final = re.compile(
+    r'(Caused by: |Exception in thread "[^"]*" )?([\w$]+\.)*[A-Z][\w$]*(: |$)', re.ASCII
+)
+"""How a line begins by which Python or Java names an error."""
 _LONGEST: Final = 1000
 """Characters that are shown of one line."""
 
@@ -26,8 +30,8 @@ class DriverLog:
         self.driver = driver
         self._offsets: dict[str, int | None] = dict.fromkeys(cluster.streams)
         self._begun: dict[str, bytes] = dict.fromkeys(cluster.streams, b"")
-        self.last: deque[str] = deque(maxlen=_SHOWN)
-        """What was shown last."""
+        self._last = ""
+        self._error = ""
 
     def new_lines(self) -> Iterator[str]:
         """A log that cannot be read now has no new lines: the job does not depend on it."""
@@ -37,7 +41,9 @@ class DriverLog:
                 for line in whole:
                     text = line.decode(errors="replace").rstrip()[:_LONGEST]
                     if not _CHATTER.search(text):
-                        self.last.append(text)
+                        self._last = text
+                        if _ERROR.match(text):
+                            self._error = text
                         yield text
 
     def _more(self, stream: str) -> bytes:
@@ -48,6 +54,6 @@ class DriverLog:
         self._offsets[stream] = end
         return data
 
-    def end(self) -> str:
-        """The last of it, to be told when the driver has failed; or where it is."""
-        return "\n".join(self.last) or f"its log: {self._cluster.where_logs_are(self.driver)}"
+    def reason(self) -> str:
+        """Return the last error that it showed, or else its last line."""
+        return self._error or self._last

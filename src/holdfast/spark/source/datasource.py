@@ -9,6 +9,8 @@ from pyspark.sql.types import StructType
 
 from holdfast.report import check_table
 from holdfast.spark.source.location import Location, locate
+from holdfast.spark.source.options import READING, WRITING, check_options
+from holdfast.spark.source.plainness import plainly
 from holdfast.spark.source.reading import make_reader
 from holdfast.spark.source.tables import check_schema, field_of, full_schema
 from holdfast.spark.source.writing import make_writer
@@ -19,24 +21,32 @@ class HoldfastSource(DataSource):
 
     default: ClassVar[Location | None] = None
     """Where the store is, unless the options say so. None: what is configured where Spark plans."""
+    reading: ClassVar[tuple[str, ...]] = READING
+    """The options for reading."""
 
     @classmethod
     def name(cls) -> str:
         return "holdfast"
 
+    @plainly()
     def schema(self) -> StructType:
+        check_options(self.options, self.reading, "reading")
         table = check_table(self.options.get("table"))
         columns = self.options.get("columns")
         if columns is None:
             return full_schema(table)
         return StructType([field_of(table, name.strip()) for name in columns.split(",")])
 
+    @plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_options(self.options, self.reading, "reading")
         table = check_table(self.options.get("table"))
         check_schema(table, schema)
         return make_reader(locate(self.options, self.default), table, schema, self.options)
 
+    @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        check_options(self.options, WRITING, "writing")
         table = check_table(self.options.get("table"))
         location = locate(self.options, self.default)
         return make_writer(location, table, schema, overwrite)

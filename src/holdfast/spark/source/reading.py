@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidInput
 from holdfast.spark.source.location import Location, installed_here
+from holdfast.spark.source.plainness import plainly
 from holdfast.spark.source.predicate import parse_where
 from holdfast.spark.source.served import Served
 
@@ -64,6 +65,7 @@ class TableReader(DataSourceReader):
         self._reading = reading
         self._partitions = partitions
 
+    @plainly()
     def partitions(self) -> Sequence[InputPartition]:
         bounds = plan(self._reading, self._partitions)
         name = uuid.uuid4().hex
@@ -74,11 +76,13 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
-        if self._reading.location.is_server:
-            return served_batches(self._reading, partition)
-        with installed_here():
-            from holdfast.spark.source.database import batches
-        return batches(self._reading, partition)
+        with plainly():
+            if self._reading.location.is_server:
+                yield from served_batches(self._reading, partition)
+                return
+            with installed_here():
+                from holdfast.spark.source.database import batches
+            yield from batches(self._reading, partition)
 
 
 def make_reader(

@@ -18,6 +18,8 @@ SHIPPED: Final = (
     "holdfast.spark.source.tables",
     "holdfast.spark.source.location",
     "holdfast.spark.source.served",
+    "holdfast.spark.source.options",
+    "holdfast.spark.source.plainness",
     "holdfast.spark.source.predicate",
     "holdfast.spark.source.reading",
     "holdfast.spark.source.columns",

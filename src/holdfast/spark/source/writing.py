@@ -18,10 +18,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.retention import expires_at
 from holdfast.spark.source.columns import Columns, Entry, Owner, columns_of
 from holdfast.spark.source.location import Location, configured, installed_here
+from holdfast.spark.source.plainness import plainly
 from holdfast.spark.source.served import Served
 
 MOST_ENTRIES = 20_000
@@ -105,6 +106,7 @@ class EntryWriter(DataSourceArrowWriter):
     def __init__(self, load: Load) -> None:
         self._load = load
 
+    @plainly()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         # Each try of a task has its own number, and only the one that Spark commits counts.
         context = TaskContext.get()
@@ -112,11 +114,12 @@ class EntryWriter(DataSourceArrowWriter):
         part = context.taskAttemptId()
         try:
             return report(part, self._load.add(part, iterator))
-        except Exception as error:
-            if not is_refusal(error):
+        except HoldfastError as error:
+            if error.status >= 500:  # another try of the task may succeed
                 raise
-            return report(part, 0, (error.message, error.hint))  # type: ignore[attr-defined]
+            return report(part, 0, (error.message, error.hint))
 
+    @plainly()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         reports = [vars(message) for message in messages if message is not None]
         for each in reports:
@@ -125,6 +128,7 @@ class EntryWriter(DataSourceArrowWriter):
                 raise InvalidInput(f"{message}; nothing was written", hint=hint)
         self._load.ask("FinishLoad", parts=[(each["part"], each["rows"]) for each in reports])
 
+    @plainly()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._load.ask("DropLoad")
 
@@ -183,9 +187,3 @@ def report(part: int, rows: int, refusal: tuple[str, str] | None = None) -> Writ
     message = WriterCommitMessage()
     vars(message).update(part=part, rows=rows, refusal=refusal)
     return message
-
-
-def is_refusal(error: Exception) -> bool:
-    """An error of ours that another try would bring again. It may be of this module's classes, or
-    of an installed Holdfast's."""
-    return hasattr(error, "hint") and getattr(error, "status", 500) < 500

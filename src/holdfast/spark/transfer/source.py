@@ -27,6 +27,7 @@ from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.spark.source.database import open_location
 from holdfast.spark.source.datasource import HoldfastSource
 from holdfast.spark.source.location import Location, locate
+from holdfast.spark.source.options import READING
 from holdfast.spark.source.reading import make_reader
 from holdfast.spark.source.writing import make_writer
 from holdfast.store import Store
@@ -46,6 +47,7 @@ class KeptSource(HoldfastSource):
     in full."""
 
     offloading: ClassVar[Offloading] = Offloading()
+    reading = (*READING, "resolve")
 
     @classmethod
     def name(cls) -> str:
