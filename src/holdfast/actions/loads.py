@@ -11,7 +11,7 @@ from holdfast.accessor import Steps
 from holdfast.entry import Version, Writer
 from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord, record_of
 from holdfast.scope import AssetScope
-from holdfast.value import MAX_KEY_LENGTH
+from holdfast.value import MAX_KEY_LENGTH, is_in_place
 
 
 class Load(NamedTuple):
@@ -28,10 +28,14 @@ class Load(NamedTuple):
 
 
 class Undoing(NamedTuple):
-    """What a rewind of a watermark undoes."""
+    """What a rewind of a watermark means for its loads."""
 
-    loads: list[Load]
+    undone: list[Load]
     """Those that stand and started from the version that is put back, or from a later one."""
+    revived: list[Load]
+    """Those that an earlier rewind has undone, and that count as loaded again."""
+    forward: bool
+    """The version that is put back was itself undone by an earlier rewind."""
     others: list[int]
     """Later versions of the watermark that no remembered load has written."""
 
@@ -56,21 +60,25 @@ def loads_of(scope: AssetScope, key: str | None = None) -> Steps[list[Load]]:
 def undone_by(
     history: Sequence[Version[str]], loads: Sequence[Load], target: Version[str] | None
 ) -> Undoing:
-    """Return what a rewind of the watermark to a step of its history undoes.
+    """Return what a rewind of the watermark to a step of its history does to these loads.
 
-    Where the same value was put back before, what has been loaded since then is undone, not what
-    was undone already.
+    Where several versions have the value that is put back, it is as if the newest were meant: what
+    was undone before stays so.
     """
+    newest = history[0]
     value = target.value if target else None
-    start = next((step.version for step in history if step.value == value), 0)
-    lineage = _lineage(history, loads)
+    if value is None and newest.value is None:
+        return Undoing([], [], False, [])  # what is absent stays so, and no version is written
+    after = max(newest.version, *(load.version for load in loads), 0) + 1
+    put_back = Version(after, value, newest.updated_at, newest.writer, newest.version)
+    now, lineage = _lineage(history, loads), _lineage([put_back, *history], loads)
+    versions = lineage.undone[0]
+    then = [_is_undone(load, lineage.undone) for load in loads]
     return Undoing(
-        [
-            load
-            for load in loads
-            if _moves(load) and load.record.number >= start and not load.undone
-        ],
-        [version for version in lineage.others if version > start],
+        [load for load, undone in zip(loads, then, strict=True) if undone and not load.undone],
+        [load for load, undone in zip(loads, then, strict=True) if load.undone and not undone],
+        any(one.start < versions.start < one.stop for one in now.undone),
+        [one for one in now.others if one in versions],
     )
 
 
@@ -122,8 +130,7 @@ def _lineage(history: Sequence[Version[str]], loads: Sequence[Load]) -> _Lineage
         if written.get(step.previous, 0) >= step.version:
             step = steps.get(step.previous)
             continue
-        earlier = (one for one in history if one.version < step.version)
-        same = next((one for one in earlier if one.value == step.value), None)
+        same = _same_before(history, step)
         if same is None and step.value is not None:
             lineage.others.append(step.version)
             step = steps.get(step.previous)
@@ -131,3 +138,11 @@ def _lineage(history: Sequence[Version[str]], loads: Sequence[Load]) -> _Lineage
             lineage.undone.append(range(same.version if same else 0, step.version))
             step = same
     return lineage
+
+
+def _same_before(history: Sequence[Version[str]], step: Version[str]) -> Version[str] | None:
+    """Return the newest earlier step with the value of this one."""
+    if step.value is not None and is_in_place(step.value):
+        return None  # it says where the value is, and that is the same for each value
+    earlier = (one for one in history if one.version < step.version)
+    return next((one for one in earlier if one.value == step.value), None)
