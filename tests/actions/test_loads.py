@@ -114,7 +114,8 @@ def carry_out(lake: Lake, what: str, number: int) -> bool:
         planned = lake.planned(target)
         before = {load.record.name for load in lake.loads() if load.undone}
         assert planned.forward or not planned.revived
-        if planned.forward:
+        # The command warns of both: the data of what is put back may be gone.
+        if planned.forward or planned.others:
             return False
         lake.rewind(target)
         undone = {load.record.name for load in lake.loads() if load.undone}

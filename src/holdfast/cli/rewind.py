@@ -149,8 +149,9 @@ def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: 
     if undoing.others and (undoing.undone or earlier):
         versions = ", ".join(map(str, sorted(undoing.others)))
         say(
-            f"No remembered load wrote the later versions {versions} of the watermark: if one that "
-            "is not remembered did, its data stays."
+            f"No remembered load wrote the later versions {versions} of the watermark: a load that "
+            "is not remembered, whose data stays; a person; or a rewind further back than the "
+            "history goes, which has undone what was loaded before it."
         )
 
 
