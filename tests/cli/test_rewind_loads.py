@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,25 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_same_command(
     assert not anew.exists()
     assert after.status == 0
     assert "undone" not in after.err
+
+
+def test_a_killed_removal_is_finished_by_the_same_command(orders, program, tmp_path):
+    first, *later = (loaded(orders, tmp_path, to) for to in (10, 20, 30, 40))
+    for directory in later:
+        for number in range(2000):
+            (directory / f"part-{number}").touch()
+    command = [sys.executable, "-m", "holdfast", *REWIND, "--version", "1", "--remove-data"]
+
+    with subprocess.Popen([*command, "--yes"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)  # the value that was put back: the removal is next
+        process.kill()
+    assert orders.get("watermark")["value"] == 10
+    again = program(*REWIND, "--version", "1", "--remove-data", "--yes")
+
+    assert again.status == 0, again
+    assert first.exists()
+    assert not any(directory.exists() for directory in later)
 
 
 def test_what_cannot_be_removed_is_an_error_and_can_be_tried_again(holdfast, orders, tmp_path):

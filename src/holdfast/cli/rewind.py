@@ -76,10 +76,10 @@ def rewind(
     removal = Removal()
     with open_store(settings) as store:
         step = store.execute(c.Rewind(scope, key, target, person(), dry_run=True))
-        undoing, loads = Undoing([], [], False, []), []
-        if store.supports(c.History):
+        undoing = Undoing([], [], False, [])
+        loads = run(store, loads_of(scope, key)) if store.supports(c.History) else []
+        if loads:
             history = store.execute(c.History(scope, key))
-            loads = run(store, loads_of(scope, key))
             undoing = undone_by(history, loads, step)
         left = (one for one in loads if one.undone and may_be_there(settings, one))
         earlier = list(left) if remove_data else []
@@ -146,7 +146,7 @@ def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: 
             "Remove their data, or its rows are there twice: --remove-data removes directories. "
             "A write that replaces rows needs no removal."
         )
-    if undoing.others and (undoing.undone or earlier):
+    if undoing.others:
         versions = ", ".join(map(str, sorted(undoing.others)))
         say(
             f"No remembered load wrote the later versions {versions} of the watermark: a load that "
