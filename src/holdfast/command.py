@@ -360,7 +360,7 @@ class Slice(msgspec.Struct, frozen=True):
     """Rows of a table, column by column, and the identity of the last of them if there may be
     more."""
 
-    columns: tuple[tuple[int | str | None, ...], ...]
+    columns: tuple[tuple[int | float | str | None, ...], ...]
     last: tuple[int | str, ...] | None
 
 

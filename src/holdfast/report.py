@@ -16,12 +16,31 @@ LONG_TEXT: Final = "long text"
 """Text that is not compared: values, and what people and programs wrote."""
 INTEGER: Final = "integer"
 LONG: Final = "long"
+DOUBLE: Final = "double"
 TIME: Final = "time"
 """Microseconds since 1970 in UTC, where it is a number."""
 
 _ASSET: Final = {"asset_id": LONG, "asset": TEXT, "uri": TEXT}
 _INSTANCE: Final = {"dag_id": TEXT, "run_id": TEXT, "task_id": TEXT, "map_index": INTEGER}
 _WRITTEN: Final = {"updated_at": TIME, "writer": LONG_TEXT}
+_RECORD: Final = {
+    "number": LONG,
+    "name": LONG_TEXT,
+    "kind": LONG_TEXT,
+    "cursor": LONG_TEXT,
+    "type": LONG_TEXT,
+    "from": LONG_TEXT,
+    "to": LONG_TEXT,
+    "rows": LONG,
+    "beyond": LONG,
+    "started_at": TIME,
+    "seconds": DOUBLE,
+    "checks": LONG_TEXT,
+    "quarantined": LONG,
+    "quarantine": LONG_TEXT,
+    "directories": LONG_TEXT,
+}
+_LOAD: Final = {**_ASSET, "key": TEXT, "version": LONG, **_RECORD, **_WRITTEN}
 
 TABLES: Final[dict[str, dict[str, str]]] = {
     "task_store": {
@@ -42,6 +61,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "value": LONG_TEXT,
         **_WRITTEN,
     },
+    "loads": _LOAD,
+    "last_loads": _LOAD,
     "runs": {
         "dag_id": TEXT,
         "run_id": TEXT,
@@ -93,13 +114,18 @@ REFERENCES: Final = (
 """All that names an object in the workers' storage, what has expired included, and the queue of
 what is reserved or waits to be deleted."""
 
-ENTRIES: Final = ("task_store", "asset_store", "asset_history", *REFERENCES[:3])
+LOADS: Final = ("loads", "last_loads")
+"""The records of incremental loads, as far as the history goes, and the last one of each key."""
+
+ENTRIES: Final = ("task_store", "asset_store", "asset_history", *LOADS, *REFERENCES[:3])
 """The tables of what a custom backend keeps elsewhere."""
 
 IDENTITIES: Final[dict[str, tuple[type, ...]]] = {
     "task_store": (str, str),
     "asset_store": (int, str),
     "asset_history": (int, str, int),
+    "loads": (int, str, int),
+    "last_loads": (int, str),
     "runs": (str, str),
     "task_instances": (str,),
     "task_references": (str, str),
@@ -145,6 +171,17 @@ def kind_of(table: str, column: str) -> str:
     return kind
 
 
+def is_derived(table: str, column: str) -> bool:
+    """Tell whether a column is a part of the rows' value, which the database cannot look into."""
+    return table in LOADS and column in _RECORD
+
+
+def stored_columns(table: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that the database is asked for to make these."""
+    own = tuple(column for column in columns if not is_derived(table, column))
+    return (*own, "value") if table in LOADS else own
+
+
 def check_columns(table: str, columns: Sequence[str]) -> None:
     """There is at least one, each is known, and none comes twice."""
     check_table(table)
@@ -162,6 +199,8 @@ def check_test(table: str, column: str, operator: str, values: Sequence[int | st
 
 def is_testable(table: str, column: str, operator: str, values: Sequence[int | str]) -> bool:
     kind = kind_of(table, column)
+    if is_derived(table, column):
+        return False
     if operator in ("null", "not null"):
         return not values
     expected = str if kind == TEXT else int

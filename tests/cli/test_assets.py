@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import pipeline
+from holdfast import Connection
 from holdfast.command import DeclareAsset, ListAssets, Set
 from holdfast.connection import open_store
 from holdfast.entry import ApiWriter
 from holdfast.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
+from remembered import remember
 
 
 @pytest.fixture
@@ -98,3 +101,62 @@ def test_an_asset_is_deleted(holdfast, store):
 def test_an_asset_is_not_deleted_without_a_yes(holdfast, store):
     assert holdfast("assets", "delete", "orders").status == 2
     assert len(store.execute(ListAssets())) == 1
+
+
+def test_the_loads_of_an_asset_are_listed_newest_first(holdfast, store):
+    orders = Connection(store).asset_store(name="orders")
+    orders.delete("watermark")
+    orders.set("note/load", "the user's own")
+    remember(orders, 10, directories=["/lake/a", "/lake/b"], checks={"unique id": 0, "rows": 2})
+    remember(orders, "b", key="late", rows=None, type="string", **{"from": "a"})
+    remember(orders, 20)
+    orders.rewind("watermark", version=orders.history("watermark")[1].version)
+
+    header, second, late, first = holdfast("assets", "loads", "orders").out.splitlines()
+    by_key = holdfast("assets", "loads", "orders", "--key", "late").out.splitlines()
+    limited = holdfast("assets", "loads", "orders", "--limit", "1").out.splitlines()
+
+    assert header.split("\t")[:8] == [
+        *("key", "number", "kind", "state", "from", "to", "rows", "seconds")
+    ]
+    assert first.startswith("watermark\t2\tload\tstands\t\t10\t10\t1.5\t2026-01-31T05:00:00")
+    assert first.endswith("\tunique id: 0, rows: 2\t/lake/a, /lake/b")
+    assert late.startswith("late\t0\tload\tstands\ta\tb\t\t1.5\t")
+    assert second.startswith("watermark\t4\tload\tundone\t\t20\t")
+    assert by_key == [header, late]
+    assert limited == [header, second]
+
+
+def test_the_loads_of_an_asset_are_listed_for_machines(holdfast, store):
+    orders = Connection(store).asset_store(name="orders")
+    remember(orders, 10, **{"from": 3})
+
+    found = json.loads(holdfast("assets", "loads", "orders", "--limit", "1", "--json").out)
+
+    (one,) = found["loads"]
+    assert found["total_entries"] == 1
+    assert (one["number"], one["from"], one["to"], one["undone"]) == (1, 3, 10, False)
+    assert one["writer"]["kind"] == "api"
+    assert "holdfast" not in one
+
+
+def test_an_asset_without_loads_says_so(holdfast):
+    listed = holdfast("assets", "loads", "orders")
+    by_key = holdfast("assets", "loads", "orders", "--key", "late")
+
+    assert (listed.status, listed.out) == (0, "")
+    assert listed.err == "Asset `orders` has no remembered loads.\n"
+    assert by_key.err == "`late` of asset `orders` has no remembered loads.\n"
+    assert holdfast("assets", "loads", "orderz").status == 1
+
+
+def test_a_backend_that_cannot_list_says_which_option_helps(program, monkeypatch):
+    program("state-store", "set", "--asset", "orders", "--declare", "k", "1")
+    backend = {"HOLDFAST__STATE_STORE__BACKEND": "plain_backend.PlainBackend"}
+    path = str(Path(__file__).parents[1] / "server")
+
+    result = program("assets", "loads", "orders", PYTHONPATH=path, **backend)
+
+    assert result.status == 1
+    assert "cannot list entries" in result.err
+    assert "--key watermark" in result.err

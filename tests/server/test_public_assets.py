@@ -10,7 +10,10 @@ import pytest
 from public_client import Api, serving
 
 import pipeline
+from holdfast import Connection
 from holdfast import command as c
+from holdfast.authority import Role, UserIdentity
+from remembered import remember
 from servers import SqliteDatabase
 
 
@@ -67,6 +70,56 @@ def test_an_asset_is_declared_once(api: Api) -> None:
 def test_what_cannot_be_an_asset_is_refused(api: Api, body: Any) -> None:
     assert api.ask("POST", "/assets", body).status == 422
     assert api.get("/assets")["total_entries"] == 1
+
+
+def test_the_loads_of_an_asset_are_listed(api: Api) -> None:
+    [asset] = api.get("/assets", name="orders")["assets"]
+    place = f"/assets/{asset['id']}/loads"
+    orders = Connection(api.store).asset_store(name="orders")
+    assert api.get(place) == {"loads": [], "total_entries": 0}
+    remember(orders, 20)
+    remember(orders, 30, directories=["/lake/load=1"], checks={"unique id": 0}, rows=None)
+    remember(orders, "b", key="late/ä", type="string", **{"from": "a"})
+
+    late, newest, oldest = api.get(place)["loads"]
+
+    assert (late["key"], late["from"], late["to"]) == ("late/ä", "a", "b")
+    assert newest | {"updated_at": "", "last_updated_by": {}} == {
+        "key": "watermark",
+        "name": "load=orders.watermark.000000000001",
+        "number": 1,
+        "kind": "load",
+        "undone": False,
+        "cursor": "id",
+        "type": "integer",
+        "from": None,
+        "to": 30,
+        "rows": None,
+        "beyond": 0,
+        "started_at": "2026-01-31T05:00:00.000000Z",
+        "seconds": 1.5,
+        "directories": ["/lake/load=1"],
+        "checks": {"unique id": 0},
+        "quarantined": 0,
+        "quarantine": None,
+        "updated_at": "",
+        "last_updated_by": {},
+    }
+    assert newest["last_updated_by"]["kind"] == "api"
+    assert api.get(place, key="late/ä") == {"loads": [late], "total_entries": 1}
+    assert api.get(place, limit=1, offset=1) == {"loads": [newest], "total_entries": 3}
+
+    orders.rewind("watermark", version=1)
+
+    stand = [(one["to"], one["undone"]) for one in api.get(place, key="watermark")["loads"]]
+    assert stand == [(30, True), (20, False)]
+    assert oldest["undone"] is False
+    assert api.ask("GET", "/assets/99/loads").reason == "unknown_asset"
+    assert api.ask("GET", "/assets/99/loads", key="watermark").reason == "unknown_asset"
+    assert api.ask("GET", place, key="").status == 422
+    viewer = api.of(UserIdentity("bob", Role.VIEWER))
+    assert viewer.get(place, key="none") == {"loads": [], "total_entries": 0}
+    assert api.ask("GET", place, token="").status == 401
 
 
 def test_a_deleted_asset_takes_its_state_along(api: Api) -> None:

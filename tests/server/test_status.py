@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 from talk import ADMIN, Served
 
+from holdfast import Connection
 from holdfast import command as c
 from holdfast.authority import TaskIdentity
 from holdfast.command import Command
@@ -21,6 +23,7 @@ from holdfast.server import status
 from holdfast.server.description import command_schemas
 from holdfast.stores.memory import MemoryStore
 from holdfast.value import as_reference
+from remembered import remember
 
 
 def test_a_server_whose_store_answers_is_ready(served: Served) -> None:
@@ -211,6 +214,39 @@ def test_figures_tell_the_length_of_the_purge_queue(served: Served, task: TaskId
 
     names = [f'holdfast_purge_queue{{state="{state}"}}' for state in ("waiting", "reserved")]
     assert [figure(figures, name) for name in names] == [1, 1]
+
+
+def test_figures_tell_how_far_each_asset_is_loaded(served: Served) -> None:
+    connection = Connection(served.store)
+    orders = connection.asset_store(name="orders", declare=True)
+    long = connection.asset_store(name="x" * 1500, declare=True)
+    other = connection.asset_store(name="x" * 1499 + "y", declare=True)
+    orders.set("note/load", "the user's own")
+    remember(orders, "2026-01-31T04:00:00.500000Z", type="timestamp", rows=7)
+    remember(orders, "2020-01-01", type="date", key="days", rows=None, seconds=0.25)
+    remember(orders, "2019-01-01T00:00:00.000000Z", type="timestamp", kind="backfill")
+    for store in (long, other):
+        remember(store, 5)
+
+    figures = dict(
+        line.rsplit(" ", 1)
+        for line in served.ask("GET", "/metrics").body.decode().splitlines()
+        if line.startswith("holdfast_load_")
+    )
+
+    mark, days = ('{asset="orders",key="watermark"}', '{asset="orders",key="days"}')
+    assert float(figures[f"holdfast_load_watermark_timestamp_seconds{mark}"]) == 1769832000.5
+    assert float(figures[f"holdfast_load_watermark_timestamp_seconds{days}"]) == 1577836800
+    assert figures[f"holdfast_load_rows{mark}"] == "7.0"
+    assert f"holdfast_load_rows{days}" not in figures
+    assert figures[f"holdfast_load_duration_seconds{days}"] == "0.25"
+    ended = figures[f"holdfast_load_end_timestamp_seconds{mark}"]
+    assert time.time() - 60 < float(ended) < time.time() + 1
+    named = [name for name in figures if name.startswith('holdfast_load_rows{asset="xxx')]
+    assert len(named) == 2
+    assert max(map(len, named)) < 300
+    assert not any("note" in name for name in figures)
+    assert sum("watermark_timestamp" in name for name in figures) == 2
 
 
 def test_figures_do_without_a_queue_that_cannot_be_counted(

@@ -18,6 +18,7 @@ from holdfast.settings import load
 from holdfast.spark.source.location import Location
 from holdfast.spark.source.registration import register, register_on_use
 from holdfast.stores.sql import SqlStore
+from remembered import remember
 
 WRITTEN: list[tuple[str, Any]] = [
     ("rows", 12),
@@ -32,6 +33,7 @@ def fill(store: SqlStore) -> None:
         connection.task_store("etl", "monday", "load").set(key, value)
     connection.task_store("etl", "monday", "check", 3).set("rows", 7)
     connection.asset_store(name="orders", declare=True).set("until", "2026-01-31")
+    remember(connection.asset_store(name="loaded", declare=True), 20)
 
 
 def table(spark: SparkSession, name: str, **options: str) -> DataFrame:
@@ -60,8 +62,11 @@ def at_server(spark: SparkSession, server: EmbeddedServer) -> SparkSession:
 
 def test_a_server_has_all_tables(at_server: SparkSession) -> None:
     entries = table(at_server, "task_store").orderBy("task_id", "key").collect()
-    assets = table(at_server, "asset_store").select("asset", "uri", "key", "value").collect()
-    history = table(at_server, "asset_history").select("version", "previous", "value").collect()
+    assets = table(at_server, "asset_store", where="asset = 'orders'")
+    assets = assets.select("asset", "uri", "key", "value").collect()
+    history = table(at_server, "asset_history", where="asset = 'orders'")
+    history = history.select("version", "previous", "value").collect()
+    loads = table(at_server, "loads").select("asset", "key", "number", "to", "rows", "seconds")
     runs = table(at_server, "runs").select("dag_id", "run_id", "kind", "conf").collect()
     instances = table(at_server, "task_instances").select("task_id", "map_index").collect()
 
@@ -73,6 +78,7 @@ def test_a_server_has_all_tables(at_server: SparkSession) -> None:
     assert entries[0].expires_at > entries[0].updated_at
     assert assets == [Row(asset="orders", uri="orders", key="until", value='"2026-01-31"')]
     assert history == [Row(version=1, previous=0, value='"2026-01-31"')]
+    assert list(map(tuple, loads.collect())) == [("loaded", "watermark", 0, "20", 10, 1.5)]
     assert runs == [Row(dag_id="etl", run_id="monday", kind="external", conf="{}")]
     assert sorted(map(tuple, instances)) == [("check", 3), ("load", -1)]
 

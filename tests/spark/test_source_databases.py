@@ -35,6 +35,7 @@ from holdfast.stores.http import HttpStore
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.dialects import make_engine, parse_url
 from holdfast.stores.sql.tables import task_entry
+from remembered import remember
 from servers import ServerDatabase
 
 SCOPE = TaskScope("etl", "monday", "load")
@@ -96,6 +97,42 @@ def test_the_store_finds_rows_and_keeps_null_from_empty(
         '{"__holdfast_ref__":"x"}',
     ]
     assert [row.value for row in history.orderBy("version").collect()] == ["1", None]
+
+
+def test_loads_are_rows_with_typed_columns(local_spark: SparkSession, database_url: str) -> None:
+    with SqlStore(database_url) as store:
+        orders = Connection(store).asset_store(name="orders", declare=True)
+        orders.set("note/load", "the user's own")
+        remember(orders, 20)
+        remember(orders, 30, rows=5, checks={"unique id": 0}, directories=["/lake/load=1"])
+        orders.delete("watermark/load")
+    register(local_spark, database_url)
+    reader = local_spark.read.format("holdfast").option("table", "loads")
+
+    loads = reader.load()
+    [total] = loads.agg(F.sum("rows").alias("rows"), F.max("to").alias("to")).collect()
+    late = loads.filter(F.col("started_at") > F.lit("2026-01-31 04:59:59Z").cast("timestamp"))
+    by_store = reader.option("where", "asset = 'orders' AND key = 'watermark'")
+    chosen = by_store.option("columns", "seconds, name, asset, checks").load().collect()
+    numbers = reader.option("columns", "number").load().collect()
+
+    assert dict(loads.dtypes) == {
+        **dict.fromkeys(("asset", "uri", "key", "name", "kind", "cursor", "type"), "string"),
+        **dict.fromkeys(("from", "to", "checks", "quarantine", "directories"), "string"),
+        **dict.fromkeys(("asset_id", "version", "number", "rows", "beyond"), "bigint"),
+        **dict.fromkeys(("started_at", "updated_at"), "timestamp"),
+        "quarantined": "bigint",
+        "seconds": "double",
+        "writer": "string",
+    }
+    assert (total.rows, total.to, late.count()) == (15, "30", 2)
+    assert sorted(map(tuple, chosen)) == [
+        (1.5, "load=orders.watermark.000000000000", "orders", "{}"),
+        (1.5, "load=orders.watermark.000000000002", "orders", '{"unique id":0}'),
+    ]
+    assert sorted(row.number for row in numbers) == [0, 2]
+    with pytest.raises(PySparkException, match="use df.filter"):
+        reader.option("where", "rows > 1").load().collect()
 
 
 def test_each_row_has_the_names_of_whose_it_is(

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from holdfast import Connection
 from holdfast import command as c
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import InvalidInput
 from holdfast.report import TABLES
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore
+from remembered import record, remember
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ANNA = ApiWriter("anna")
@@ -67,6 +69,56 @@ def test_each_table_has_its_columns(store: SqlStore) -> None:
         ("check", 3, None, 0),
         ("load", -1, None, 0),
     ]
+
+
+def test_loads_are_read_with_the_parts_of_their_records(store: SqlStore) -> None:
+    orders = Connection(store).asset_store(name="orders")
+    orders.set("watermark/load", "the user's own")
+    orders.set("Watermark/LOAD", record(0, 1))
+    remember(orders, 20)
+    directories = ["/lake/load=1"]
+    remember(orders, 30, rows=None, directories=directories, checks={"unique id": 2}, beyond=4)
+    orders.delete("watermark/load")
+    remember(orders, "ü", key="late", **{"from": "ä", "type": "string", "kind": "backfill"})
+    orders.set("note/load", "the user's own")
+    started = 1_769_835_600_000_000
+
+    shown = ("key", "number", "kind", "from", "to", "rows", "beyond", "started_at", "seconds")
+
+    assert read(store, "loads", *shown) == [
+        ("late", 0, "backfill", "ä", "ü", 10, 0, started, 1.5),
+        ("watermark", 0, "load", None, "20", 10, 0, started, 1.5),
+        ("watermark", 3, "load", None, "30", None, 4, started, 1.5),
+    ]
+    assert read(store, "last_loads", "key", "to") == [("late", "ü")]
+    assert read(store, "loads", "checks", "directories", "asset", "version")[2] == (
+        '{"unique id":2}',
+        '["/lake/load=1"]',
+        "orders",
+        4,
+    )
+    for found in (
+        (c.Test("key", "=", ("watermark",)), c.Test("version", ">", (3,))),
+        (c.Test("key", "starts", ("water",)), c.Test("version", "in", (4, 5))),
+    ):
+        assert read(store, "loads", "number", tests=found) == [(3,)]
+
+
+def test_slices_of_loads_follow_one_another_over_what_is_none(store: SqlStore) -> None:
+    orders = Connection(store).asset_store(name="orders")
+    for number in range(3):
+        orders.set("watermark/load", "the user's own")
+        remember(orders, number)
+    seen: list[Any] = []
+    after: tuple[Any, ...] | None = ()
+
+    while after is not None:
+        scan = c.Scan(table="loads", columns=("to",), after=after, limit=1)
+        part = store.execute(scan)
+        seen += part.columns[0]
+        after = part.last
+
+    assert seen == ["0", "1", "2"]
 
 
 def test_what_has_expired_is_not_read(store: SqlStore) -> None:
@@ -167,6 +219,8 @@ def test_an_empty_table_is_one_range(store: SqlStore, table: str) -> None:
         {"after": ("not a ti_id", "key")},
         {"table": "asset_store", "after": (2**63, "key")},
         {"tests": (c.Test("map_index", "=", (2**31,)),)},
+        {"table": "loads", "tests": (c.Test("rows", ">", (1,)),)},
+        {"table": "loads", "columns": ("value",)},
         {"limit": 0},
         {"limit": 10**20},
     ],

@@ -9,6 +9,8 @@ import click
 
 from holdfast import command as c
 from holdfast import run_command as r
+from holdfast.accessor import run
+from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.opening import open_store
@@ -16,9 +18,11 @@ from holdfast.cli.output import json_option, print_document, print_table, say, t
 from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.entry import AssetInfo
+from holdfast.errors import NotSupported
 from holdfast.run import AssetEvent
 from holdfast.scope import AssetScope
 from holdfast.settings import load
+from holdfast.value import check_key
 
 EVENTS_SHOWN = 10
 
@@ -123,6 +127,36 @@ def list_events(name: str | None, limit: int, as_json: bool) -> None:
         say("There are no events.")
 
 
+@command.command("loads")
+@click.argument("name")
+@click.option("--key", metavar="KEY", help="Only those of the watermark under this key.")
+@limit_option
+@json_option
+def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
+    """List the incremental loads of an asset, newest first.
+
+    They are remembered as far back as the history of its entries goes.
+    """
+    if key is not None:
+        check_key(key)
+    with open_store(load()) as store:
+        asset = store.execute(c.GetAsset(AssetScope(name=name)))
+        if key is None and not store.supports(c.List):
+            raise NotSupported(
+                "the configured backend cannot list entries, to find the loads among them",
+                hint="say which watermark's: --key watermark",
+            )
+        loads = run(store, loads_of(asset.scope, key))
+    if as_json:
+        shown = [document.of_load(one) for one in loads[:limit]]
+        print_document({"loads": shown, "total_entries": len(loads)})
+    elif loads:
+        print_loads(loads[:limit])
+    else:
+        where = f"`{key}` of asset `{name}`" if key else f"Asset `{name}`"
+        say(f"{where} has no remembered loads.")
+
+
 @command.command("delete")
 @click.argument("name")
 @yes_option
@@ -139,6 +173,37 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
     say(f"Deleted asset `{name}`.")
     if as_json:
         print_document({"deleted": 1})
+
+
+def print_loads(loads: Sequence[Load]) -> None:
+    print_table(
+        (
+            *("key", "number", "kind", "state", "from", "to", "rows", "seconds", "started"),
+            *("ended", "writer", "checks", "directories"),
+        ),
+        [
+            (
+                one.key,
+                str(one.record.number),
+                one.record.kind,
+                "undone" if one.undone else "stands",
+                _text(one.record.from_),
+                _text(one.record.to),
+                _text(one.record.rows),
+                f"{one.record.seconds:.1f}",
+                one.record.started_at,
+                time_text(one.updated_at),
+                str(one.writer),
+                ", ".join(f"{check}: {rows}" for check, rows in one.record.checks.items()),
+                ", ".join(one.record.directories),
+            )
+            for one in loads
+        ],
+    )
+
+
+def _text(value: str | int | None) -> str:
+    return "" if value is None else str(value)
 
 
 def print_events(events: Sequence[AssetEvent]) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 from msgspec import Raw, to_builtins
 
+from holdfast.actions.loads import Load
 from holdfast.entry import Entry, TaskWriter, Version, Writer
+from holdfast.loadrecord import as_json
 from holdfast.scope import StoreScope, TaskScope
 
 
@@ -46,6 +48,19 @@ def of_version(step: Version[str]) -> dict[str, Any]:
         "value": of_value(step.value),
         "updated_at": step.updated_at,
         "writer": of_writer(step.writer),
+    }
+
+
+def of_load(load: Load) -> dict[str, Any]:
+    fields = as_json(load.record)
+    del fields["holdfast"]
+    return {
+        "key": load.key,
+        **fields,
+        "undone": load.undone,
+        "version": load.version,
+        "updated_at": load.updated_at,
+        "writer": of_writer(load.writer),
     }
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import click
 import msgspec
 
 from holdfast import command as c
-from holdfast.accessor import rewind_target
 from holdfast.cli import document
 from holdfast.cli.cleanup import cleanup_task_store
 from holdfast.cli.opening import open_connection, open_store, person
@@ -20,12 +19,12 @@ from holdfast.cli.parameter import (
     key_argument,
     prefix_option,
     retention_option,
-    time_option,
     value_argument,
 )
 from holdfast.cli.purge import purge
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.reconcile import reconcile
+from holdfast.cli.rewind import rewind
 from holdfast.cli.scope import asset_options, filter_options, scope_options
 from holdfast.cli.transfer import copy_command, export_command, import_command
 from holdfast.entry import Entry, Found
@@ -235,49 +234,7 @@ def history(scope: AssetScope, key: str, as_json: bool) -> None:
     )
 
 
-@command.command("rewind")
-@asset_options
-@key_argument
-@click.option(
-    "--version", "--to-version", "version", type=VERSION, metavar="N", help="To that version."
-)
-@click.option(
-    "--run-id",
-    "--before-run",
-    "run_id",
-    metavar="ID",
-    help="To what it was before that run first wrote.",
-)
-@time_option
-@click.option("--dry-run", is_flag=True, help="Only show what would be put back.")
-@json_option
-def rewind(
-    scope: AssetScope,
-    key: str,
-    version: int | None,
-    run_id: str | None,
-    at: datetime | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Put an old value of an asset's KEY back.
-
-    It becomes a new version, and is printed.
-    """
-    target = rewind_target(version, run_id, at)
-    with open_store(load()) as store:
-        step = store.execute(c.Rewind(scope, key, target, person(), dry_run))
-    where = f"`{key}` of {scope}"
-    if as_json:
-        put_back = document.of_version(step) if step else None
-        print_document({"put_back": put_back, "dry_run": dry_run})
-    elif step is None or step.value is None:
-        say(f"{where} was absent then; it {'would be' if dry_run else 'is'} absent again.")
-    else:
-        say(f"{'Would put' if dry_run else 'Put'} version {step.version} of {where} back:")
-        click.echo(step.value)
-
-
+command.add_command(rewind)
 command.add_command(reconcile)
 for transfer in (export_command, import_command, copy_command):
     command.add_command(transfer)

@@ -4,8 +4,9 @@ that they share, and any of them tells the sum."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from prometheus_client import (
@@ -19,12 +20,17 @@ from prometheus_client import (
 )
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from holdfast.loadrecord import micros
 from holdfast.purge_command import PurgeQueue
+from holdfast.server.newest_loads import NewestLoad
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the directory. It must be set before this module is imported."""
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
+LONGEST_LABEL = 200
+"""Characters of a name that is a label."""
+_TIMES = frozenset({"timestamp", "timestamp_ntz", "date"})
 _METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _REGISTRY = CollectorRegistry()
 _REQUESTS = Counter(
@@ -78,28 +84,69 @@ def exposition() -> bytes:
     return generate_latest(registry)
 
 
-class _Queue:
+class _Stored:
     """A collector of figures that the store has, not this process."""
 
-    def __init__(self, queue: PurgeQueue) -> None:
-        self._queue = queue
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
 
-    def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
-            "holdfast_purge_queue",
-            "Objects in the workers' storage that wait to be deleted, or are reserved.",
-            labels=["state"],
-        )
-        family.add_metric(["waiting"], self._queue.waiting)
-        family.add_metric(["failing"], self._queue.failing)
-        family.add_metric(["reserved"], self._queue.reserved)
-        yield family
+    def collect(self) -> Iterable[Metric]:
+        return self._families
 
 
 def of_queue(queue: PurgeQueue) -> bytes:
     """The length of the purge queue, as Prometheus reads it."""
+    family = GaugeMetricFamily(
+        "holdfast_purge_queue",
+        "Objects in the workers' storage that wait to be deleted, or are reserved.",
+        labels=["state"],
+    )
+    family.add_metric(["waiting"], queue.waiting)
+    family.add_metric(["failing"], queue.failing)
+    family.add_metric(["reserved"], queue.reserved)
+    return _exposed([family])
+
+
+def of_loads(loads: Iterable[NewestLoad]) -> bytes:
+    """The newest load of each asset and watermark, as Prometheus reads it."""
+    labels = ["asset", "key"]
+    rows, seconds, ended, watermark = families = [
+        GaugeMetricFamily("holdfast_load_rows", "Rows that the newest load wrote.", labels=labels),
+        GaugeMetricFamily(
+            "holdfast_load_duration_seconds", "How long the newest load took.", labels=labels
+        ),
+        GaugeMetricFamily(
+            "holdfast_load_end_timestamp_seconds", "When the newest load ended.", labels=labels
+        ),
+        GaugeMetricFamily(
+            "holdfast_load_watermark_timestamp_seconds",
+            "How far the newest load came, where its cursor is a time or a date.",
+            labels=labels,
+        ),
+    ]
+    for load in loads:
+        whose = [_label(load.asset), _label(load.key)]
+        seconds.add_metric(whose, load.seconds)
+        ended.add_metric(whose, load.ended / 1e6)
+        if load.rows is not None:
+            rows.add_metric(whose, load.rows)
+        reached = micros(load.to) if load.type in _TIMES else None
+        if reached is not None:
+            watermark.add_metric(whose, reached / 1e6)
+    return _exposed(families)
+
+
+def _label(name: str) -> str:
+    """A label's value of bounded length, and another one for each name."""
+    if len(name) <= LONGEST_LABEL:
+        return name
+    digest = sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: LONGEST_LABEL - 17]}~{digest}"
+
+
+def _exposed(families: Iterable[Metric]) -> bytes:
     registry = CollectorRegistry()
-    registry.register(_Queue(queue))
+    registry.register(_Stored(families))
     return generate_latest(registry)
 
 

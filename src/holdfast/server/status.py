@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -12,10 +13,12 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from holdfast.accessor import arun
 from holdfast.command import Now
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotSupported
 from holdfast.purge_command import CountPurges
 from holdfast.server import metrics
+from holdfast.server.newest_loads import newest_loads
 from holdfast.server.problem import MEDIA_TYPE
 from holdfast.server.request import store_of
 from holdfast.version import __version__
@@ -61,11 +64,14 @@ async def get_liveness() -> Response:
 async def get_metrics(request: Request) -> Response:
     """Figures for Prometheus."""
     figures = metrics.exposition()
+    store = store_of(request)
     try:
         async with asyncio.timeout(PATIENCE):
-            figures += metrics.of_queue(await store_of(request).aexecute(CountPurges()))
+            figures += metrics.of_queue(await store.aexecute(CountPurges()))
+            with suppress(NotSupported):  # a custom backend has no tables
+                figures += metrics.of_loads(await arun(store, newest_loads()))
     except (HoldfastError, TimeoutError) as error:
-        log.warning("the purge queue was not counted: %s", error)
+        log.warning("the store's own figures are not complete: %s", error)
     return Response(figures, media_type=metrics.CONTENT_TYPE)
 
 

@@ -12,13 +12,21 @@ from pydantic.json_schema import SkipJsonSchema
 
 from holdfast import command as c
 from holdfast import run_command as r
+from holdfast.actions.loads import Load, loads_of
 from holdfast.entry import AssetInfo
 from holdfast.errors import InvalidInput, UnknownAsset
 from holdfast.run import AssetEvent as Event
 from holdfast.scope import AssetScope
 from holdfast.server.problems import BODY, problems
 from holdfast.server.public.caller import Asker
-from holdfast.server.public.model import Answer, AssetId, AssetName, Body
+from holdfast.server.public.model import (
+    Answer,
+    AssetId,
+    AssetName,
+    Body,
+    LastUpdatedBy,
+    WatermarkKey,
+)
 from holdfast.server.public.parameter import AssetInPath, Limit, Offset
 from holdfast.server.public.route import public_router
 
@@ -72,6 +80,39 @@ class AssetEventCollection(Answer):
     """Some of the events, newest first, and how many there are in all."""
 
     asset_events: list[AssetEvent]
+    total_entries: int
+
+
+class AssetLoad(Answer):
+    """One incremental load."""
+
+    key: str = Field(description="The key of its watermark.")
+    name: str = Field(description="The name of the directories that it wrote.")
+    number: int = Field(description="The version of the watermark that it started from.")
+    kind: str = Field(description="`load`, or `backfill`, which did not move the watermark.")
+    undone: bool = Field(description="The watermark was put back to before it.")
+    cursor: str = Field(description="The column by which rows are new.")
+    type: str = Field(description="The type of that column.")
+    from_: str | int | None = Field(
+        serialization_alias="from", description="Where its range begins; null: it is open."
+    )
+    to: str | int | None = Field(description="Where its range ends; null: it is open.")
+    rows: int | None = Field(description="How many rows it wrote; null where nobody counted them.")
+    beyond: int = Field(description="How many rows were beyond the end, for a later load.")
+    started_at: str
+    seconds: float
+    directories: list[str] = Field(description="Where it wrote.")
+    checks: dict[str, int] = Field(description="For each check, how many rows failed it.")
+    quarantined: int = Field(description="How many rows were set aside.")
+    quarantine: str | None = Field(description="The directory of those rows.")
+    updated_at: datetime = Field(description="When it took effect.")
+    last_updated_by: LastUpdatedBy
+
+
+class AssetLoadCollection(Answer):
+    """Some of the loads, newest first, and how many there are in all."""
+
+    loads: list[AssetLoad]
     total_entries: int
 
 
@@ -134,6 +175,24 @@ async def get_asset(caller: Asker, scope: AssetInPath) -> Asset:
     return of_asset(await caller.aexecute(c.GetAsset(scope)))
 
 
+@router.get("/assets/{asset_id}/loads", responses=problems(404, 501, 502))
+async def list_asset_loads(
+    caller: Asker,
+    scope: AssetInPath,
+    key: Annotated[
+        WatermarkKey | SkipJsonSchema[None],
+        Query(description="Only those of the watermark under this key."),
+    ] = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> AssetLoadCollection:
+    """List the incremental loads of an asset, newest first. They are remembered as far back as the
+    history of its entries goes."""
+    loads = await caller.follow(loads_of(scope, key))
+    shown = [of_load(one) for one in loads[offset : offset + limit]]
+    return AssetLoadCollection(loads=shown, total_entries=len(loads))
+
+
 @router.delete("/assets/{asset_id}", status_code=204, responses=problems(404, 502))
 async def delete_asset(caller: Asker, scope: AssetInPath) -> None:
     """Forget an asset with its entries, their history and its events. A DAG that declares it makes
@@ -150,6 +209,16 @@ def of_asset(asset: AssetInfo) -> Asset:
         declared_by_hand=asset.by_hand,
         is_active=asset.orphaned_at is None,
         inactive_since=asset.orphaned_at,
+    )
+
+
+def of_load(load: Load) -> AssetLoad:
+    return AssetLoad(
+        key=load.key,
+        **msgspec.structs.asdict(load.record),
+        undone=load.undone,
+        updated_at=load.updated_at,
+        last_updated_by=LastUpdatedBy.of(load.writer),
     )
 
 

@@ -58,6 +58,9 @@ def _plain(given: str) -> str:
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_plain)]
 AssetName = Annotated[str, Field(min_length=1, max_length=MAX_ASSET_LENGTH), AfterValidator(_plain)]
 KeyPrefix = Annotated[str, Field(max_length=MAX_KEY_LENGTH), AfterValidator(_plain)]
+WatermarkKey = Annotated[
+    str, Field(min_length=1, max_length=MAX_KEY_LENGTH), AfterValidator(_plain)
+]
 AssetId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Index = Annotated[int, Field(ge=-1, le=2**31 - 1)]
 VersionNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]

@@ -17,7 +17,9 @@ import sqlalchemy as sa
 from holdfast import command as c
 from holdfast.connection import open_store
 from holdfast.errors import HoldfastError, InvalidUrl
+from holdfast.loadrecord import cells, record_of
 from holdfast.plain import LITERAL
+from holdfast.report import LOADS, stored_columns
 from holdfast.settings import load
 from holdfast.spark.source.location import Location
 from holdfast.spark.source.reading import Range, Reading, record_batch
@@ -65,7 +67,7 @@ def batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
     url, dialect, engine = _engine(reading.location.url)
     fields = {**reading.fields, "after": part.after, "until": part.until, "limit": 1}
     scan = msgspec.convert(fields, c.Scan)
-    schema = reading.arrow_schema
+    schema = _stored_schema(reading)
     try:
         if dialect.driver.startswith("postgresql"):
             from holdfast.spark.source.copying import copied
@@ -73,8 +75,9 @@ def batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
             found = copied(engine, dialect, scan, schema, part.plan)
         else:
             found = _fetched(engine, dialect, scan, schema)
+        finish = _taken_apart if scan.table in LOADS else _unescaped
         for batch in found:
-            yield _unescaped(batch)
+            yield finish(batch, reading.arrow_schema)
     except HoldfastError:
         raise
     except Exception as error:
@@ -103,10 +106,28 @@ def _fetched(
             yield record_batch(list(zip(*rows, strict=True)), schema)
 
 
-def _unescaped(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _stored_schema(reading: Reading) -> pa.Schema:
+    """The columns that the database is asked for."""
+    made = {field.name: field for field in reading.arrow_schema}
+    names = stored_columns(reading.table, reading.schema.fieldNames())
+    return pa.schema([made.get(name, pa.field(name, pa.string())) for name in names])
+
+
+def _taken_apart(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The records of loads, without rows whose value is none."""
+    records = [record_of(text) for text in batch.column("value").to_pylist()]
+    kept = batch.filter(pa.array([record is not None for record in records]))
+    rows = [cells(record) for record in records if record]
+    derived = pa.schema([field for field in schema if field.name not in batch.schema.names])
+    made = record_batch([[row[name] for row in rows] for name in derived.names], derived)
+    arrays = [(kept if name in kept.schema.names else made).column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _unescaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """With values as their writers know them."""
-    at = batch.schema.get_field_index("value")
+    at = schema.get_field_index("value")
     if at < 0 or not pc.any(pc.starts_with(batch.column(at), ESCAPED)).as_py():
         return batch
     values = [text and shown(text) for text in batch.column(at).to_pylist()]
-    return batch.set_column(at, batch.schema.field(at), pa.array(values, batch.schema.types[at]))
+    return batch.set_column(at, schema.field(at), pa.array(values, schema.types[at]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import (
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -13,11 +14,12 @@ from pyspark.sql.types import (
 )
 
 from holdfast.errors import InvalidType
-from holdfast.report import INTEGER, LONG, TABLES, TIME, kind_of
+from holdfast.report import DOUBLE, INTEGER, LONG, TABLES, TIME, kind_of
 
 _TYPES: dict[str, DataType] = {
     INTEGER: IntegerType(),
     LONG: LongType(),
+    DOUBLE: DoubleType(),
     TIME: TimestampType(),
 }
 

@@ -72,10 +72,10 @@ class Directory:
         except Py4JJavaError as error:
             raise _failed(f"{self.path}/{name} cannot be written", error) from error
 
-    def delete(self, name: str) -> None:
-        """A file, or a directory with all that is in it."""
+    def delete(self, name: str) -> bool:
+        """A file, or a directory with all that is in it; tells whether it was there."""
         try:
-            self._files.delete(self._at(name), True)
+            return bool(self._files.delete(self._at(name), True))
         except Py4JJavaError as error:
             raise _failed(f"{self.path}/{name} cannot be deleted", error) from error
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
+from holdfast.loadrecord import RECORD_SUFFIX
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import now
 from holdfast.stores.sql.statements import Select
@@ -32,6 +33,8 @@ class Scanned(NamedTuple):
     """Columns of the base."""
     references: bool = False
     """Only rows whose value is kept elsewhere, even if they have expired."""
+    suffix: str = ""
+    """Only rows whose key ends so, which is not shown."""
 
     def source(self, columns: Iterable[str]) -> sa.FromClause:
         """The base, and whatever else these columns are in."""
@@ -55,6 +58,8 @@ class Scanned(NamedTuple):
         return not self.owners or name in self.base.c
 
     def column(self, name: str) -> sa.ColumnElement[Any]:
+        if self.suffix and name == "key":
+            return _without(self.base.c.key, self.suffix)
         tables = (self.base, *self.owners)
         for one in tables:
             if (one, name) in _ELSEWHERE:
@@ -72,6 +77,10 @@ _TABLES = {
     "task_store": Scanned(t.task_entry, (t.task_instance, t.run), ("ti_id", "key")),
     "asset_store": Scanned(t.asset_entry, (t.asset,), ("asset_id", "key")),
     "asset_history": Scanned(t.asset_history, (t.asset,), ("asset_id", "key", "version")),
+    "loads": Scanned(
+        t.asset_history, (t.asset,), ("asset_id", "key", "version"), suffix=RECORD_SUFFIX
+    ),
+    "last_loads": Scanned(t.asset_entry, (t.asset,), ("asset_id", "key"), suffix=RECORD_SUFFIX),
     "runs": Scanned(t.run, (), ("dag_id", "run_id")),
     "task_instances": Scanned(t.task_instance, (t.run,), ("ti_id",)),
     "task_references": Scanned(t.task_entry, (t.task_instance, t.run), ("ti_id", "key"), True),
@@ -99,6 +108,8 @@ def scan(
         _test(of.column(column), number, operator, count)
         for number, (column, operator, count) in enumerate(shapes)
     ]
+    if of.suffix:
+        wanted.append(_ends(of.base.c.key, of.suffix))
     if of.references:
         wanted.append(_is_reference(of.base.c.value))
     elif of.base is t.task_entry:
@@ -177,6 +188,18 @@ def _is_reference(value: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
             for prefix in (REFERENCE_PREFIX, PLACE_PREFIX)
         )
     )
+
+
+def _without(column: sa.ColumnElement[str], suffix: str) -> sa.ColumnElement[str]:
+    length = sa.func.char_length(column) - sa.literal_column(str(len(suffix)))
+    # PostgreSQL may look at rows with shorter keys first, and takes no negative length.
+    return sa.func.substr(column, sa.literal_column("1"), sa.func.abs(length), type_=column.type)
+
+
+def _ends(column: sa.ColumnElement[str], suffix: str) -> sa.ColumnElement[bool]:
+    """Not LIKE, which takes `A` for `a` in SQLite."""
+    start = sa.func.char_length(column) - sa.literal_column(str(len(suffix) - 1))
+    return sa.func.substr(column, start) == sa.literal(suffix)
 
 
 def _test(column: sa.ColumnElement[Any], number: int, operator: str, count: int) -> Any:

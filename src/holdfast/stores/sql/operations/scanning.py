@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from holdfast import command as c
-from holdfast.report import IDENTITIES
+from holdfast.loadrecord import taken_apart
+from holdfast.report import IDENTITIES, LOADS, stored_columns
 from holdfast.stores.sql import scan_statements as s
 from holdfast.stores.sql.dialects import Dialect
 from holdfast.stores.sql.operations.steps import Context, Query, Steps
@@ -23,15 +24,16 @@ about equal size. Where ids are missing, they are the fewer."""
 def scan(context: Context, command: c.Scan) -> Steps[c.Slice]:
     query = scan_query(command, context.dialect, s.scan_slice)
     rows = yield query
-    width = len(command.columns)
+    names = stored_columns(command.table, command.columns)
     if not rows:
         return c.Slice(tuple(() for _ in command.columns), None)
-    last = _identity(rows[-1][width:]) if len(rows) == command.limit else None
-    columns = list(zip(*rows, strict=True))[:width]
-    if "value" in command.columns:
-        at = command.columns.index("value")
-        columns[at] = tuple(text and shown(text) for text in columns[at])
-    return c.Slice(tuple(columns), last)
+    last = _identity(rows[-1][len(names) :]) if len(rows) == command.limit else None
+    found = dict(zip(names, zip(*rows, strict=True), strict=False))
+    if command.table in LOADS:
+        found |= taken_apart(found)
+    elif "value" in found:
+        found["value"] = tuple(text and shown(text) for text in found["value"])
+    return c.Slice(tuple(found[name] for name in command.columns), last)
 
 
 def scan_query(command: c.Scan, dialect: Dialect, build: Callable[..., Select]) -> Query:
@@ -39,7 +41,7 @@ def scan_query(command: c.Scan, dialect: Dialect, build: Callable[..., Select]) 
     tests = [(test.column, test.operator, _padded(test.values)) for test in command.tests]
     shapes = tuple((column, operator, len(values)) for column, operator, values in tests)
     statement = build(
-        *(command.table, command.columns, shapes),
+        *(command.table, stored_columns(command.table, command.columns), shapes),
         *(bool(command.after), bool(command.until), dialect.compares_rows),
     )
     params: dict[str, Any] = {"limit": command.limit} | {

@@ -1,0 +1,100 @@
+"""Removing the directories of loads, wherever they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.actions.loads import Load
+from holdfast.errors import HoldfastError
+from holdfast.settings import Settings
+
+_LOCAL: Final = re.compile(r"file:(//)?(?=/)")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+class Removal(msgspec.Struct):
+    """What became of directories that were to be removed."""
+
+    removed: list[str] = []
+    left: dict[str, str] = {}
+    """Those that are still there, with the reason."""
+
+
+def data_of(load: Load) -> list[str]:
+    """Return the directories that a load wrote, that of the rows set aside included."""
+    record = load.record
+    return [*record.directories, *([record.quarantine] if record.quarantine else [])]
+
+
+def may_be_there(settings: Settings, load: Load) -> bool:
+    """Tell whether data of a load is there, or is where only Spark can look."""
+    paths = [_local_path(settings, directory) for directory in data_of(load)]
+    return any(path is None or os.path.lexists(path) for path in paths)
+
+
+def remove(settings: Settings, loads: Sequence[Load]) -> Removal:
+    """Remove the directories of these loads.
+
+    What is gone already is passed over. A directory that does not have the name of its load is
+    left: other loads may have written there.
+    """
+    removal = Removal()
+    distant = []
+    for load in loads:
+        for directory in data_of(load):
+            path = _local_path(settings, directory)
+            if os.path.basename(directory.rstrip("/")) != load.record.name:
+                if path is None or os.path.lexists(path):
+                    removal.left[directory] = "it is not named after its load"
+            elif path is None:
+                distant.append(directory)
+            else:
+                _remove_here(directory, path, removal)
+    if distant:
+        _remove_elsewhere(settings, distant, removal)
+    return removal
+
+
+def _local_path(settings: Settings, directory: str) -> str | None:
+    """Return where a directory is on this machine; None where Spark has to find it."""
+    if local := _LOCAL.match(directory):
+        return directory[local.end() :]
+    # Without a scheme it is in Hadoop's default file system, which may be configured.
+    elsewhere = "spark.hadoop.fs.defaultFS" in settings.spark.conf or any(
+        name in os.environ for name in _HADOOP
+    )
+    return None if _URL.match(directory) or elsewhere else directory
+
+
+def _remove_here(directory: str, path: str, removal: Removal) -> None:
+    if not os.path.isabs(path):
+        removal.left[directory] = "it is relative to where the load ran"
+    elif os.path.lexists(path):
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            removal.left[directory] = str(error)
+        else:
+            removal.removed.append(directory)
+
+
+def _remove_elsewhere(settings: Settings, directories: Sequence[str], removal: Removal) -> None:
+    from holdfast.spark.standby import maintenance_session
+    from holdfast.spark.transfer.directory import Directory
+
+    with maintenance_session(settings) as spark:
+        for directory in directories:
+            try:
+                found = Directory(spark, directory)
+                if found.delete(""):
+                    removal.removed.append(directory)
+                found.close()
+            except HoldfastError as error:
+                removal.left[directory] = error.message

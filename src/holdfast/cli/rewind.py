@@ -1,0 +1,166 @@
+"""`holdfast state-store rewind`: an old value put back, and the loads that this undoes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+
+from holdfast import command as c
+from holdfast.accessor import rewind_target, run
+from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
+from holdfast.cli import document
+from holdfast.cli.opening import open_store, person
+from holdfast.cli.output import counted, json_option, print_document, say
+from holdfast.cli.parameter import VERSION, key_argument, time_option
+from holdfast.cli.question import ask, yes_or_terminal
+from holdfast.cli.removal import Removal, data_of, may_be_there, remove
+from holdfast.cli.scope import asset_options
+from holdfast.entry import Version
+from holdfast.errors import HoldfastError
+from holdfast.scope import AssetScope
+from holdfast.settings import load
+
+
+def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
+    asks = ctx.params["remove_data"] and not ctx.params["dry_run"]
+    return yes_or_terminal(ctx, parameter, yes) if asks else yes
+
+
+@click.command("rewind")
+@asset_options
+@key_argument
+@click.option(
+    "--version", "--to-version", "version", type=VERSION, metavar="N", help="To that version."
+)
+@click.option(
+    "--run-id",
+    "--before-run",
+    "run_id",
+    metavar="ID",
+    help="To what it was before that run first wrote.",
+)
+@time_option
+@click.option(
+    "--dry-run", is_flag=True, is_eager=True, help="Only show what would be put back and undone."
+)
+@click.option(
+    "--remove-data",
+    is_flag=True,
+    is_eager=True,
+    help="Remove the directories of the loads that are undone, now or by an earlier rewind.",
+)
+@click.option(
+    "--yes", is_flag=True, callback=_yes, help="Do not ask before data is removed; scripts need it."
+)
+@json_option
+def rewind(
+    scope: AssetScope,
+    key: str,
+    version: int | None,
+    run_id: str | None,
+    at: datetime | None,
+    dry_run: bool,
+    remove_data: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Put an old value of an asset's KEY back.
+
+    It becomes a new version, and is printed. If it is the watermark of incremental loads, those
+    that it undoes are named: their rows are loaded again.
+    """
+    target = rewind_target(version, run_id, at)
+    settings = load()
+    removal = Removal()
+    with open_store(settings) as store:
+        step = store.execute(c.Rewind(scope, key, target, person(), dry_run=True))
+        undoing = Undoing([], [], False, [])
+        loads = run(store, loads_of(scope, key)) if store.supports(c.History) else []
+        if loads:
+            history = store.execute(c.History(scope, key))
+            undoing = undone_by(history, loads, step)
+        left = (one for one in loads if one.undone and may_be_there(settings, one))
+        earlier = list(left) if remove_data else []
+        tell(undoing, earlier, dry_run, remove_data)
+        if not dry_run:
+            if remove_data and (undoing.undone or earlier):
+                ask(f"Put `{key}` of {scope} back and remove these directories?", yes)
+            step = store.execute(c.Rewind(scope, key, target, person()))
+        if not as_json:
+            tell_step(step, f"`{key}` of {scope}", dry_run)
+        if remove_data and not dry_run:
+            # Only now it is certain which loads are undone: one may have been faster than the
+            # rewind. What a rewind that was interrupted has left is among them too.
+            named = {one.version for one in undoing.undone}
+            loads = run(store, loads_of(scope, key))
+            gone = [one for one in loads if one.undone or one.version in named]
+            removal = remove(settings, gone)
+    for directory in removal.removed:
+        say(f"Removed {directory}.")
+    if as_json:
+        print_document(
+            {
+                "put_back": document.of_version(step) if step else None,
+                "dry_run": dry_run,
+                "undone": [document.of_load(one) for one in undoing.undone],
+                "removed": removal.removed,
+            }
+        )
+    if removal.left:
+        told = "; ".join(f"{directory}: {why}" for directory, why in removal.left.items())
+        raise HoldfastError(
+            f"{counted(len(removal.left), 'directory', 'directories')} of undone loads could not "
+            f"be removed, and the rows in there are loaded again: {told}",
+            hint="remove them by hand, or give the same command again once it can be done",
+        )
+
+
+def tell_step(step: Version[str] | None, where: str, dry_run: bool) -> None:
+    if step is None or step.value is None:
+        say(f"{where} was absent then; it {'would be' if dry_run else 'is'} absent again.")
+    else:
+        say(f"{'Would put' if dry_run else 'Put'} version {step.version} of {where} back:")
+        click.echo(step.value)
+
+
+def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: bool) -> None:
+    """Name the loads, and what to do with their data."""
+    if undoing.undone:
+        verb = "would be" if dry_run else "is" if len(undoing.undone) == 1 else "are"
+        loads = counted(len(undoing.undone), "load", "loads")
+        say(f"{loads} {verb} undone, whose rows the next loads load again:")
+        tell_loads(undoing.undone)
+    if earlier:
+        say(f"{counted(len(earlier), 'load was', 'loads were')} undone before and left data:")
+        tell_loads(earlier)
+    if undoing.forward:
+        say(
+            "This version was undone by an earlier rewind. Where the data of its loads was "
+            "removed, rows are missing from then on: rewind to an earlier version instead."
+        )
+        tell_loads(undoing.revived)
+    if undoing.undone and not remove_data:
+        say(
+            "Remove their data, or its rows are there twice: --remove-data removes directories. "
+            "A write that replaces rows needs no removal."
+        )
+    if undoing.others:
+        versions = ", ".join(map(str, sorted(undoing.others)))
+        say(
+            f"No remembered load wrote the later versions {versions} of the watermark: a load that "
+            "is not remembered, whose data stays; a person; or a rewind further back than the "
+            "history goes, which has undone what was loaded before it."
+        )
+
+
+def tell_loads(loads: Sequence[Load]) -> None:
+    for one in loads:
+        record = one.record
+        rows = "" if record.rows is None else f", {counted(record.rows, 'row', 'rows')}"
+        say(f"  {record.name}, from version {record.number} up to {record.to}{rows}")
+        for directory in data_of(one):
+            say(f"    {directory}")
+        if not data_of(one):
+            say("    no directory is remembered")

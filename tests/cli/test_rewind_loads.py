@@ -1,0 +1,208 @@
+"""A rewind of a watermark names the loads that it undoes, and removes their data on request."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Connection
+from holdfast.accessor import AssetStore
+from holdfast.command import Rewind, ToVersion
+from holdfast.connection import open_store
+from holdfast.entry import ApiWriter
+from holdfast.scope import AssetScope
+from holdfast.settings import load
+from holdfast.store import Store
+from remembered import record, remember
+
+WHAT_NEXT = (
+    "Remove their data, or its rows are there twice: --remove-data removes directories. "
+    "A write that replaces rows needs no removal."
+)
+REWIND = ("state-store", "rewind", "--asset", "orders", "watermark")
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """The embedded store of the project."""
+    with open_store(load()) as store:
+        yield store
+
+
+@pytest.fixture
+def orders(store: Store) -> AssetStore:
+    return Connection(store).asset_store(name="orders", declare=True)
+
+
+def loaded(orders: AssetStore, lake: Path, to: int, **more: Any) -> Path:
+    """Load up to `to` into a directory of the lake."""
+    history = orders.history("watermark")
+    name = f"load=orders.watermark.{history[0].version if history else 0:012}"
+    directory = lake / name
+    directory.mkdir(parents=True)
+    (directory / "part-0.parquet").write_text("rows")
+    remember(orders, to, directories=[str(directory)], **more)
+    return directory
+
+
+def test_a_rewind_names_the_loads_that_it_undoes(holdfast, orders, tmp_path):
+    first, second, third = (loaded(orders, tmp_path, to) for to in (10, 20, 30))
+    orders.set("watermark/load", record(3, 99, kind="backfill", directories=["/lake/backfill"]))
+
+    dry = holdfast(*REWIND, "--version", "1", "--dry-run")
+    done = holdfast(*REWIND, "--version", "1")
+
+    assert dry.err.splitlines() == [
+        "2 loads would be undone, whose rows the next loads load again:",
+        "  load=orders.watermark.000000000002, from version 2 up to 30, 10 rows",
+        f"    {third}",
+        "  load=orders.watermark.000000000001, from version 1 up to 20, 10 rows",
+        f"    {second}",
+        WHAT_NEXT,
+        "Would put version 1 of `watermark` of asset `orders` back:",
+    ]
+    assert done.err.splitlines()[0].startswith("2 loads are undone")
+    assert json.loads(done.out)["value"] == 10
+    assert all(directory.exists() for directory in (first, second, third))
+
+
+def test_a_load_that_was_undone_is_not_named_again(holdfast, orders, tmp_path):
+    for to in (10, 20, 30):
+        loaded(orders, tmp_path, to)
+    holdfast(*REWIND, "--version", "2")
+    loaded(orders, tmp_path, 40)
+
+    again = json.loads(holdfast(*REWIND, "--version", "1", "--json").out)
+
+    assert [one["to"] for one in again["undone"]] == [40, 20]
+    assert again["removed"] == []
+
+
+def test_the_directories_of_undone_loads_are_removed(holdfast, orders, tmp_path):
+    first, second, third = (loaded(orders, tmp_path / "lake", to) for to in (10, 20, 30))
+    quarantine = tmp_path / "bad" / third.name
+    quarantine.mkdir(parents=True)
+    orders.set(
+        "watermark/load",
+        record(2, 30, directories=[f"file:{third}"], quarantine=f"file://{quarantine}"),
+    )
+
+    preview = holdfast(*REWIND, "--version", "1", "--remove-data", "--dry-run")
+    assert (preview.status, third.exists()) == (0, True)
+    done = holdfast(*REWIND, "--version", "1", "--remove-data", "--yes", "--json")
+
+    removed = json.loads(done.out)["removed"]
+    assert removed == [f"file:{third}", f"file://{quarantine}", str(second)]
+    assert [path.exists() for path in (first, second, third, quarantine)] == [True] + [False] * 3
+    assert orders.get("watermark")["value"] == 10
+
+
+def test_a_removal_that_was_interrupted_is_finished_by_the_same_command(
+    holdfast, store, orders, tmp_path
+):
+    second = [loaded(orders, tmp_path, to) for to in (10, 20)][1]
+    # What is left where the process was killed between the two steps.
+    store.execute(Rewind(AssetScope(name="orders"), "watermark", ToVersion(1), ApiWriter("ann")))
+    anew = loaded(orders, tmp_path, 20)
+
+    done = holdfast(*REWIND, "--version", "1", "--remove-data", "--yes")
+    after = holdfast(*REWIND, "--version", "1", "--remove-data", "--yes")
+
+    assert "1 load was undone before and left data:" in done.err
+    assert not second.exists()
+    assert not anew.exists()
+    assert after.status == 0
+    assert "undone" not in after.err
+
+
+def test_a_killed_removal_is_finished_by_the_same_command(orders, program, tmp_path):
+    first, *later = (loaded(orders, tmp_path, to) for to in (10, 20, 30, 40))
+    for directory in later:
+        for number in range(2000):
+            (directory / f"part-{number}").touch()
+    command = [sys.executable, "-m", "holdfast", *REWIND, "--version", "1", "--remove-data"]
+
+    with subprocess.Popen([*command, "--yes"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)  # the value that was put back: the removal is next
+        process.kill()
+    assert orders.get("watermark")["value"] == 10
+    again = program(*REWIND, "--version", "1", "--remove-data", "--yes")
+
+    assert again.status == 0, again
+    assert first.exists()
+    assert not any(directory.exists() for directory in later)
+
+
+def test_what_cannot_be_removed_is_an_error_and_can_be_tried_again(holdfast, orders, tmp_path):
+    _, second, third = (loaded(orders, tmp_path, to) for to in (10, 20, 30))
+    aside = third.rename(tmp_path / "aside")
+    third.symlink_to(aside)
+
+    failed = holdfast(*REWIND, "--version", "1", "--remove-data", "--yes")
+
+    assert failed.status == 1
+    assert "1 directory of undone loads could not be removed" in failed.err
+    assert str(third) in failed.err.splitlines()[-2]
+    assert not second.exists()
+    third.unlink()
+    aside.rename(third)
+    assert holdfast(*REWIND, "--version", "1", "--remove-data", "--yes").status == 0
+    assert not third.exists()
+
+
+@pytest.mark.parametrize("directory", ["lake/all", "load=orders.watermark.000000000000"])
+def test_a_directory_that_may_not_be_the_loads_own_is_left(holdfast, orders, tmp_path, directory):
+    place = tmp_path / directory
+    place.mkdir(parents=True)
+    told = str(place) if "/" in directory else directory
+    remember(orders, 10, directories=[told])
+
+    result = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z", "--remove-data", "--yes")
+
+    assert result.status == 1
+    assert place.exists()
+    assert orders.get("watermark") is None
+
+
+def test_loads_without_a_directory_and_versions_without_a_load_are_told(holdfast, orders):
+    remember(orders, 10)
+    orders.set("watermark", {"cursor": "id", "type": "integer", "value": 15})
+    remember(orders, 20, rows=None)
+
+    told = holdfast(*REWIND, "--version", "1").err.splitlines()
+
+    assert told[1:3] == [
+        "  load=orders.watermark.000000000002, from version 2 up to 20",
+        "    no directory is remembered",
+    ]
+    assert told[4].startswith("No remembered load wrote the later versions 2 of the watermark")
+
+
+def test_a_rewind_to_what_was_undone_warns(holdfast, orders):
+    for to in (10, 20, 30):
+        remember(orders, to)
+    holdfast(*REWIND, "--version", "1")
+
+    told = holdfast(*REWIND, "--version", "2", "--dry-run").err
+
+    assert told.startswith("This version was undone by an earlier rewind.")
+    assert "from version 1 up to 20" in told
+    assert "from version 2 up to 30" not in told
+
+
+def test_data_is_not_removed_without_an_answer(holdfast, orders, tmp_path):
+    first = loaded(orders, tmp_path, 10)
+
+    result = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z", "--remove-data")
+
+    assert result.status == 2
+    assert "add --yes" in result.err
+    assert first.exists()
+    assert orders.get("watermark")["value"] == 10
