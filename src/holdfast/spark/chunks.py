@@ -54,7 +54,7 @@ def write_chunks(
         del places[directory]
     rest = [directory for directory in chunks if directory not in places]
     if rest:
-        edition.begin(places.values())
+        edition.begin()
     with record:
         for directory in rest:
             writer = _writer_of(make(chunks[directory]), chunks[directory])

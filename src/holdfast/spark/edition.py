@@ -17,13 +17,14 @@ _LENGTH: Final = 8
 
 
 class Edition:
-    """The entry `key/edition`: an id that all attempts share, and the tries, which are the names
-    of attempts that wrote where nothing can be renamed."""
+    """The entry `key/edition`: an id that all attempts share, which attempt is the newest, and
+    the tries: those attempts that wrote where nothing can be renamed."""
 
     def __init__(self, task_store: TaskStore, key: str, retention: timedelta | None) -> None:
         self._store = task_store
         self._key = f"{key}/edition"
         self._retention = retention
+        self._attempt = uuid4().hex[:_LENGTH]
         found = self._read() or {"id": uuid4().hex, "tries": []}
         try:
             self.id: str = found["id"]
@@ -44,16 +45,16 @@ class Edition:
         }
         return dict(places[one] for one in done if one in places)
 
-    def begin(self, places: Iterable[str]) -> None:
-        """Record a new try, which no other attempt has. `places` are those that are recorded."""
-        used = {place.rpartition(f"/{TRY}=")[2] for place in places}
-        newest = uuid4().hex[:_LENGTH]
-        self._tries = [*(name for name in self._tries if name in used), newest]
+    def begin(self) -> None:
+        """Record that this attempt is the newest."""
         self._write()
 
     def place(self, directory: str) -> str:
-        """Name the directory of the new try."""
-        return self._place(directory, self._tries[-1])
+        """Name a directory below, in which no other attempt writes."""
+        if self._attempt not in self._tries:
+            self._tries.append(self._attempt)
+            self._write()
+        return self._place(directory, self._attempt)
 
     def confirm(self) -> None:
         """Raise Conflict unless this attempt is the newest one that has begun."""
@@ -69,7 +70,7 @@ class Edition:
         return f"{directory}/{TRY}={name}"
 
     def _value(self) -> dict[str, Any]:
-        return {"id": self.id, "tries": self._tries}
+        return {"id": self.id, "attempt": self._attempt, "tries": self._tries}
 
     def _read(self) -> Any:
         try:

@@ -147,9 +147,12 @@ def _digest(text: str) -> str:
 @contextmanager
 def _draft(parent: str, own: str) -> Iterator[tuple[str, int]]:
     """Make a hidden directory, held open, and remove it at the end with what is then in it."""
-    hidden = f"{own}{uuid4().hex}"
-    os.mkdir(f"{parent}/{hidden}")
-    opened = os.open(f"{parent}/{hidden}", os.O_RDONLY | os.O_DIRECTORY)
+    opened = None
+    while opened is None:
+        hidden = f"{own}{uuid4().hex}"
+        os.mkdir(f"{parent}/{hidden}")
+        with suppress(FileNotFoundError):  # removed by another publisher at once
+            opened = os.open(f"{parent}/{hidden}", os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield hidden, opened
     finally:
