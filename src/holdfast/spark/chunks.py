@@ -89,10 +89,11 @@ def _read(reader: Any, base: str, paths: list[str]) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
     reader = reader.option("basePath", base)
-    guessed = reader.load(paths).schema
+    found = reader.load(paths).schema.fields
     # Spark would make the number 7 of `chunk=007`.
-    text = {name: StructField(name, StringType()) for name in ("chunk", TRY)}
-    typed = StructType([text.get(field.name, field) for field in guessed.fields])
+    names = ["chunk", *([TRY] if f"/{TRY}=" in paths[0] else [])]
+    text = [StructField(name, StringType()) for name in names]
+    typed = StructType([*(field for field in found if field.name not in names), *text])
     rows: DataFrame = reader.schema(typed).load(paths)
     # It reads `%C3%BC` as two characters, not as the two bytes of one.
     name = decode(encode(col("chunk"), "ISO-8859-1"), "UTF-8")
