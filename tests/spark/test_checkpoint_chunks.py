@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,16 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from attempt import store_of
+from chunking import nowhere, remote_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 from pyspark.sql.utils import is_remote
 
-from holdfast.errors import InvalidType
-from holdfast.spark.chunks import write_chunks
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.spark import chunks
+from holdfast.spark.checkpoint import checkpointed
+from holdfast.spark.chunks import read_chunks, write_chunks
 
 FILES = ["a b.csv", "2026/01.csv", "ü"]
 
@@ -65,6 +68,121 @@ def never(item: Any) -> DataFrame:
     raise AssertionError(item)
 
 
+@pytest.fixture(params=["renamed", "tries"])
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How chunks are published: as on a file system, and as on object storage."""
+    if request.param == "tries":
+        monkeypatch.setattr(chunks, "renames", nowhere)
+    return str(request.param)
+
+
+NAMES = ["007", "010", "1e3", "2026-01-01", "ü x", "x/y", "c=d", "null", "漢"]
+
+
+def test_chunks_are_read_back_under_the_names_of_their_items(
+    spark: SparkSession, tmp_path: Path, layout: str
+) -> None:
+    def make(name: str) -> Any:
+        rows = spark.range(2).withColumn("file", lit(name)).withColumn("part", lit(len(name)))
+        return rows.write.partitionBy("part")
+
+    paths = write_chunks(NAMES, store_of("named"), f"{tmp_path}/out", make, key="chunks")
+
+    rows = read_chunks(spark, paths)
+    assert sorted(rows.columns) == ["chunk", "file", "id", "part"]
+    assert dict(rows.dtypes)["part"] == "int"
+    found = sorted((row.chunk, row.file, row.id) for row in rows.collect())
+    assert found == sorted((name, name, number) for name in NAMES for number in range(2))
+    assert [row.id for row in rows.where("chunk = '007'").orderBy("id").collect()] == [0, 1]
+
+
+def test_chunks_of_both_layouts_and_of_another_format_are_read_together(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of("both")
+
+    def write(items: list[str]) -> list[str]:
+        def make(item: str) -> Any:
+            return spark.range(2).write.format("orc")
+
+        return write_chunks(items, store, f"{tmp_path}/out", make, key="chunks")
+
+    renamed = write(["01", "02"])
+    monkeypatch.setattr(chunks, "renames", nowhere)
+    write(["03"])
+    write(["04"])
+    paths = write(["01", "02", "03", "04", "05"])
+
+    assert paths[:2] == renamed
+    assert len({path.rpartition("=")[2] for path in paths[2:]}) == 3
+    rows = read_chunks(spark.read.format("orc"), paths).collect()
+    assert Counter(row.chunk for row in rows) == dict.fromkeys(["01", "02", "03", "04", "05"], 2)
+
+
+def test_what_is_not_a_list_of_paths_is_refused(spark: SparkSession) -> None:
+    for paths in ([], "lake/orders"):
+        with pytest.raises(InvalidInput, match="paths that write_chunks has returned"):
+            read_chunks(spark, paths)
+
+
+def test_a_chunk_that_is_recorded_and_gone_is_written_again(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, path = store_of("gone"), f"{tmp_path}/out"
+    made: list[str] = []
+
+    def make(item: str) -> DataFrame:
+        made.append(item)
+        return spark.range(2)
+
+    write_chunks("abc", store, path, make, key="chunks")
+    shutil.rmtree(tmp_path / "out/chunk=a")
+    for file in (tmp_path / "out/chunk=c").iterdir():
+        file.unlink()
+    made.clear()
+
+    write_chunks("abc", store, path, make, key="chunks")
+    write_chunks("abc", store, path, never, key="chunks")
+
+    assert made == ["a", "c"]
+    assert f"chunks: {path}/chunk=a is recorded, and gone; it is written again" in caplog.text
+    assert spark.read.parquet(path).count() == 6
+
+
+def test_what_an_earlier_version_has_recorded_is_not_written_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store, path = store_of("earlier"), f"{tmp_path}/out"
+    for directory in checkpointed([f"{path}/chunk=a", f"{path}/chunk=b"], store, key="chunks"):
+        spark.range(3).write.parquet(directory)
+
+    assert write_chunks("ab", store, path, never, key="chunks") == [
+        f"{path}/chunk=a",
+        f"{path}/chunk=b",
+    ]
+
+
+def test_a_task_that_starts_over_replaces_its_chunks(
+    spark: SparkSession, tmp_path: Path, layout: str
+) -> None:
+    store, path = store_of("over"), f"{tmp_path}/out"
+    first = write_chunks("ab", store, path, lambda _: spark.range(3), key="chunks")
+    store.clear()
+
+    second = write_chunks("ab", store, path, lambda _: spark.range(1), key="chunks")
+
+    assert read_chunks(spark, second).count() == 2
+    assert (first == second) is (layout == "renamed")
+
+
+def test_an_entry_that_is_no_record_is_refused(tmp_path: Path) -> None:
+    store = store_of("other")
+    store.set("chunks/edition", "mine")
+
+    with pytest.raises(InvalidInput, match="`chunks/edition` of the task store is no record"):
+        write_chunks("ab", store, str(tmp_path), never, key="chunks")
+
+
 def test_a_function_that_returns_nothing_to_write_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(InvalidType, match="'a' was made into a NoneType, which cannot be written"):
         write_chunks("ab", store_of("none"), str(tmp_path), lambda _: None, key="x")  # type: ignore[arg-type,return-value]
@@ -84,8 +202,8 @@ WORK = """
         time.sleep(0.2)
         return number
 
-    def kill_while_it_writes(chunk):
-        while not list(chunk.glob("_temporary/*/*")):
+    def kill_while_it_writes():
+        while not list(OUT.glob("_holdfast-*/data/_temporary/*/*")):
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -96,8 +214,7 @@ WORK = """
             numbers = spark.range(10 * number, 10 * number + 10, 1, 2)
             if number != 4 or attempt > 1:
                 return numbers
-            chunk = OUT / "chunk=4"
-            threading.Thread(target=kill_while_it_writes, args=(chunk,), daemon=True).start()
+            threading.Thread(target=kill_while_it_writes, daemon=True).start()
             time.sleep(1.2)
             return numbers.select(udf(slowly, "long")("id").alias("id"))
 
@@ -148,10 +265,8 @@ def run_script(place: Path) -> None:
 
 def run_dag(place: Path, spark: Any) -> None:
     """On the server that the test has a session at."""
-    client = spark.client
-    remote = f"sc://{client._builder.endpoint}/;token={quote(client.token, safe='')}"
     run = ("-m", "holdfast", "run", "dag.py", "--run-id", "r")
-    assert python(place, *run, HOLDFAST__SPARK__REMOTE=remote) == 0
+    assert python(place, *run, HOLDFAST__SPARK__REMOTE=remote_of(spark)) == 0
 
 
 def test_killed_in_the_middle_of_a_chunk_it_does_the_rest_only(
@@ -171,3 +286,4 @@ def test_killed_in_the_middle_of_a_chunk_it_does_the_rest_only(
     )
     rows = [row.id for row in spark.read.parquet(f"{tmp_path}/out").collect()]
     assert sorted(rows) == list(range(80))
+    assert sorted(os.listdir(tmp_path / "out")) == [f"chunk={number}" for number in range(8)]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chunking import nowhere
 from pyspark.sql import SparkSession
 from transfers import (
     EVERYTHING,
@@ -33,6 +34,7 @@ from holdfast import Connection
 from holdfast.authority import Role, UserIdentity
 from holdfast.command import AssetFilter, DeleteRun, List, TaskFilter, Where
 from holdfast.errors import (
+    Conflict,
     Forbidden,
     HoldfastError,
     InvalidInput,
@@ -43,6 +45,7 @@ from holdfast.errors import (
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
+from holdfast.spark import chunks
 from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.arrival import Target
 from holdfast.spark.transfer.copying import copy_entries
@@ -249,6 +252,63 @@ def test_a_finished_export_is_only_overwritten_where_somebody_agrees(
     export(local_spark, source, exported, selected(AssetFilter()), agree=silent)
 
     assert sorted(file.name for file in exported.iterdir()) == ["asset_store", "manifest.json"]
+
+
+def test_where_nothing_can_be_renamed_an_import_reads_what_the_export_has_recorded(
+    local_spark: SparkSession,
+    url: str,
+    source: Connection,
+    other: Connection,
+    brought: Callable[..., dict[str, Total]],
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunks, "renames", nowhere)
+    registered(local_spark, url)
+    out = tmp_path / "out"
+    late = out / "task_store/chunk=2-of-3/holdfast_try=0"
+    export(local_spark, source, out, rows=SMALL)
+    shutil.copytree(finished / "task_store/chunk=1-of-1", late)
+    export(local_spark, source, out, rows=SMALL, agree=silent)
+    tidy = not late.exists() and len(list(out.glob("*/chunk=*/holdfast_try=*"))) == 4
+    shutil.copytree(finished / "task_store/chunk=1-of-1", late)
+
+    totals = brought(out)
+
+    assert tidy
+
+    assert totals["task_store"].count == 12
+    assert held(other.store) == held(source.store)
+
+
+def test_an_export_that_was_overtaken_by_another_stops_and_undoes_nothing(
+    local_spark: SparkSession,
+    url: str,
+    source: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registered(local_spark, url)
+    out = tmp_path / "out"
+    entries, files = Chunk.entries, []
+
+    def overtaken(chunk: Chunk, spark: SparkSession, **options: Any) -> Any:
+        if chunk.name == "2-of-3" and not files:
+            files.append("begun")
+            export(local_spark, source, out, rows=SMALL)
+            export(local_spark, source, out, agree=silent)
+            files.extend(sorted(str(file) for file in out.rglob("*.parquet")))
+        return entries(chunk, spark, **options)
+
+    monkeypatch.setattr(Chunk, "entries", overtaken)
+
+    with pytest.raises(Conflict, match="another attempt has begun"):
+        export(local_spark, source, out, rows=SMALL)
+
+    assert sorted(str(file) for file in out.rglob("*.parquet")) == files[1:]
+    assert json.loads((out / "manifest.json").read_text())["tables"]["task_store"]["count"] == 12
+    assert local_spark.read.parquet(f"{out}/task_store").count() == 12
 
 
 def test_a_directory_of_somebody_else_is_left_alone(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.spark.checkpoint import checkpointed
-    from holdfast.spark.chunks import write_chunks
+    from holdfast.spark.chunks import read_chunks, write_chunks
     from holdfast.spark.jobs.driver import driver
     from holdfast.spark.jobs.job import SparkJob
     from holdfast.spark.loads.incremental import incremental
@@ -20,6 +20,7 @@ __all__ = [
     "follow",
     "foreach_batch",
     "incremental",
+    "read_chunks",
     "register",
     "write_chunks",
 ]
@@ -31,6 +32,7 @@ _HOMES = {
     "follow": "streaming",
     "foreach_batch": "streaming",
     "incremental": "loads.incremental",
+    "read_chunks": "chunks",
     "register": "source.registration",
     "write_chunks": "chunks",
 }

@@ -42,35 +42,20 @@ def checkpointed(
     `key/0`, `key/1`, …, once in an interval and when the loop ends, however it ends. Items are
     known by their names, so that the list may be another one the next time.
     """
-    if not isinstance(task_store, TaskStore):
-        raise InvalidType(
-            f"checkpointed work is recorded in a task store, not in {type(task_store).__name__}",
-            hint="checkpointed(items, task_store, key=…)",
-        )
-    check_key(key)
-    return _rest(named(items, name), Record(task_store, key, retention))
+    record = Record(task_store, key, retention)
+    return _rest(named(items, name), record)
 
 
 def _rest(items: dict[str, T], record: Record) -> Iterator[T]:
     digests = {digest(name): item for name, item in items.items()}
     if len(digests) < len(items):
         raise InvalidInput("two items have the same digest", hint="pass another name=")
-    _say(record.key, len(digests), len(digests.keys() & record.done), len(record.done))
+    record.say(len(digests), len(digests.keys() & record.done))
     with record:
         for one, item in digests.items():
             if one not in record.done:
                 yield item
                 record.add(one)
-
-
-def _say(key: str, items: int, skipped: int, recorded: int) -> None:
-    if recorded:
-        gone = recorded - skipped
-        log.info(
-            "%s: skips %s of %s items, which an earlier attempt has done%s",
-            *(key, f"{skipped:,}", f"{items:,}"),
-            f"; {gone:,} that are recorded are no longer in the list" if gone else "",
-        )
 
 
 def digest(name: str) -> str:
@@ -86,12 +71,19 @@ class Record:
     """
 
     def __init__(self, task_store: TaskStore, key: str, retention: timedelta | None) -> None:
+        if not isinstance(task_store, TaskStore):
+            raise InvalidType(
+                "checkpointed work is recorded in a task store, not in "
+                f"{type(task_store).__name__}",
+                hint="checkpointed(items, task_store, key=…)",
+            )
+        check_key(key)
         self.key = key
         self._store = task_store
         self._retention = retention
-        self._order = self._read()
-        self.done = set(self._order)
-        self._written = len(self._order)
+        self.order = self._read()
+        self.done = set(self.order)
+        self._written = len(self.order)
         self._failure: HoldfastError | None = None
         self._leaving = Event()
         self._thread = Thread(target=self._write_on, name=f"checkpoint {key}", daemon=True)
@@ -137,11 +129,21 @@ class Record:
             # Why the loop was left matters more; what is not recorded is done again.
             log.warning("%s: the last items are not recorded: %s", self.key, failure.message)
 
+    def say(self, items: int, skipped: int) -> None:
+        """Log how many of the items are skipped, if any are recorded."""
+        if self.done:
+            gone = len(self.done) - skipped
+            log.info(
+                "%s: skips %s of %s items, which an earlier attempt has done%s",
+                *(self.key, f"{skipped:,}", f"{items:,}"),
+                f"; {gone:,} that are recorded are no longer in the list" if gone else "",
+            )
+
     def add(self, one: str) -> None:
         """It is recorded within an interval. Raises what an earlier write failed with."""
         if self._failure is not None:
             raise self._failure
-        self._order.append(one)
+        self.order.append(one)
         self.done.add(one)
 
     def _write_on(self) -> None:
@@ -153,10 +155,10 @@ class Record:
                 return
 
     def _write(self) -> None:
-        known = len(self._order)
+        known = len(self.order)
         if known == self._written:
             return
         for number in range(self._written // PER_ENTRY, -(-known // PER_ENTRY)):
-            part = self._order[number * PER_ENTRY : min((number + 1) * PER_ENTRY, known)]
+            part = self.order[number * PER_ENTRY : min((number + 1) * PER_ENTRY, known)]
             self._store.set(f"{self.key}/{number}", "".join(part), retention=self._retention)
         self._written = known

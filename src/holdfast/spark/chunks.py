@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.accessor import TaskStore
-from holdfast.errors import InvalidType
-from holdfast.spark.checkpoint import checkpointed
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.spark.checkpoint import Record, digest
+from holdfast.spark.edition import TRY, Edition
 from holdfast.spark.item import directory_of, name_of, named
+from holdfast.spark.publication import is_there, publish, renames
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.readwriter import DataFrameWriter
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 
 T = TypeVar("T")
+
+log = logging.getLogger("holdfast")
 
 
 def write_chunks(
@@ -28,20 +35,83 @@ def write_chunks(
     name: Callable[[T], str] = name_of,
     retention: timedelta | None = None,
 ) -> list[str]:
-    """Write what `make` makes of each item into a directory of its own below `path`; the
-    directories, in the order of the items.
+    """Write what `make` makes of each item into a directory of its own below `path`; return where
+    each item's content is, in the order of the items.
 
-    A directory is named after its item and replaced whole. It is recorded when its write has
-    committed; what an attempt before this one has recorded is not written again.
+    A directory is named after its item, and replaced whole, by a rename. Where this process cannot
+    rename it, each attempt writes to a directory of its own below it, and only the one that is
+    returned counts: `read_chunks` reads what was returned. A chunk is recorded once it is written;
+    what an attempt before this one has recorded is not written again, unless it is gone.
     """
+    record = Record(task_store, key, retention)
+    edition = Edition(task_store, key, retention)
     base = str(path).rstrip("/")
     chunks = {f"{base}/{directory_of(one)}": item for one, item in named(items, name).items()}
-    for directory in checkpointed(chunks, task_store, key=key, retention=retention):
-        _replace(directory, make(chunks[directory]), chunks[directory])
-    return list(chunks)
+    places = edition.recorded(chunks, record.order)
+    record.say(len(chunks), len(places))
+    for directory in _gone(base, places):
+        log.warning("%s: %s is recorded, and gone; it is written again", key, directory)
+        del places[directory]
+    rest = [directory for directory in chunks if directory not in places]
+    if rest:
+        edition.begin()
+    with record:
+        for directory in rest:
+            writer = _writer_of(make(chunks[directory]), chunks[directory])
+            places[directory] = _write(writer, directory, edition)
+            record.add(digest(places[directory]))
+    return [places[directory] for directory in chunks]
 
 
-def _replace(directory: str, made: DataFrame | DataFrameWriter, item: object) -> None:
+def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> DataFrame:
+    """Read what `write_chunks` has returned, and nothing else that is beside it.
+
+    The column `chunk` has the names of the items, as text. Pass a reader instead of the session
+    for another format than Parquet, or options: `read_chunks(spark.read.format("orc"), paths)`.
+    """
+    if isinstance(paths, str) or not paths:
+        raise InvalidInput(
+            f"read_chunks reads the paths that write_chunks has returned, not {paths!r}",
+            hint="paths = write_chunks(…); read_chunks(spark, paths)",
+        )
+    # Spark refuses to read directories of different depth together.
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for path in paths:
+        base, _, below = path.rpartition("/chunk=")
+        groups.setdefault((base, "/" in below), []).append(path)
+    reader: Any = getattr(spark, "read", spark)
+    frames = [_read(reader, base, group) for (base, _), group in groups.items()]
+    return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), frames)
+
+
+def _read(reader: Any, base: str, paths: list[str]) -> DataFrame:
+    from pyspark.sql.functions import col, decode, encode
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    reader = reader.option("basePath", base)
+    found = reader.load(paths).schema.fields
+    # Spark would make the number 7 of `chunk=007`.
+    names = ["chunk", *([TRY] if f"/{TRY}=" in paths[0] else [])]
+    text = [StructField(name, StringType()) for name in names]
+    typed = StructType([*(field for field in found if field.name not in names), *text])
+    rows: DataFrame = reader.schema(typed).load(paths)
+    # It reads `%C3%BC` as two characters, not as the two bytes of one.
+    name = decode(encode(col("chunk"), "ISO-8859-1"), "UTF-8")
+    return rows.withColumn("chunk", name).drop(TRY)
+
+
+def _gone(base: str, places: dict[str, str]) -> list[str]:
+    """The directories whose content is no longer there, where this process can see that."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    with suppress(PySparkRuntimeError):  # there is no session
+        if renames(SparkSession.active(), base):
+            return [directory for directory, place in places.items() if not is_there(place)]
+    return []
+
+
+def _writer_of(made: DataFrame | DataFrameWriter, item: object) -> Any:
     writer: Any = getattr(made, "write", made)
     if not hasattr(writer, "save"):
         raise InvalidType(
@@ -49,4 +119,19 @@ def _replace(directory: str, made: DataFrame | DataFrameWriter, item: object) ->
             hint="return the DataFrame, or its writer: df.write.format(…).partitionBy(…)",
         )
     # Whole: in dynamic mode, partitions that this write does not have would stay.
-    writer.option("partitionOverwriteMode", "static").mode("overwrite").save(directory)
+    return writer.option("partitionOverwriteMode", "static").mode("overwrite")
+
+
+def _write(writer: Any, directory: str, edition: Edition) -> str:
+    """Write a chunk, and return where it is."""
+
+    def write(draft: str) -> None:
+        edition.confirm()
+        writer.save(draft)
+
+    if renames(writer._spark, directory):
+        publish(write, directory, edition=edition.id, manifest={})
+        return directory
+    place = edition.place(directory)
+    writer.save(place)
+    return place

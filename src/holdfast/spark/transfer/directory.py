@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from typing import Any, Final
+from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import Conflict, HoldfastError, InvalidInput
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATTERN: Final = re.compile(r"[{}\[\]*?\\]")
@@ -61,14 +62,19 @@ class Directory:
             raise _failed(f"{self.path}/{name} cannot be read", error) from error
 
     def write(self, name: str, text: str) -> None:
-        """The file is there with all of the text, or not at all."""
-        draft = self._at(f"_{name}.draft")
+        """Write a file, which is there with all of the text or not at all. Raise Conflict where
+        somebody else has written it meanwhile, and it cannot be replaced in one step."""
+        draft = self._at(f"_{name}.{uuid4().hex}")
         try:
             stream = self._files.create(draft, True)
             stream.write(bytearray(text.encode()))
             stream.close()
-            self.delete(name)
-            self._files.rename(draft, self._at(name))
+            if not self._files.rename(draft, self._at(name)):
+                self._files.delete(draft, False)
+                raise Conflict(
+                    f"{self.path}/{name} was written by somebody else meanwhile",
+                    hint="let one command write a directory at a time",
+                )
         except Py4JJavaError as error:
             raise _failed(f"{self.path}/{name} cannot be written", error) from error
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StringType, StructType
 
 from holdfast.accessor import TaskStore
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
-from holdfast.spark.chunks import write_chunks
+from holdfast.spark.chunks import read_chunks, write_chunks
 from holdfast.spark.failure import translated
+from holdfast.spark.item import directory_of
 from holdfast.spark.source.tables import full_schema
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.manifest import FILE, Manifest, Part, Table, write_manifest
@@ -59,8 +59,8 @@ def export_entries(
                 table: _written(spark, task_store, directory, table, where, chunks, resolve)
                 for table, where in selection.items()
             }
-            for name in set(directory.names()) - tables.keys():
-                directory.delete(name)
+            record.confirm(task_store)
+            _tidy(directory, tables)
             manifest = Manifest(
                 holdfast=__version__,
                 exported_at=datetime.now(UTC),
@@ -84,14 +84,13 @@ def _written(
         return chunk.entries(spark, resolve=resolve)
 
     own = [chunk for chunk in chunks if chunk.table == table]
+    base = f"{directory.path}/{table}"
     paths = write_chunks(
-        *(own, task_store, f"{directory.path}/{table}", rows),
+        *(own, task_store, base, rows),
         key=f"exported {table}",
         name=lambda chunk: chunk.name,
     )
-    names = [path.rpartition("/")[2] for path in paths]
-    for name in set(directory.names(table)) - set(names):
-        directory.delete(f"{table}/{name}")
+    names = [path.removeprefix(f"{base}/") for path in paths]
     totals = totals_of(spark, directory, table, names)
     parts = [
         Part(name, chunk.where, totals[name].count, totals[name].checksum)
@@ -101,16 +100,33 @@ def _written(
     return Table(where, total.count, total.checksum, tuple(parts))
 
 
+def _tidy(directory: Directory, tables: dict[str, Table]) -> None:
+    """Delete what is not of this export: of one before it, or of attempts that did not finish."""
+    kept = {f"{table}/{part.directory}" for table, its in tables.items() for part in its.chunks}
+    _delete_all_but({tuple(path.split("/")) for path in kept}, directory, ())
+
+
+def _delete_all_but(
+    kept: set[tuple[str, ...]], directory: Directory, place: tuple[str, ...]
+) -> None:
+    if place in kept:
+        return
+    for name in directory.names("/".join(place)):
+        below = (*place, name)
+        if any(path[: len(below)] == below for path in kept):
+            _delete_all_but(kept, directory, below)
+        else:
+            directory.delete("/".join(below))
+
+
 def totals_of(
     spark: SparkSession, directory: Directory, table: str, names: list[str]
 ) -> dict[str, Total]:
     """What the Parquet files of each chunk hold."""
     if not names:
         return {}
-    base = f"{directory.path}/{table}"
-    schema = StructType([*full_schema(table).fields]).add("chunk", StringType())
-    reader = spark.read.schema(schema).option("basePath", base)
-    rows = reader.parquet(*(f"{base}/{name}" for name in names))
+    paths = [f"{directory.path}/{table}/{name}" for name in names]
+    rows = read_chunks(spark.read.schema(full_schema(table)), paths)
     found = rows.groupBy("chunk").agg(*columns(table)).collect()
-    totals = {f"chunk={row['chunk']}": Total(row["count"], row["checksum"]) for row in found}
-    return {name: totals.get(name, Total(0, "0")) for name in names}
+    totals = {directory_of(row["chunk"]): Total(row["count"], row["checksum"]) for row in found}
+    return {name: totals.get(name.partition("/")[0], Total(0, "0")) for name in names}

@@ -67,9 +67,8 @@ def _check_files(spark: SparkSession, directory: Directory, manifest: Manifest) 
     """They are what was exported; InvalidInput that says which are not."""
     hint = "restore the directory, or export again; nothing was written"
     for name, table in manifest.tables.items():
-        present = directory.names(name)
         for part in table.chunks:
-            if part.directory not in present:
+            if not directory.names(f"{name}/{part.directory}"):
                 raise InvalidInput(f"{directory.path}/{name}/{part.directory} is gone", hint=hint)
         try:
             totals = totals_of(spark, directory, name, [part.directory for part in table.chunks])

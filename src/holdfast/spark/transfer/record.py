@@ -13,7 +13,7 @@ import msgspec
 from holdfast import command as c
 from holdfast.accessor import TaskStore
 from holdfast.connection import Connection
-from holdfast.errors import UnknownTaskInstance
+from holdfast.errors import Conflict, UnknownTaskInstance
 from holdfast.scope import TaskScope
 from holdfast.spark.transfer.plan import Chunk
 from holdfast.spark.transfer.selection import DAG
@@ -22,6 +22,7 @@ from holdfast.value import encode
 
 _PLAN: Final = "plan"
 _MARK: Final = "mark"
+_ATTEMPT: Final = "attempt"
 
 
 class Record:
@@ -33,6 +34,7 @@ class Record:
         self.run_id = sha256(msgspec.json.encode(what)).hexdigest()[:16]
         self._scope = TaskScope(DAG, self.run_id, kind)
         self._task = connection.task_store(DAG, self.run_id, kind)
+        self._attempt = uuid4().hex
 
     def plan(self) -> list[Chunk] | None:
         """The chunks of an attempt that did not come to its end, if there is one."""
@@ -59,9 +61,21 @@ class Record:
         """The task store of an attempt to move these chunks. An earlier one that still runs can
         record nothing more, and stops. Once all is done, nothing is left of the record."""
         with self._task.attempt() as attempt:
-            attempt.task_store.set(_PLAN, msgspec.to_builtins(list(chunks)))
+            plan = msgspec.to_builtins(list(chunks))
+            attempt.task_store.set_many({_PLAN: plan, _ATTEMPT: self._attempt})
             yield attempt.task_store
+            self.confirm(attempt.task_store)
         self.forget()
+
+    def confirm(self, task_store: TaskStore) -> None:
+        """Raise a Conflict unless this attempt is the newest. A record that was forgotten and
+        begun again counts attempts anew, so that their number does not tell."""
+        if task_store.get(_ATTEMPT) != self._attempt:
+            raise Conflict(
+                "the same transfer was started again while this one ran, which stops here",
+                hint="let the other one finish",
+            )
+        task_store.set(_ATTEMPT, self._attempt)
 
     def forget(self) -> None:
         self._connection.store.execute(c.DeleteRun(DAG, self.run_id))

@@ -1,0 +1,259 @@
+"""Directories that Spark writes, published whole by a rename.
+
+A write goes into a hidden directory of its own, `_holdfast-TARGET-EDITION-UNIQUE/data` beside the
+target, and `data` is renamed to the target. Spark's readers skip the hidden directory: its name
+begins with an underscore and has no equals sign.
+
+Nobody else publishes from a hidden directory. The publisher holds it open and renames from the
+open directory, not from its path: if another publisher removes it, and a Spark job that still runs
+makes a directory of the same name again, then the rename fails.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from holdfast.errors import Conflict, HoldfastError, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+FILE: Final = "_holdfast.json"
+_DATA: Final = "data"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_FILE_SCHEME: Final = re.compile(r"file:(//)?(?=/)", re.IGNORECASE)
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+_OCCUPIED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
+_GONE: Final = frozenset({errno.ENOENT, errno.ESTALE})
+_UNABLE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+
+
+def renames(spark: SparkSession, path: str) -> bool:
+    """Tell whether directories under `path` are published by a rename from this process.
+
+    They are where this process and Spark use the same local or mounted file system: in a classic
+    session, and with Spark Connect on this machine.
+    """
+    from pyspark.sql.session import SparkSession as ClassicSession
+
+    if _local(path) is None:
+        return False
+    if not isinstance(spark, ClassicSession):
+        session: Any = spark
+        return session.client.host in _LOOPBACK
+    default = spark._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
+    return bool(_FILE_SCHEME.match(path)) or default.startswith("file:")
+
+
+def publish(
+    write: Callable[[str], object], directory: str, *, edition: str, manifest: Mapping[str, Any]
+) -> bool:
+    """Have `write` write a hidden directory of its own beside `directory`, then rename it there;
+    False where the same edition is there already.
+
+    An edition is the identity of the content: of several writers with the same one, the first
+    publishes. A directory of another edition, or without a manifest, is replaced. `manifest` is
+    read after the write. Where editions follow each other, let `write` check first that its own is
+    still the current one: a later edition then never yields to an earlier one, however long a
+    process was stopped. Raises Conflict where a writer of another edition has taken over.
+    """
+    target = _checked(directory)
+    parent, name = os.path.split(target)
+    os.makedirs(parent, exist_ok=True)
+    drafts = f"_holdfast-{_digest(name)}-"
+    own = f"{drafts}{_digest(edition)}-"
+    if _edition(target) == edition:
+        _discard(parent, drafts)
+        return False
+    # Theirs can no longer be published; of this edition, others may still write.
+    _discard(parent, drafts, but=own)
+    with _draft(parent, own) as (hidden, opened):
+        beside = directory.rstrip("/").rpartition("/")
+        try:
+            write(f"{beside[0]}{beside[1]}{hidden}/{_DATA}")
+            _seal(opened, {**manifest, "edition": edition})
+            published = _put(opened, target, edition)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            if _edition(target) != edition:
+                _explain(error, directory, parent, hidden, opened)
+                raise
+            published = False  # by somebody else, who has removed our draft
+    _sync(parent)
+    _discard(parent, drafts)
+    return published
+
+
+def manifest_of(directory: str) -> dict[str, Any] | None:
+    """Read the manifest of a published directory; None where there is none."""
+    try:
+        with open(f"{_checked(directory)}/{FILE}", encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def is_there(directory: str) -> bool:
+    """Tell whether a directory that was published has anything in it."""
+    try:
+        with os.scandir(_checked(directory)) as found:
+            return any(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _local(path: str) -> str | None:
+    """The path as this process knows it, or None for one of another file system."""
+    found = _FILE_SCHEME.match(path)
+    if found is None and _SCHEME.match(path):
+        return None
+    return os.path.abspath(path[found.end() :] if found else path)
+
+
+def _checked(directory: str) -> str:
+    local = _local(directory)
+    if local is None:
+        raise InvalidInput(
+            f"{directory} cannot be published by a rename: it is not in a local file system",
+            hint="ask holdfast.spark.publication.renames(spark, path) first",
+        )
+    return local
+
+
+def _edition(target: str) -> Any:
+    return (manifest_of(target) or {}).get("edition")
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
+
+
+@contextmanager
+def _draft(parent: str, own: str) -> Iterator[tuple[str, int]]:
+    """Make a hidden directory, held open, and remove it at the end with what is then in it."""
+    opened = None
+    while opened is None:
+        hidden = f"{own}{uuid4().hex}"
+        os.mkdir(f"{parent}/{hidden}")
+        with suppress(FileNotFoundError):  # removed by another publisher at once
+            opened = os.open(f"{parent}/{hidden}", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield hidden, opened
+    finally:
+        os.close(opened)
+        _discard(parent, hidden)
+
+
+def _seal(opened: int, manifest: dict[str, Any]) -> None:
+    """Write the manifest, and have the disk hold all that is in the draft."""
+    data = os.open(_DATA, os.O_RDONLY | os.O_DIRECTORY, dir_fd=opened)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with open(os.open(FILE, flags, 0o666, dir_fd=data), "w", encoding="utf-8") as file:
+            json.dump(manifest, file)
+        for _, _, files, place in os.fwalk(".", dir_fd=data):
+            for name in files:
+                with suppress(FileNotFoundError):  # of a task that Spark has given up
+                    _sync(name, place)
+            _sync(".", place)
+    finally:
+        os.close(data)
+
+
+def _sync(path: str, place: int | None = None) -> None:
+    descriptor = os.open(path, os.O_RDONLY, dir_fd=place)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNABLE:  # as some file systems are for directories
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _put(opened: int, target: str, edition: str) -> bool:
+    """Rename the draft to the target; False where the target is of the same edition."""
+    while True:
+        try:
+            # Replaces an empty directory at most, so that the first publisher wins.
+            os.rename(_DATA, target, src_dir_fd=opened)
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        else:
+            return True
+        if _edition(target) == edition:
+            return False
+        try:
+            _exchange(opened, target)
+        except FileNotFoundError:
+            continue  # the target is gone, or the draft: the rename will tell
+        except OSError as error:
+            if error.errno not in _UNABLE:
+                raise
+        else:
+            return True
+        with suppress(FileNotFoundError):
+            os.rename(target, f"replaced-{uuid4().hex}", dst_dir_fd=opened)
+
+
+def _exchange(opened: int, target: str) -> None:
+    """Swap the draft and the target in one step, which Python's own `os` cannot."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        raise OSError(errno.ENOSYS, "renameat2") from None
+    names = os.fsencode(_DATA), os.fsencode(target)
+    if renameat2(opened, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+def _discard(parent: str, prefix: str, *, but: str = "\0") -> None:
+    """Remove hidden directories so that nothing can be published from them any more."""
+    with os.scandir(parent) as found:
+        names = [one.name for one in found if one.name.startswith(prefix)]
+    for name in names:
+        if name.startswith(but):
+            continue
+        # First from the paths that Spark jobs know, then from the one that its publisher knows:
+        # removed file by file, it could be published with some of them.
+        away = f"{parent}/{name[:-32]}{uuid4().hex}"
+        with suppress(FileNotFoundError):
+            os.rename(f"{parent}/{name}", away)
+            with suppress(FileNotFoundError):
+                os.rename(f"{away}/{_DATA}", f"{away}/removed")
+            shutil.rmtree(away, ignore_errors=True)
+
+
+def _explain(error: Exception, directory: str, parent: str, hidden: str, opened: int) -> None:
+    """Raise Conflict or InvalidInput where what was written is not where it should be."""
+    if not isinstance(error, OSError) or error.errno not in _GONE:
+        return
+    with suppress(OSError):
+        if os.path.samestat(os.stat(f"{parent}/{hidden}"), os.fstat(opened)):
+            raise InvalidInput(
+                f"Spark has written {directory} to a file system that this process does not see, "
+                "or has another working directory",
+                hint="name an absolute path that both see, or a URL with its scheme, as hdfs://…",
+            ) from error
+    raise Conflict(
+        f"another writer has replaced {directory} while it was written",
+        hint="let one task write a directory at a time; the newest attempt has it",
+    ) from error
