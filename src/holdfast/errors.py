@@ -308,6 +308,13 @@ class SparkUnavailable(HoldfastError):
     status = 503
 
 
+class SparkBusy(HoldfastError):
+    """What an earlier attempt of the task began on Spark has not ended, or Spark does not tell."""
+
+    code = "spark_busy"
+    status = 503
+
+
 class RunnerFailed(HoldfastError):
     """The processes that run tasks end as soon as they are started."""
 

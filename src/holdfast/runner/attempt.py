@@ -173,8 +173,11 @@ class Attempt:
         endpoint = partial(open_endpoint, self._with.endpoints, store, task, writer)
         report = relay(child.channel, store, ChildIdentity(writer), endpoint)
         self._timeout_at = None
-        if isinstance(report, Failed) and startup.spark and self._with.spark.is_lost(startup.spark):
-            self._stop = self._stop or StopReason.SPARK
+        if isinstance(report, Failed) and startup.spark:
+            if report.spark_is_busy:
+                self._with.spark.end(startup.spark)
+            if self._with.spark.is_lost(startup.spark):
+                self._stop = self._stop or StopReason.SPARK
         return report
 
     def _startup(self, writer: TaskWriter) -> TaskStartup:

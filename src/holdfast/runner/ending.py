@@ -62,7 +62,10 @@ def ending_of(
             orderly=True,
         )
     if stop is StopReason.SPARK or (report is None and status is None):
-        return _interrupted(instance, "Spark died" if stop else "the launcher died", now)
+        reason = "Spark died" if stop else "the launcher died"
+        if isinstance(report, Failed) and report.spark_is_busy:
+            reason = f"Spark was ended, because {report.error}"
+        return _interrupted(instance, reason, now)
     failures = instance.failures
     retry = failures < task.retries and not (isinstance(report, Failed) and not report.may_retry)
     return Ending(

@@ -113,6 +113,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """One line: the exception's type and message."""
     may_retry: bool = True
     exception: bytes | None = None
+    spark_is_busy: bool = False
+    """The task did not begin, because what an earlier attempt runs on Spark does not end."""
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import suppress
 from threading import Event, Lock, Thread
 
@@ -38,6 +39,19 @@ class SparkServer:
             return address_of(self._settings.spark.remote)
         return self._serving().address()
 
+    def end(self, address: SparkAddress) -> None:
+        """End the server at that address, if it is one of ours, and wait until it has ended."""
+        if self._settings.spark.remote:
+            return
+        with self._lock:
+            if self._current is None or not self._current.serves(address):
+                return  # it was ended for another attempt
+            self._current.child.kill()
+            self._current.child.wait()
+            self._current = None
+            while not self.is_lost(address):  # its port is open until its last thread has ended
+                time.sleep(0.05)
+
     def is_lost(self, address: SparkAddress) -> bool:
         """Whether the server that an attempt had is gone, and was one of ours."""
         if self._settings.spark.remote:
@@ -72,6 +86,9 @@ class _Serving:
         return self._told.is_set() and (
             not isinstance(self._report, Ready) or self.child.wait(timeout=0)
         )
+
+    def serves(self, address: SparkAddress) -> bool:
+        return isinstance(self._report, Ready) and self._report.address == address
 
     def address(self) -> SparkAddress:
         self._told.wait()

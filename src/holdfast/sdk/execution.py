@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.errors import HoldfastError, InvalidDag, InvalidInput, InvalidType
+from holdfast.errors import HoldfastError, InvalidDag, InvalidInput, InvalidType, SparkBusy
 from holdfast.runner.messages import (
     CallbackStartup,
     Done,
@@ -53,6 +53,7 @@ def execute(startup: TaskStartup, store: Store) -> Succeeded | Skipped | Failed:
             error=one_line(error),
             may_retry=not isinstance(error, AirflowFailException),
             exception=pickled(error),
+            spark_is_busy=isinstance(error, SparkBusy),
         )
 
 

@@ -134,6 +134,8 @@ def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
         "spark.connect.session.manager.defaultSessionTimeout": "24h",
         # What a killed task has left running and no attempt comes for.
         "spark.connect.execute.manager.detachedTimeout": "1m",
+        # It is not forgotten, as long as it has not ended and its session is there.
+        "spark.connect.session.inactiveOperations.cacheExpiration": "24h",
         "spark.python.task.killTimeout": "0s",
         "spark.sql.connect.serverStacktrace.enabled": "false",
         **given,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,7 +14,7 @@ from uuid import uuid5
 
 from holdfast.accessor import TaskStore
 from holdfast.entry import TaskWriter
-from holdfast.errors import InvalidSettings, SparkUnavailable
+from holdfast.errors import InvalidSettings, SparkBusy, SparkUnavailable
 from holdfast.runner.messages import SparkAddress
 from holdfast.settings import without_password
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 DEFAULT_PORT: Final = 15002
 USER: Final = "holdfast"
 """Sessions belong to a user. It is the same for all attempts, so that each finds the others'."""
+
+log = logging.getLogger("holdfast.task")
 
 
 def session_id(writer: TaskWriter, begun: datetime) -> str:
@@ -86,24 +89,26 @@ def task_session(
     """The session of an attempt, in UTC, as the one that `getOrCreate()` and `active()` give.
     `begun` is when its run was made.
 
-    What earlier attempts of the task instance still run is interrupted first. The session ends
-    with the block; `stop()` before that does nothing, since all else in the task that asks for a
-    session has the same one.
+    What earlier attempts of the task instance ran has ended before that; SparkBusy is raised where
+    it has not. The session ends with the block; `stop()` before that does nothing, since all else
+    in the task that asks for a session has the same one.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.session import SparkSession
 
-    from holdfast.spark.patience import be_brief, be_patient
+    from holdfast.spark.operations import TRUTHFUL
+    from holdfast.spark.patience import be_patient
     from holdfast.spark.progress import Progress
 
     # It repeats, as one line of JSON, the error that is raised.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     remote = connection_string(address, session_id(writer, begun))
+    end_earlier_attempts(address, writer, begun)
     try:
-        end_earlier_attempts(address, writer, begun)
         session = SparkSession.builder.remote(remote).create()
         be_patient(session, address)
-        session.conf.set("spark.sql.session.timeZone", "UTC")
+        for name, text in {"spark.sql.session.timeZone": "UTC", **TRUTHFUL}.items():
+            session.conf.set(name, text)
     except PySparkException as error:
         raise SparkUnavailable(
             f"{writer} has no Spark session at {address.host}:{address.port}: "
@@ -116,30 +121,74 @@ def task_session(
         try:
             yield session
         finally:
-            be_brief(session, address)
-            SparkSession.stop(session)
+            session.removeProgressHandler(progress)  # type: ignore[arg-type]
+            _end(session, address)
 
 
 def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datetime) -> None:
-    """Interrupt what attempts before this one left running, and close their sessions for good:
-    one that is still alive somewhere gets no new one."""
-    from pyspark.errors.exceptions.connect import SparkConnectException
+    """End what attempts before this one left running, and close their sessions for good: one that
+    is still alive somewhere gets no new one.
+
+    A session is closed when its operations and those of all attempts before it have ended. Raises
+    SparkBusy where Spark does not confirm that they have.
+    """
+    from pyspark.errors import PySparkException
     from pyspark.sql.connect.session import SparkSession
 
-    from holdfast.spark.patience import be_brief, be_patient
+    from holdfast.spark.operations import LIMIT, await_end, interrupt
+    from holdfast.spark.patience import be_patient
 
-    for attempt in range(1, writer.attempt or 1):
-        earlier = session_id(TaskWriter(writer.scope, attempt), begun)
-        session = SparkSession(connection_string(address, earlier))
-        be_patient(session, address)
-        try:
-            session.interruptAll()
-        except SparkConnectException as error:
-            if "SESSION_CLOSED" not in (error.getCondition() or ""):
-                raise
-        finally:
-            be_brief(session, address)
-            session.stop()
+    where = f"Spark at {address.host}:{address.port}"
+    hint = "wait until it has ended, or restart that Spark; then the task can be tried again"
+    left: list[SparkSession] = []
+    try:
+        for attempt in range((writer.attempt or 1) - 1, 0, -1):
+            earlier = session_id(TaskWriter(writer.scope, attempt), begun)
+            session = SparkSession(connection_string(address, earlier))
+            left.append(session)
+            be_patient(session, address)
+            if not interrupt(session):
+                break
+        deadline = time.monotonic() + LIMIT
+        for session in reversed(left):
+            if running := await_end(session, deadline):
+                raise SparkBusy(
+                    f"{writer} cannot begin: what an earlier attempt began on {where} still runs "
+                    f"after {LIMIT:.0f} s: {', '.join(running)} of session {session.session_id}",
+                    hint=hint,
+                )
+            session.client.release_session()
+    except PySparkException as error:
+        raise SparkBusy(
+            f"{writer} cannot begin: {where} does not tell whether what earlier attempts ran has "
+            f"ended: {str(error).partition(chr(10))[0]}",
+            hint=hint,
+        ) from error
+    finally:
+        for session in left:
+            session.client.close()
+
+
+def _end(session: SparkSession, address: SparkAddress) -> None:
+    """End a session and what runs in it. Where that takes too long or fails, the session stays, and
+    the next attempt looks after it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession
+
+    from holdfast.spark.operations import LIMIT, await_end, interrupt
+    from holdfast.spark.patience import be_brief
+
+    be_brief(session, address)
+    session.release_session_on_close = False
+    try:
+        running = await_end(session, time.monotonic() + LIMIT) if interrupt(session) else []
+        session.release_session_on_close = not running
+        if running:
+            log.warning("still runs on Spark after %.0f s: %s", LIMIT, ", ".join(running))
+    except PySparkException as error:
+        log.debug("the session was not closed: %s", error)
+    finally:
+        SparkSession.stop(session)
 
 
 @contextmanager

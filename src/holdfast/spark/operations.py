@@ -1,0 +1,77 @@
+"""The operations of a Spark Connect session: which still run, and their end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.errors.exceptions.connect import SparkConnectException
+    from pyspark.sql.connect.session import SparkSession
+
+LIMIT: Final = 60.0
+"""Seconds that interrupted operations have to end. Work on executors ends within a few; what takes
+longer is a commit of thousands of files, which 60 s suffice for, or one that hangs."""
+INTERVAL: Final = 0.05
+
+TRUTHFUL: Final = {
+    # Spark would run a write that has a shuffle in a thread of its own, which goes on after an
+    # interrupt, and report the operation as cancelled meanwhile.
+    "spark.sql.optimizer.plannedWrite.enabled": "false",
+    # Operations of `foreachBatch` would belong to a session whose id nobody knows.
+    "spark.sql.connect.streaming.foreachBatch.useClonedSession": "false",
+}
+"""Settings with which a session's operations run for as long as their writes do."""
+
+
+def interrupt(session: SparkSession) -> bool:
+    """Ask all operations and streaming queries of a session to end; False where it is closed. A
+    session that Spark does not know is created, so that it can be closed."""
+    from pyspark.errors.exceptions.connect import SparkConnectException
+
+    try:
+        session.interruptAll()
+    except SparkConnectException as error:
+        if _is_closed(error):
+            return False
+        raise
+    return True
+
+
+def await_end(session: SparkSession, deadline: float) -> list[str]:
+    """Wait until interrupted operations and streaming queries have ended, and return the ids of
+    those that still run at the deadline, a time of `time.monotonic()`."""
+    from pyspark.errors.exceptions.connect import SparkConnectException
+
+    try:
+        # The last look is for a query's own operations, which may end after the query.
+        while running := _operations(session) or _queries(session) or _operations(session):
+            if time.monotonic() > deadline:
+                return running
+            time.sleep(INTERVAL)
+    except SparkConnectException as error:
+        if not _is_closed(error):
+            raise
+    return []
+
+
+def _is_closed(error: SparkConnectException) -> bool:
+    return "SESSION_CLOSED" in (error.getCondition() or "")
+
+
+def _operations(session: SparkSession) -> list[str]:
+    from pyspark.sql.connect.proto import GetStatusResponse
+
+    status = GetStatusResponse.OperationStatus
+    ended = {
+        status.OPERATION_STATE_TERMINATING,  # its result has not been fetched
+        status.OPERATION_STATE_SUCCEEDED,
+        status.OPERATION_STATE_FAILED,
+        status.OPERATION_STATE_CANCELLED,
+    }
+    answer = session.client._get_operation_statuses()
+    return [one.operation_id for one in answer.operation_statuses if one.state not in ended]
+
+
+def _queries(session: SparkSession) -> list[str]:
+    return [query.runId for query in session.streams.active]

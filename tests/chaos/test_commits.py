@@ -1,0 +1,75 @@
+"""Attempts that are killed while Spark commits: each row is there once, whatever comes then."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from threading import Lock
+
+import pytest
+from victims import Project
+
+from webhdfs import web_hdfs
+
+pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
+
+PIPELINE = Path(__file__).parent / "pipelines" / "committing.py"
+PARTS = 2
+ROWS = 40
+KILLED = 0.7
+"""How many of the renames are the last thing that an attempt sees, until there were enough."""
+LONGEST_RENAME = 2.0
+
+
+class Killer:
+    """Kills attempts that commit, and lets their commits take a while longer."""
+
+    def __init__(self, directory: Path, kills: int) -> None:
+        self._directory = directory
+        self._random = Random(kills)
+        self._kills = kills
+        self._lock = Lock()
+        self.killed: set[int] = set()
+
+    def before_rename(self, destination: str) -> None:
+        if "_temporary" in destination:
+            return
+        part = destination.split("part=")[1][0]
+        process = int((self._directory / f"process-{part}").read_text())
+        with self._lock:
+            enough = len(self.killed) == self._kills
+            if enough or process in self.killed or self._random.random() > KILLED:
+                return
+            self.killed.add(process)
+            pause = self._random.uniform(0, LONGEST_RENAME)
+        os.kill(process, signal.SIGKILL)
+        time.sleep(pause)
+
+
+def test_attempts_killed_while_spark_commits_leave_each_row_once(
+    tmp_path: Path, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    shutil.copy(PIPELINE, tmp_path)
+    kills, chunks = 4 * rounds, 2 + rounds // 4
+    project, killer = Project(tmp_path), Killer(tmp_path, kills)
+    monkeypatch.setenv("CHUNKS", str(chunks))
+
+    with web_hdfs(files, killer.before_rename) as place:
+        monkeypatch.setenv("COMMITS", place.url)
+        run = project.start("run", "committing.py")
+        assert run.wait(120 + 10 * kills) == 0, project.output()
+
+    lines = [line for path in files.rglob("*.json") for line in path.read_text().splitlines()]
+    assert Counter(json.loads(line)["id"] for line in lines) == Counter(
+        range(PARTS * chunks * ROWS)
+    )
+    assert len(killer.killed) == kills
+    assert project.leftovers() == []
