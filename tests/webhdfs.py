@@ -1,4 +1,4 @@
-"""A file system for Spark over HTTP whose renames can be slow: WebHDFS, backed by a directory."""
+"""A file system for Spark over HTTP that can be slow: WebHDFS, backed by a directory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ PREFIX = "/webhdfs/v1"
 
 
 class WebHdfs(ThreadingHTTPServer):
-    """`before_rename` is called with the destination of each rename before it happens."""
+    """`before` is called with each path that a directory is made at or something is renamed to,
+    before that happens."""
 
     daemon_threads = True
 
-    def __init__(self, directory: Path, before_rename: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, before: Callable[[str], None]) -> None:
         super().__init__(("127.0.0.1", 0), _Request)
         self.directory = directory
-        self.before_rename = before_rename
+        self.before = before
 
     @property
     def url(self) -> str:
@@ -33,8 +34,8 @@ class WebHdfs(ThreadingHTTPServer):
 
 
 @contextmanager
-def web_hdfs(directory: Path, before_rename: Callable[[str], None]) -> Iterator[WebHdfs]:
-    with WebHdfs(directory, before_rename) as server:
+def web_hdfs(directory: Path, before: Callable[[str], None]) -> Iterator[WebHdfs]:
+    with WebHdfs(directory, before) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield server
@@ -65,6 +66,7 @@ class _Request(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         body = self._body()
         if self._operation == "MKDIRS":
+            self.server.before(unquote(urlsplit(self.path).path).removeprefix(PREFIX))
             self._path.mkdir(parents=True, exist_ok=True)
             self._answer({"boolean": True})
         elif self._operation == "CREATE" and "data" not in self._query:
@@ -75,7 +77,7 @@ class _Request(BaseHTTPRequestHandler):
             self._reply(201)
         elif self._operation == "RENAME":
             [destination] = self._query["destination"]
-            self.server.before_rename(destination)
+            self.server.before(destination)
             self._answer({"boolean": _renamed(self._path, self.server.at(destination))})
         else:
             self._refuse(400, "UnsupportedOperationException", self._operation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -22,13 +23,15 @@ pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
 PIPELINE = Path(__file__).parent / "pipelines" / "committing.py"
 PARTS = 2
 ROWS = 40
-KILLED = 0.7
-"""How many of the renames are the last thing that an attempt sees, until there were enough."""
-LONGEST_RENAME = 2.0
+STEPS = re.compile(r"_temporary/0(/task_\w+)?$|/part-[^/]+$")
+"""A job is set up, a task's files are committed, and a file of the job is."""
+KILLED = 0.3
+"""How many of these steps are the last thing that an attempt sees, until there were enough."""
+LONGEST_STEP = 3.0
 
 
 class Killer:
-    """Kills attempts that commit, and lets their commits take a while longer."""
+    """Kills attempts while Spark writes for them, and lets what it does then take a while."""
 
     def __init__(self, directory: Path, kills: int) -> None:
         self._directory = directory
@@ -37,17 +40,17 @@ class Killer:
         self._lock = Lock()
         self.killed: set[int] = set()
 
-    def before_rename(self, destination: str) -> None:
-        if "_temporary" in destination:
+    def before(self, path: str) -> None:
+        if not STEPS.search(path):
             return
-        part = destination.split("part=")[1][0]
+        part = path.split("part=")[1][0]
         process = int((self._directory / f"process-{part}").read_text())
         with self._lock:
             enough = len(self.killed) == self._kills
             if enough or process in self.killed or self._random.random() > KILLED:
                 return
             self.killed.add(process)
-            pause = self._random.uniform(0, LONGEST_RENAME)
+            pause = self._random.uniform(0, LONGEST_STEP)
         os.kill(process, signal.SIGKILL)
         time.sleep(pause)
 
@@ -58,11 +61,11 @@ def test_attempts_killed_while_spark_commits_leave_each_row_once(
     files = tmp_path / "files"
     files.mkdir()
     shutil.copy(PIPELINE, tmp_path)
-    kills, chunks = 4 * rounds, 2 + rounds // 4
+    kills, chunks = 4 * rounds, 3 + rounds
     project, killer = Project(tmp_path), Killer(tmp_path, kills)
     monkeypatch.setenv("CHUNKS", str(chunks))
 
-    with web_hdfs(files, killer.before_rename) as place:
+    with web_hdfs(files, killer.before) as place:
         monkeypatch.setenv("COMMITS", place.url)
         run = project.start("run", "committing.py")
         assert run.wait(120 + 10 * kills) == 0, project.output()

@@ -1,0 +1,113 @@
+"""A run on whose Spark an earlier attempt's work does not end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import msgspec
+import pytest
+from project import Project
+
+from holdfast.run import Outcome
+from holdfast.runner.messages import SparkAddress, SparkStartup
+from holdfast.spark.check import answers
+from holdfast.spark.session import address_of
+from webhdfs import WebHdfs, web_hdfs
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+KEEPER = Path(__file__).parents[1] / "spark" / "keeper.py"
+DAG = """
+    import os
+    from datetime import timedelta
+    from pathlib import Path
+
+    from holdfast.sdk import dag, task
+    from holdfast.spark import operations
+
+    operations.LIMIT = 2
+
+
+    @dag(schedule=None, default_args={"retries": 1, "retry_delay": timedelta(0)})
+    def d():
+        @task.pyspark
+        def write(spark):
+            Path("process").write_text(str(os.getpid()))
+            spark.range(0, 10, 1, 1).write.mode("overwrite").json(os.environ["PLACE"])
+
+        write()
+
+
+    d()
+"""
+
+
+@pytest.fixture
+def stuck(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebHdfs]:
+    """A file system on which the first commit kills its attempt, and never ends."""
+    killed, over = Event(), Event()
+
+    def before(path: str) -> None:
+        if "_temporary" not in path and "/part-" in path and not killed.is_set():
+            killed.set()
+            os.kill(int(project.read("process")), signal.SIGKILL)
+            over.wait()
+
+    with web_hdfs(tmp_path_factory.mktemp("files"), before) as files:
+        yield files
+        over.set()
+
+
+@pytest.fixture
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Spark that is not the run's own."""
+    startup = SparkStartup(
+        master="local[2]", conf={}, directory=str(tmp_path_factory.mktemp("spark"))
+    )
+    with subprocess.Popen(
+        [sys.executable, KEEPER, msgspec.json.encode(startup).decode()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        process_group=0,
+    ) as keeper:
+        assert keeper.stdout is not None
+        address = msgspec.json.decode(keeper.stdout.readline(), type=SparkAddress)
+        yield f"sc://localhost:{address.port}/;token={address.token}"
+        os.killpg(keeper.pid, signal.SIGKILL)
+
+
+def rows(directory: Path) -> list[str]:
+    return [line for path in directory.rglob("*.json") for line in path.read_text().splitlines()]
+
+
+def test_our_spark_is_ended_and_no_retry_is_used_up(project: Project, stuck: WebHdfs) -> None:
+    done = project.run_dag(DAG, PLACE=f"{stuck.url}/out")
+
+    assert done.status == 0, done.err
+    attempts = project.attempts("write")
+    assert [one.outcome for one in attempts] == [
+        Outcome.FAILED,
+        Outcome.INTERRUPTED,
+        Outcome.SUCCESS,
+    ]
+    assert "Spark was ended, because" in attempts[1].error
+    assert "still runs after 2 s" in attempts[1].error
+    assert len(rows(stuck.directory)) == 10
+
+
+def test_a_spark_elsewhere_is_left_alone_and_the_attempt_fails(
+    project: Project, stuck: WebHdfs, elsewhere: str
+) -> None:
+    done = project.run_dag(DAG, PLACE=f"{stuck.url}/out", HOLDFAST__SPARK__REMOTE=elsewhere)
+
+    assert done.status == 1
+    attempts = project.attempts("write")
+    assert [one.outcome for one in attempts] == [Outcome.FAILED, Outcome.FAILED]
+    assert "still runs after 2 s" in attempts[1].error
+    assert answers("localhost", address_of(elsewhere).port)
