@@ -12,6 +12,19 @@ from threading import Thread
 from urllib.parse import parse_qs, unquote, urlsplit
 
 PREFIX = "/webhdfs/v1"
+BLOCK = 128 * 2**20
+DEFAULTS = {
+    "blockSize": BLOCK,
+    "bytesPerChecksum": 512,
+    "checksumType": 2,
+    "encryptDataTransfer": False,
+    "fileBufferSize": 4096,
+    "keyProviderUri": "",
+    "replication": 1,
+    "trashInterval": 0,
+    "writePacketSize": 65536,
+    "defaultStoragePolicyId": 7,
+}
 
 
 class WebHdfs(ThreadingHTTPServer):
@@ -52,12 +65,14 @@ class _Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            if self._operation == "GETFILESTATUS":
+            if self._operation in ("GETFILESTATUS", "GETFILELINKSTATUS"):
                 self._answer({"FileStatus": _status(self._path, "")})
             elif self._operation == "LISTSTATUS":
                 found = self._path.iterdir() if self._path.is_dir() else [self._path]
                 statuses = [_status(one, one.name) for one in found]
                 self._answer({"FileStatuses": {"FileStatus": statuses}})
+            elif self._operation == "GETSERVERDEFAULTS":
+                self._answer({"FsServerDefaults": DEFAULTS})
             else:
                 self._refuse(400, "UnsupportedOperationException", self._operation)
         except FileNotFoundError as error:
@@ -145,7 +160,7 @@ def _status(path: Path, suffix: str) -> dict[str, object]:
     stat = path.stat()
     return {
         "accessTime": int(stat.st_atime * 1000),
-        "blockSize": 128 * 2**20,
+        "blockSize": BLOCK,
         "group": "staff",
         "length": 0 if path.is_dir() else stat.st_size,
         "modificationTime": int(stat.st_mtime * 1000),

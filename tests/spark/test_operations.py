@@ -60,7 +60,7 @@ def kill_while_it_commits(
     forking: ForkServerContext, server: Kept, kind: str, commits: Commits, *, task: str
 ) -> None:
     arguments = (server.address, task, kind, f"{commits.url}/{task}")
-    process = forking.Process(target=committing.write, args=arguments)
+    process = forking.Process(target=committing.write, args=arguments, daemon=True)
     process.start()
     assert commits.held.wait(60)
     process.kill()
@@ -93,7 +93,8 @@ def test_an_attempt_waits_though_the_one_before_it_was_killed_while_it_waited(
     commits: Commits,
 ) -> None:
     kill_while_it_commits(forking, spark_server, "shuffle", commits, task="twice")
-    second = forking.Process(target=attempt.take_over, args=(spark_server.address, "twice", 2))
+    arguments = (spark_server.address, "twice", 2)
+    second = forking.Process(target=attempt.take_over, args=arguments, daemon=True)
     second.start()
     time.sleep(2)
     second.kill()
@@ -117,7 +118,7 @@ def test_a_session_that_ends_by_itself_is_not_closed_before_its_operations_have_
 ) -> None:
     path, held = f"{commits.url}/own", tmp_path / "held"
     arguments = (spark_server.address, "own", path, held)
-    process = forking.Process(target=committing.end_while_it_commits, args=arguments)
+    process = forking.Process(target=committing.end_while_it_commits, args=arguments, daemon=True)
     process.start()
     assert commits.held.wait(60)
     held.touch()
