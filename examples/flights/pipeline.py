@@ -12,8 +12,8 @@ Both directories are beside this file, or where a run says:
 A run does what is new, and a task that died goes on where it stopped:
 
 - `ingest` records each day in its task store once the day is written; a retry does the others.
-- `clean` and `aggregate` read what is newer than the watermark of the asset that they write. It is
-  seen while the data goes by, and moves when they succeed, so it is never ahead of the data.
+- `clean` and `aggregate` read what is newer than the watermark of the asset that they write, up to
+  an end that is fixed first. When they succeed, the watermark is that end.
 - Every write replaces whole days, so that a day written twice is the same as one written once.
 """
 

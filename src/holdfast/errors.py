@@ -308,6 +308,20 @@ class SparkUnavailable(HoldfastError):
     status = 503
 
 
+class CheckFailed(HoldfastError):
+    """The rows of a load do not satisfy what its author expects of them."""
+
+    code = "check_failed"
+    status = 422
+
+
+class SourceChanged(HoldfastError):
+    """The source of a load has changed in a way that the load cannot follow."""
+
+    code = "source_changed"
+    status = 409
+
+
 class SparkBusy(HoldfastError):
     """What an earlier attempt of the task began on Spark has not ended, or Spark does not tell."""
 

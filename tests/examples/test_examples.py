@@ -216,3 +216,20 @@ def test_a_script_goes_on_where_it_was_killed(script: Start, seen: Seen) -> None
     assert again.lines[-1] == "loaded orders-7.csv"
     assert len(again.lines) <= 4
     assert seen.asset("orders") == {"watermark": "2026-01-31"}
+
+
+def test_every_way_of_writing_a_load_has_each_row_once(run: Start, seen: Seen) -> None:
+    run("incremental_loads", "--conf", '{"orders": 100}')
+    run("incremental_loads", "--conf", '{"orders": 130}', "--run-id", "second")
+
+    def result(task_id: str, run_id: str) -> Any:
+        return seen.result("incremental_loads", task_id, run_id)
+
+    ways = [
+        *("save", "insert_with_sql", "merge_through_a_view", "replace_partitions"),
+        *("write_to_several_sinks", "load_in_steps"),
+    ]
+    assert {way: result(way, "second") for way in ways} == dict.fromkeys(ways, 130)
+    assert result("write_to_a_database", "second") == 30
+    assert result("check_the_rows", RUN) == 15
+    assert result("check_the_rows", "second") == 4

@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import pytest
 from kept import Kept, await_end, kept_server
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from sparks import CONF, shared
+from sparks import CONF, session_on
 
 from forks import FORKS
-from holdfast.spark.session import connection_string
 
 R = TypeVar("R")
 
@@ -28,29 +25,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 def spark(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    """A session in this process, in a server, and on a cluster whose executors have a Python
-    without Holdfast. What a test module defines travels with its functions, as a DAG file's does.
-    """
-    cloudpickle.register_pickle_by_value(request.module)
-    try:
-        if request.param == "local":
-            yield request.getfixturevalue("local_spark")
-            return
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-            worker = os.environ.get("PYTEST_XDIST_WORKER")
-            base = tmp_path_factory.getbasetemp()
-            address = shared(
-                request.param,
-                (base.parent if worker else base) / "sparks",
-                os.getppid() if worker else os.getpid(),
-            )
-            remote = connection_string(address, str(uuid4()))
-            session = SparkSession.builder.remote(remote).create()
-            yield session
-            session.stop()
-    finally:
-        cloudpickle.unregister_pickle_by_value(request.module)
+    """A session of each kind."""
+    with session_on(request.param, request, tmp_path_factory) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +47,13 @@ def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessi
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def classic_spark(local_spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """The same, in a module whose other tests use sessions of each kind."""
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
+    return local_spark
 
 
 @pytest.fixture(scope="session")

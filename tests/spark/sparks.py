@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import importlib.metadata
+import os
 import re
 import signal
 import subprocess
@@ -16,12 +17,18 @@ import venv
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import msgspec
 import psutil
 from kept import kept_server
 
 from holdfast.runner.messages import SparkAddress
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import SparkSession
 
 EXECUTOR_PACKAGES = ("numpy", "pandas", "pyarrow", "grpcio-status", "zstandard")
 
@@ -104,6 +111,46 @@ def shared(kind: str, directory: Path, owner: int) -> SparkAddress:
                 assert keeper.poll() is None, (place / "keeper.log").read_text()
                 time.sleep(0.05)
     return msgspec.json.decode(told.read_bytes(), type=SparkAddress)
+
+
+@contextmanager
+def session_on(
+    kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """A session in this process, in a server, or on a cluster whose executors have a Python
+    without Holdfast. What a test module defines travels with its functions, as a DAG file's does.
+    """
+    import pytest
+    from pyspark import cloudpickle
+    from pyspark.sql import SparkSession
+
+    from holdfast.spark.session import connection_string
+
+    cloudpickle.register_pickle_by_value(request.module)
+    try:
+        if kind == "local":
+            yield request.getfixturevalue("local_spark")
+            return
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+            address = connect_address(kind, tmp_path_factory)
+            remote = connection_string(address, str(uuid4()))
+            session = SparkSession.builder.remote(remote).create()
+            yield session
+            session.stop()
+    finally:
+        cloudpickle.unregister_pickle_by_value(request.module)
+
+
+def connect_address(kind: str, tmp_path_factory: pytest.TempPathFactory) -> SparkAddress:
+    """Where the server of that kind is, which all processes of a test run share."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    base = tmp_path_factory.getbasetemp()
+    return shared(
+        kind,
+        (base.parent if worker else base) / "sparks",
+        os.getppid() if worker else os.getpid(),
+    )
 
 
 def keep(kind: str, directory: Path, owner: int) -> None:

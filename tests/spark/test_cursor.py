@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import types as t
 
 from holdfast.errors import InvalidInput, InvalidType
+from holdfast.spark.loads.column import Columns, SourceColumn
 from holdfast.spark.loads.cursor import Cursor, cursor_of
 
 NEW_YORK = timezone(timedelta(hours=-5))
@@ -32,7 +33,7 @@ CURSORS: list[tuple[t.DataType, Any, Any]] = [
 
 
 def cursor(spark_type: t.DataType) -> Cursor:
-    return cursor_of(t.StructType([t.StructField("at", spark_type)]), "at")
+    return cursor_of(SourceColumn(("at",), spark_type))
 
 
 @pytest.mark.parametrize(("spark_type", "value", "stored"), CURSORS)
@@ -140,14 +141,74 @@ def test_a_type_without_an_exact_order_is_refused(spark_type: t.DataType) -> Non
         cursor(spark_type)
 
 
-@pytest.mark.parametrize("names", [["When", "id"], ["at", "at"]])
-def test_a_column_that_is_not_there_once_is_refused(names: list[str]) -> None:
-    schema = t.StructType([t.StructField(name, t.LongType()) for name in names])
+def fields(*names: str) -> t.StructType:
+    return t.StructType([t.StructField(name, t.LongType()) for name in names])
 
+
+@pytest.mark.parametrize("names", [["When", "id"], ["at", "at"], ["at", "AT"]])
+def test_a_column_that_is_not_there_once_is_refused(names: list[str]) -> None:
     with pytest.raises(InvalidInput, match="columns? of that name") as raised:
-        cursor_of(schema, "at")
+        Columns(fields(*names)).find("at", "the cursor")
 
     assert ", ".join(names) in raised.value.hint
+
+
+def test_a_column_is_found_by_the_case_rule_of_the_session() -> None:
+    schema = fields("At", "id")
+
+    assert Columns(schema).find("aT", "the cursor").name == "At"
+    with pytest.raises(InvalidInput, match="no column of that name"):
+        Columns(schema, case_sensitive=True).find("at", "the cursor")
+    assert Columns(fields("at", "AT"), case_sensitive=True).find("AT", "it").name == "AT"
+
+
+def test_a_dot_leads_into_a_struct_unless_a_column_has_it_in_its_name() -> None:
+    schema = t.StructType(
+        [
+            t.StructField("s", t.StructType([t.StructField("In`ner", fields("at"))])),
+            t.StructField("s.at", t.DateType()),
+        ]
+    )
+    columns = Columns(schema)
+
+    assert columns.find("s.in`ner.at", "the cursor").sql == "`s`.`In``ner`.`at`"
+    assert columns.find("s.at", "the cursor") == SourceColumn(("s.at",), t.DateType())
+    with pytest.raises(InvalidInput, match="no column of that name"):
+        columns.find("s.at.more", "the cursor")
+
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "now", "horizon", "over"),
+    [
+        (t.TimestampType(), NOW, NOW + timedelta(minutes=5), NOW),
+        (
+            t.TimestampNTZType(),
+            datetime(2026, 1, 31, 12),  # noqa: DTZ001
+            datetime(2026, 2, 1, 2, 5),  # noqa: DTZ001
+            datetime(2026, 1, 31, 0),  # noqa: DTZ001
+        ),
+        (t.DateType(), date(2026, 1, 31), date(2026, 2, 1), date(2026, 1, 30)),
+    ],
+)
+def test_a_time_is_over_when_it_is_over_wherever_it_was_written(
+    spark_type: t.DataType, now: Any, horizon: Any, over: Any
+) -> None:
+    kind = cursor(spark_type)
+
+    assert kind.at(NOW) == now
+    assert kind.horizon(NOW) == horizon
+    assert kind.is_over(over, NOW)
+    assert not kind.is_over(horizon, NOW)
+
+
+def test_numbers_and_text_are_never_over() -> None:
+    assert cursor(t.LongType()).horizon(NOW) is None
+    assert not cursor(t.LongType()).is_over(-(2**63), NOW)
+    with pytest.raises(InvalidType, match="until is relative to now"):
+        cursor(t.StringType()).at(NOW)
 
 
 def test_a_time_that_python_does_not_have_is_told() -> None:

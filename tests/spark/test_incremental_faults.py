@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"on_null": "include"}, "would be loaded again by each load"),
         ({"on_null": "ignore"}, "on_null is 'ignore'"),
         ({"closed": "start"}, "closed is 'start'"),
-        ({"closed": "both"}, "is about an end, and there is none"),
+        ({"closed": "both"}, "is about the end of a backfill, and there is none"),
         ({"end_value": 5, "lag": 1, "primary_key": "id"}, "a backfill has no lag"),
         ({"end_value": 5, "initial": 6}, "end_value 5 is before initial 6"),
         ({"remember": 0}, "remember is 0"),
@@ -48,6 +49,22 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"primary_key": 5}, "primary_key is 5"),
         ({"primary_key": {"id"}}, "primary_key is {'id'}"),
         ({"key": ""}, "the key is empty"),
+        ({"until": "5"}, "until is '5'"),
+        ({"until": timedelta(hours=1)}, "until is relative to now"),
+        ({"end_value": 5, "until": 4}, "a backfill has no until"),
+        ({"end_value": 5, "max_rows": 4}, "a backfill has no max_rows"),
+        ({"max_rows": 0}, "max_rows is 0"),
+        ({"contract": "strict"}, "contract is 'strict'"),
+        ({"materialize": "yes"}, "materialize is 'yes'"),
+        ({"quarantine": "bad"}, "quarantine is for rows that fail a check"),
+        ({"expect": ["id"]}, r"expect is \['id'\]"),
+        ({"expect": {"nonnull": "id"}}, "expect has no rule 'nonnull'"),
+        ({"expect": {"not_null": "nr"}}, "expect not_null is `nr`"),
+        ({"expect": {"range": {"id": 5}}}, "expect range id is 5"),
+        ({"expect": {"rows": 5}}, "expect rows is 5"),
+        ({"expect": {"rows": ("1", None)}}, "expect rows is"),
+        ({"expect": {"where": "nr > 1"}}, "is no condition on the rows: .*UNRESOLVED_COLUMN"),
+        ({"expect": {"where": "id + 1"}}, "is of the type bigint"),
     ],
 )
 def test_a_load_that_makes_no_sense_is_refused(
@@ -98,8 +115,8 @@ def test_a_cursor_that_is_all_null_is_an_error_or_nothing_new(
 ) -> None:
     df = frame(local_spark, [(1, None), (2, None)])
 
-    with pytest.raises(InvalidInput, match="cursor `at` is null"):
-        Table().load(incremental(df, orders, cursor="at"))
+    with pytest.raises(InvalidInput, match="cursor `at` is null in 2 rows"):
+        incremental(df, orders, cursor="at")
     assert Table().load(incremental(df, orders, cursor="at", on_null="skip")).rows == 0
     assert orders.entry("watermark") is None
 
@@ -107,47 +124,48 @@ def test_a_cursor_that_is_all_null_is_an_error_or_nothing_new(
 def test_more_rows_than_may_be_remembered_are_an_error_that_moves_nothing(
     df: DataFrame, orders: AssetStore
 ) -> None:
-    load = incremental(df, orders, cursor="at", primary_key="id", remember=1)
-
     with pytest.raises(InvalidInput, match="more than 1 loaded rows may come again"):
-        Table().load(load)
+        incremental(df, orders, cursor="at", primary_key="id", remember=1)
     assert orders.entry("watermark") is None
 
     Table().load(incremental(df, orders, cursor="at", primary_key="id", remember=2))
     assert orders.get("watermark")["value"] == 2
 
 
-def test_rows_whose_keys_are_null_in_different_columns_are_different(
-    local_spark: SparkSession, orders: AssetStore
-) -> None:
-    rows = [(1, None, 7), (None, 1, 7)]
-    one, both = (frame(local_spark, part, "a long, b long, at long") for part in (rows[:1], rows))
-    table = Table()
-
-    table.load(incremental(one, orders, cursor="at", primary_key=["a", "b"]))
-    second = table.load(incremental(both, orders, cursor="at", primary_key=["a", "b"]))
-
-    assert second.rows == 1
-    assert sorted(map(str, table.parts["load=000000000001"])) == ["Row(a=None, b=1, at=7)"]
-
-
-def test_another_primary_key_doubles_nothing_and_says_what_it_cannot_know(
+def test_a_key_that_is_given_later_doubles_nothing_and_says_what_it_cannot_know(
     local_spark: SparkSession,
     df: DataFrame,
     orders: AssetStore,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    table = Table()
+    table, rules = Table(), {"cursor": "at", "lag": 2, "primary_key": "id"}
     table.load(incremental(df, orders, cursor="at"))
 
+    nothing = table.load(incremental(df, orders, **rules))
     more = frame(local_spark, [(1, 1), (2, 2), (3, 2), (4, 3)])
-    changed = table.load(incremental(more, orders, cursor="at", lag=2, primary_key="id"))
+    changed = table.load(incremental(more, orders, **rules))
     later = frame(local_spark, [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 2)])
-    table.load(incremental(later, orders, cursor="at", lag=2, primary_key="id"))
+    table.load(incremental(later, orders, **rules))
 
-    assert "does not know which rows are loaded by at, id" in caplog.text
-    assert changed.rows == 1
+    assert "does not say which rows are loaded by at, id" in caplog.text
+    assert (nothing.rows, changed.rows) == (0, 1)
     assert table.rows() == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
+
+
+def test_a_key_of_another_kind_is_an_error_with_a_way_on(
+    local_spark: SparkSession, orders: AssetStore
+) -> None:
+    number = frame(local_spark, [(1, 5)])
+    text = frame(local_spark, [("1", 5), ("2", 6)], "id string, at long")
+    Table().load(incremental(number, orders, cursor="at", primary_key="id"))
+
+    with pytest.raises(InvalidInput, match=r"by .*id \(integer\), and .* now .*id \(string\)"):
+        incremental(text, orders, cursor="at", primary_key="id")
+
+    mark = orders.get("watermark")
+    del mark["seen"]
+    orders.set("watermark", mark)
+    assert Table().load(incremental(text, orders, cursor="at", primary_key="id")).rows == 1
 
 
 def test_a_primary_key_is_the_same_in_any_order_of_its_columns(
@@ -190,7 +208,7 @@ def test_without_a_key_rows_within_the_lag_are_read_again_to_be_replaced(
         loaded = Table().load(incremental(df, orders, cursor="at", lag=1, primary_key=()))
 
     assert loaded == Loaded(3, 2, 2)
-    assert len(orders.history("watermark")) == 1
+    assert len(orders.history("watermark")) == 2
 
 
 def test_a_load_is_written_once(df: DataFrame, orders: AssetStore) -> None:
@@ -224,7 +242,7 @@ def test_a_load_that_another_one_overtakes_while_it_writes_moves_nothing(
 
     with pytest.raises(VersionConflict, match="another load was faster"):
         slow.write(write_slowly)
-    assert orders.get("watermark")["value"] == 1
+    assert orders.get("watermark")["value"] == 2
 
 
 def test_an_error_of_the_function_comes_as_it_is(df: DataFrame, orders: AssetStore) -> None:
@@ -236,7 +254,7 @@ def test_an_error_of_the_function_comes_as_it_is(df: DataFrame, orders: AssetSto
     assert Table().load(load).rows == 3
 
 
-def test_the_condition_reaches_a_database(
+def test_the_condition_reaches_a_database_which_is_read_once(
     local_spark: SparkSession, orders: AssetStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"url": "jdbc:derby:memory:loads;create=true", "dbtable": "loads"}
@@ -244,8 +262,10 @@ def test_the_condition_reaches_a_database(
     table = local_spark.read.format("jdbc").options(**options).load()
     Table().load(incremental(table.where("id = 1"), orders, cursor="at"))
 
+    incremental(table, orders, cursor="at", materialize=False, on_null="skip").df.explain()
     load = incremental(table, orders, cursor="at")
-    load.df.explain()
+    frame(local_spark, [(3, 2)]).write.format("jdbc").options(**options).mode("append").save()
 
-    assert "PushedFilters: [*Or(GreaterThan(at,1),IsNull(at))]" in capsys.readouterr().out
+    pushed = "PushedFilters: [*IsNotNull(at), *GreaterThan(at,1), *LessThanOrEqual(at,2)]"
+    assert pushed in capsys.readouterr().out
     assert Table().load(load) == Loaded(1, 1, 2)

@@ -3,9 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType
 
 from holdfast.errors import HoldfastError
+from holdfast.spark.loads.column import SourceColumn
 from holdfast.spark.loads.cursor import cursor_of
 from holdfast.spark.loads.watermark import (
     GROUPS,
@@ -18,8 +19,8 @@ from holdfast.spark.loads.watermark import (
 )
 from holdfast.value import encode, fits
 
-CURSOR = cursor_of(StructType([StructField("at", LongType())]), "at")
-COLUMNS = {"at": "bigint", "id": "bigint"}
+CURSOR = cursor_of(SourceColumn(("at",), LongType()))
+COLUMNS = {"at": "integer", "id": "integer"}
 
 
 def remembered(rows: list[tuple[int, int]], since: int) -> Memory:

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from holdfast.spark.chunks import read_chunks, write_chunks
     from holdfast.spark.jobs.driver import driver
     from holdfast.spark.jobs.job import SparkJob
-    from holdfast.spark.loads.incremental import incremental
+    from holdfast.spark.loads.directory import read_loads
+    from holdfast.spark.loads.incremental import incremental, portions
     from holdfast.spark.source.registration import register
     from holdfast.spark.streaming import follow, foreach_batch
 
@@ -20,7 +21,9 @@ __all__ = [
     "follow",
     "foreach_batch",
     "incremental",
+    "portions",
     "read_chunks",
+    "read_loads",
     "register",
     "write_chunks",
 ]
@@ -32,6 +35,8 @@ _HOMES = {
     "follow": "streaming",
     "foreach_batch": "streaming",
     "incremental": "loads.incremental",
+    "portions": "loads.incremental",
+    "read_loads": "loads.directory",
     "read_chunks": "chunks",
     "register": "source.registration",
     "write_chunks": "chunks",

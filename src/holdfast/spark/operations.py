@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.errors.exceptions.connect import SparkConnectException
@@ -53,6 +53,16 @@ def await_end(session: SparkSession, deadline: float) -> list[str]:
         if not _is_closed(error):
             raise
     return []
+
+
+def other_session(session: SparkSession, session_id: str) -> SparkSession:
+    """Return another session on the server of this one, to look after."""
+    from pyspark.sql.connect.session import SparkSession
+
+    url: Any = session.client._builder.url  # type: ignore[attr-defined]
+    kept = [one for one in url.params.split(";") if one and not one.startswith("session_id=")]
+    options = ";".join([*kept, f"session_id={session_id}"])
+    return SparkSession(f"sc://{url.netloc}/;{options}", userId=session.client._user_id)
 
 
 def _is_closed(error: SparkConnectException) -> bool:

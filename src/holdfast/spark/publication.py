@@ -59,6 +59,18 @@ def renames(spark: SparkSession, path: str) -> bool:
     return bool(_FILE_SCHEME.match(path)) or default.startswith("file:")
 
 
+def absolute(spark: SparkSession, path: str) -> str:
+    """Return a path that means the same to Spark and to this process, where they share it."""
+    from pyspark.sql.session import SparkSession as ClassicSession
+
+    if _SCHEME.match(path) or os.path.isabs(path) or not renames(spark, path):
+        return path
+    if isinstance(spark, ClassicSession):
+        jvm: Any = spark._jvm
+        return os.path.join(jvm.java.lang.System.getProperty("user.dir"), path)
+    return os.path.abspath(path)
+
+
 def publish(
     write: Callable[[str], object], directory: str, *, edition: str, manifest: Mapping[str, Any]
 ) -> bool:

@@ -136,6 +136,8 @@ def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
         "spark.connect.execute.manager.detachedTimeout": "1m",
         # It is not forgotten, as long as it has not ended and its session is there.
         "spark.connect.session.inactiveOperations.cacheExpiration": "24h",
+        # A source that a task reads twice is listed once, while its plan is kept.
+        "spark.connect.session.planCache.maxSize": "256",
         "spark.python.task.killTimeout": "0s",
         "spark.sql.connect.serverStacktrace.enabled": "false",
         **given,

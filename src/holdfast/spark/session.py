@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -141,32 +141,32 @@ def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datet
     where = f"Spark at {address.host}:{address.port}"
     hint = "wait until it has ended, or restart that Spark; then the task can be tried again"
     left: list[SparkSession] = []
-    try:
-        for attempt in range((writer.attempt or 1) - 1, 0, -1):
-            earlier = session_id(TaskWriter(writer.scope, attempt), begun)
-            session = SparkSession(connection_string(address, earlier))
-            left.append(session)
-            be_patient(session, address)
-            if not interrupt(session):
-                break
-        deadline = time.monotonic() + LIMIT
-        for session in reversed(left):
-            if running := await_end(session, deadline):
-                raise SparkBusy(
-                    f"{writer} cannot begin: what an earlier attempt began on {where} still runs "
-                    f"after {LIMIT:.0f} s: {', '.join(running)} of session {session.session_id}",
-                    hint=hint,
-                )
-            session.client.release_session()
-    except PySparkException as error:
-        raise SparkBusy(
-            f"{writer} cannot begin: {where} does not tell whether what earlier attempts ran has "
-            f"ended: {str(error).partition(chr(10))[0]}",
-            hint=hint,
-        ) from error
-    finally:
-        for session in left:
-            session.client.close()
+    with ExitStack() as clients:
+        try:
+            for attempt in range((writer.attempt or 1) - 1, 0, -1):
+                earlier = session_id(TaskWriter(writer.scope, attempt), begun)
+                session = SparkSession(connection_string(address, earlier))
+                clients.callback(session.client.close)
+                be_patient(session, address)
+                if not interrupt(session):
+                    break
+                left.append(session)
+            deadline = time.monotonic() + LIMIT
+            for session in reversed(left):
+                if running := await_end(session, deadline):
+                    raise SparkBusy(
+                        f"{writer} cannot begin: what an earlier attempt began on {where} still "
+                        f"runs after {LIMIT:.0f} s: {', '.join(running)} of session "
+                        f"{session.session_id}",
+                        hint=hint,
+                    )
+                session.client.release_session()
+        except PySparkException as error:
+            raise SparkBusy(
+                f"{writer} cannot begin: {where} does not tell whether what earlier attempts ran "
+                f"has ended: {str(error).partition(chr(10))[0]}",
+                hint=hint,
+            ) from error
 
 
 def _end(session: SparkSession, address: SparkAddress) -> None:

@@ -12,10 +12,11 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from holdfast.errors import InvalidInput, InvalidType
+from holdfast.spark.loads.column import SourceColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 Value: TypeAlias = datetime | date | int | Decimal | str
 Lag: TypeAlias = timedelta | int | Decimal
@@ -23,25 +24,45 @@ Lag: TypeAlias = timedelta | int | Decimal
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EXACT: Final = Context(prec=100)
+_CLOCKS: Final = timedelta(minutes=5)
+"""How far the clock of a source may be ahead of ours."""
+_EAST: Final = timedelta(hours=14)
+_WEST: Final = timedelta(hours=12)
+"""How far local times may be from UTC, where a value does not say its time zone."""
 
 
 class Cursor(ABC):
-    """A column by which rows are told to be new."""
+    """The column whose values say which rows are new."""
 
     kind: ClassVar[str]
     """How the store's JSON names the type."""
     example: ClassVar[str]
     lag_example: ClassVar[str]
+    has_time: ClassVar[bool] = False
 
-    def __init__(self, name: str, spark_type: DataType) -> None:
-        self.name = name
-        self.spark_type = spark_type
+    def __init__(self, source: SourceColumn) -> None:
+        self.source = source
+        self.name = source.name
+        self.spark_type = source.type
 
     @property
     def column(self) -> Column:
-        from pyspark.sql import functions
+        return self.source.column
 
-        return functions.col(quoted(self.name))
+    def at(self, moment: datetime) -> Value:
+        """Return the cursor value of a moment. Raise InvalidType unless the cursor is a time."""
+        raise InvalidType(
+            f"until is relative to now, and the cursor `{self.name}` is of the type {self.kind}",
+            hint=f"write it like this: until={self.example}",
+        )
+
+    def horizon(self, now: datetime) -> Value | None:
+        """Return the highest value that a row can have at that time; None: there is no such."""
+        return None
+
+    def is_over(self, value: Value, now: datetime) -> bool:
+        """Tell whether no row that is made from now on has a value up to this one."""
+        return False
 
     def given(self, what: str, value: Any) -> Value:
         """A value that the caller or the store's JSON gives, checked."""
@@ -132,6 +153,17 @@ class TimestampCursor(Cursor):
     kind = "timestamp"
     example = "datetime(2026, 1, 31, tzinfo=UTC), or '2026-01-31T00:00:00Z'"
     lag_example = "timedelta(hours=2)"
+    has_time = True
+
+    def at(self, moment: datetime) -> Value:
+        return moment.astimezone(UTC)
+
+    def horizon(self, now: datetime) -> Value:
+        return now + _CLOCKS
+
+    def is_over(self, value: Value, now: datetime) -> bool:
+        assert isinstance(value, datetime)
+        return value <= now
 
     def as_json(self, value: Value) -> str:
         assert isinstance(value, datetime)
@@ -164,6 +196,17 @@ class LocalTimestampCursor(Cursor):
     kind = "timestamp_ntz"
     example = "datetime(2026, 1, 31), or '2026-01-31T00:00:00'"
     lag_example = "timedelta(hours=2)"
+    has_time = True
+
+    def at(self, moment: datetime) -> Value:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+
+    def horizon(self, now: datetime) -> Value:
+        return self.at(now + _EAST + _CLOCKS)
+
+    def is_over(self, value: Value, now: datetime) -> bool:
+        assert isinstance(value, datetime)
+        return value <= self.at(now - _WEST)  # type: ignore[operator]
 
     def as_json(self, value: Value) -> str:
         assert isinstance(value, datetime)
@@ -178,6 +221,16 @@ class DateCursor(Cursor):
     kind = "date"
     example = "date(2026, 1, 31), or '2026-01-31'"
     lag_example = "timedelta(days=2)"
+    has_time = True
+
+    def at(self, moment: datetime) -> Value:
+        return moment.astimezone(UTC).date()
+
+    def horizon(self, now: datetime) -> Value:
+        return self.at(now + _EAST + _CLOCKS)
+
+    def is_over(self, value: Value, now: datetime) -> bool:
+        return value < self.at(now - _WEST)  # type: ignore[operator]
 
     def as_json(self, value: Value) -> str:
         assert isinstance(value, date)
@@ -261,11 +314,10 @@ class StringCursor(Cursor):
         return None
 
 
-def cursor_of(schema: StructType, name: str) -> Cursor:
-    """The cursor of that name among the columns of a DataFrame."""
+def cursor_of(source: SourceColumn) -> Cursor:
+    """Return the cursor for a column. Raise InvalidType where its type cannot be one."""
     from pyspark.sql import types as t
 
-    spark_type = type_of(schema, name, "the cursor")
     kinds: dict[type[DataType], type[Cursor]] = {
         t.TimestampType: TimestampCursor,
         t.TimestampNTZType: LocalTimestampCursor,
@@ -277,36 +329,18 @@ def cursor_of(schema: StructType, name: str) -> Cursor:
         t.DecimalType: DecimalCursor,
         t.StringType: StringCursor,
     }
-    kind = kinds.get(type(spark_type))
+    name, simple = source.name, source.type.simpleString()
+    kind = kinds.get(type(source.type))
     if kind is None:
         raise InvalidType(
-            f"the cursor `{name}` is of the type {spark_type.simpleString()}",
+            f"the cursor `{name}` is of the type {simple}",
             hint="a cursor is a timestamp, date, integer, decimal or string; floating point has "
             "NaN and rounding, cast it to a decimal",
         )
-    if kind is StringCursor and spark_type.simpleString() != "string":
+    if kind is StringCursor and simple != "string":
         raise InvalidType(
-            f"the cursor `{name}` is of the type {spark_type.simpleString()}: under a collation, "
-            "different texts can be equal",
+            f"the cursor `{name}` is of the type {simple}: under a collation, different texts can "
+            "be equal",
             hint="use a column without a collation, or cast it to string",
         )
-    return kind(name, spark_type)
-
-
-def type_of(schema: StructType, name: str, what: str) -> DataType:
-    """The type of a column that is there once."""
-    if not isinstance(name, str):
-        raise InvalidType(f"{what} is the name of a column, not {name!r}")
-    found = [field.dataType for field in schema.fields if field.name == name]
-    if len(found) != 1:
-        many = "several columns" if found else "no column"
-        raise InvalidInput(
-            f"{what} is `{name}`, and the DataFrame has {many} of that name",
-            hint=f"it has these: {', '.join(schema.names)}",
-        )
-    return found[0]
-
-
-def quoted(name: str) -> str:
-    """The name as SQL reads it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
+    return kind(source)

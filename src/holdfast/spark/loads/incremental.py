@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.accessor import AssetStore
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.sdk.asset_stores import AssetStores
 from holdfast.spark.loads.load import Load, Loaded
-from holdfast.spark.loads.rules import Closed, OnNull, load_rules
+from holdfast.spark.loads.rules import Closed, Contract, OnNull, load_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Load", "Loaded", "incremental"]
+__all__ = ["Load", "Loaded", "incremental", "portions"]
 
 
 def incremental(
@@ -24,36 +24,89 @@ def incremental(
     cursor: str,
     initial: Any = None,
     lag: Any = None,
+    until: Any = None,
+    max_rows: int | None = None,
     end_value: Any = None,
     closed: Closed = "left",
     on_null: OnNull = "error",
     primary_key: str | Sequence[str] | None = None,
     remember: int = 5000,
+    expect: Mapping[str, Any] | None = None,
+    quarantine: str | None = None,
+    contract: Contract | None = None,
+    materialize: bool | None = None,
     key: str = "watermark",
 ) -> Load:
-    """The rows of `df` that are new since the watermark that the asset store has under `key`.
+    """Return the rows of `df` that are new since the watermark that the asset store has as `key`.
 
-    `cursor` is the column that grows; rows before `initial` are never loaded. With `primary_key`
-    (one or more columns), rows that come late, by up to `lag` and at the watermark itself, are
-    loaded, and of rows with the same key and cursor value only one, ever; up to `remember` loaded
-    rows are remembered for that. With `primary_key=()` such rows are read again each time, for a
-    write that replaces them. Without it, a load begins after the watermark.
+    The load is bounded now: it has the rows after the watermark up to the highest `cursor` value
+    there is, or up to `until` (a value, a `timedelta` before now, or a function that returns
+    either), or about `max_rows` of them. `write`, `save` and `sql` write them; then the watermark
+    is that end. Rows before `initial` are never loaded, and rows in the future are left for later.
+
+    With `primary_key` (one or more columns), rows that come late, by up to `lag` and at the
+    watermark itself, are loaded, and of rows with the same key and cursor value only one, ever; up
+    to `remember` loaded rows are remembered for that. With `primary_key=()` such rows are read
+    again each time, for a write that replaces them. Without it, a load begins after the watermark.
 
     `end_value` makes it a backfill of the range from `initial` to there, which neither reads nor
     moves the watermark. `closed` says which of these two ends belong to the range. A row whose
     cursor is null is an error, or is skipped, or is included each time (`primary_key=()` only).
+
+    `expect` are checks of the rows; those that fail go to `quarantine`, or fail the load.
+    `contract` keeps the source's schema with the watermark, and warns or fails if it changes.
+    `materialize` says whether the rows are read once and kept; by default, where the source can
+    change while they are read.
     """
-    if df.isStreaming:
-        raise InvalidInput(
-            "a streaming DataFrame has its own progress", hint="use holdfast.spark.foreach_batch"
-        )
     rules = load_rules(
-        df.schema, cursor, initial, lag, end_value, closed, on_null, primary_key, remember
+        df,
+        cursor=cursor,
+        initial=initial,
+        lag=lag,
+        until=until,
+        max_rows=max_rows,
+        end_value=end_value,
+        closed=closed,
+        on_null=on_null,
+        primary_key=primary_key,
+        remember=remember,
+        expect=expect,
+        quarantine=quarantine,
+        contract=contract,
+        materialize=materialize,
     )
-    return Load(df, _store_of(asset_store), key, rules)
+    return Load(df, store_of(asset_store), key, rules)
 
 
-def _store_of(asset_store: AssetStore | AssetStores) -> AssetStore:
+def portions(
+    df: DataFrame,
+    asset_store: AssetStore | AssetStores,
+    *,
+    max_rows: int,
+    key: str = "watermark",
+    **rules: Any,
+) -> Iterator[Load]:
+    """Yield loads of about `max_rows` rows each, until nothing is left.
+
+    Each moves the watermark as soon as it is written, also inside an attempt, so that a retry goes
+    on with the next portion. The other arguments are those of `incremental`.
+    """
+    store = store_of(asset_store)
+    load: Load | None = None
+    while True:
+        checked = load_rules(df, max_rows=max_rows, **rules)
+        begins, load = load is None, Load(df, store, key, checked, at_once=True)
+        if load.rows == 0 or (load.end == load.watermark and not begins):
+            return
+        yield load
+        if not load.is_written:
+            raise InvalidInput(
+                "the last portion was not written", hint="call write, save or sql on each portion"
+            )
+
+
+def store_of(asset_store: AssetStore | AssetStores) -> AssetStore:
+    """Return the store of one asset. Raise InvalidType where it is something else."""
     if isinstance(asset_store, AssetStores):
         # Its only asset's; with several, this says that one has to be chosen.
         bound: Any = asset_store.entry

@@ -1,248 +1,459 @@
-"""What is new since the watermark, and the one write of it that counts."""
+"""One load of an asset: its rows, its names, and the write that moves the watermark."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import uuid4
+
+import msgspec
 
 from holdfast.accessor import AssetStore
 from holdfast.entry import TaskWriter
-from holdfast.errors import InvalidInput, VersionConflict
-from holdfast.spark.loads.cursor import Value, quoted
+from holdfast.errors import (
+    InvalidInput,
+    NotSupported,
+    SourceChanged,
+    SparkBusy,
+    VersionConflict,
+)
+from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
+from holdfast.loadrecord import as_json as record_as_json
+from holdfast.spark.loads import contract, plan
+from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
+from holdfast.spark.loads.cursor import Value
+from holdfast.spark.loads.directory import TRIES_SUFFIX, Edition, Output
+from holdfast.spark.loads.naming import application, backfill_name, load_name
 from holdfast.spark.loads.observation import observed
+from holdfast.spark.loads.plan import Plan, plan_in
 from holdfast.spark.loads.rules import LoadRules
-from holdfast.spark.loads.watermark import Bound, Memory, Watermark, as_json, from_json, latest
+from holdfast.spark.loads.watermark import Watermark, as_json, from_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+
+_FEW: Final = 1_000_000
+"""So many rows are counted after the write, where duplicates make their number uncertain."""
 
 log = logging.getLogger("holdfast")
 
 
 class Loaded(NamedTuple):
-    """What a load has written."""
+    """What a load has done."""
 
-    rows: int
-    """How many rows. Spark counts a part twice that it computed twice, as when it lost an
-    executor after a shuffle; the watermark is exact then, too."""
+    rows: int | None
+    """How many rows it had; None where nobody counted them."""
     from_: Value | None
     """The watermark that the load started from; of a backfill, `initial`."""
     to: Value | None
     """The watermark after it; of a backfill, the highest cursor value."""
+    beyond: int = 0
+    """Rows later than any row can be, which are left for a load of that time."""
+    quarantined: int = 0
+    """Rows that failed a check and were put aside."""
 
 
 class Load:
-    """What is new: to look at, and to write once."""
+    """The new rows of an asset's source, up to an end that is fixed."""
 
-    def __init__(self, df: DataFrame, store: AssetStore, key: str, rules: LoadRules) -> None:
+    def __init__(
+        self, df: DataFrame, store: AssetStore, key: str, rules: LoadRules, *, at_once: bool = False
+    ) -> None:
+        self._began = time.monotonic()
         self._store = store
         self._key = key
         self._rules = rules
-        self._backfill = rules.end is not None
-        self._written = False
-        self._version, self._mark = (0, None) if self._backfill else self._stands()
-        self._start, self._memory = self._begin()
-        self._df = self._new_rows(df)
+        self._at_once = at_once
+        self.is_written = False
+        """Whether the rows are written, and the watermark has moved or is staged."""
+        self._version, self._number, self._mark = (0, 0, None)
+        self._plan: Plan | None = None
+        self._plan_version = 0
+        self._new_schema = self._check_contract(df)
+        if not rules.is_backfill:
+            self._version, self._number, self._mark = self._stands()
+            self._plan_version, self._plan = self._stored_plan()
+        self._session = str(getattr(df.sparkSession, "session_id", ""))
+        self._bounded = self._bound(df)
+
+    def __repr__(self) -> str:
+        rows = "rows not counted" if self.rows is None else f"{self.rows:,} rows"
+        return f"<Load {self.name}: after {self.watermark}, up to {self.end}, {rows}>"
 
     @property
     def df(self) -> DataFrame:
-        """The new rows, to look at: nothing comes of it."""
-        return self._df
+        """The rows of the load. However they are read, the watermark is not affected."""
+        return self._bounded.df
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the load has; None where nobody counted them."""
+        return self._bounded.rows
 
     @property
     def watermark(self) -> Value | None:
-        """How far the asset was loaded when this load began; None before the first."""
+        """The watermark that the load starts from; None before the first load."""
         return self._mark.value if self._mark else None
 
     @property
-    def name(self) -> str:
-        """A directory name such as `load=000000000042`, for writes with `mode("overwrite")`.
+    def end(self) -> Value | None:
+        """The watermark when the load has succeeded; None: there is nothing to load yet."""
+        return self._bounded.mark.value if self._bounded.mark else None
 
-        It is the same until a load succeeds, so that the next one replaces what a load that
-        failed has left, and then another one. Of a backfill, it is made from its range.
+    @property
+    def number(self) -> int:
+        """The number of the load: the same for every retry, and higher for each later load."""
+        if self._rules.is_backfill:
+            raise InvalidInput(
+                "a backfill has no number", hint="use new.name, which is made from its range"
+            )
+        return self._number
+
+    @property
+    def name(self) -> str:
+        """A directory name such as `load=orders.watermark.000000000042`.
+
+        It is the same for every retry until the load succeeds, and sorts by number. A backfill is
+        named by its range.
         """
-        if not self._backfill:
-            return f"load={self._version:012}"
-        rules = self._rules
-        text = repr((rules.cursor.name, rules.initial, rules.end, rules.closed))
-        return f"load=backfill-{sha256(text.encode()).hexdigest()[:16]}"
+        scope = self._store._scope
+        if self._rules.is_backfill:
+            return backfill_name(scope, self._key, self._rules)
+        return load_name(scope, self._key, self._number)
+
+    def txn_options(self) -> dict[str, str]:
+        """Return options for a Delta table's writer, by which a retry's append is not repeated.
+
+        Every retry has the same rows from then on. Empty where there is nothing to append.
+        """
+        number = self.number
+        if self.rows == 0:
+            return {}
+        self._keep_plan(numbered=True)
+        return {
+            "txnAppId": application(self._store._scope, self._key),
+            "txnVersion": str(number),
+        }
+
+    def view(self, name: str) -> str:
+        """Make the rows a temporary view of that name, for SQL; return the name."""
+        self.df.createOrReplaceTempView(name)
+        return name
+
+    def sql(self, query: str, **arguments: Any) -> Loaded:
+        """Write the rows with one SQL statement, in which `{new}` stands for them."""
+        if "{new}" not in query:
+            raise InvalidInput(
+                "the statement does not read the new rows",
+                hint="name them {new}: INSERT INTO orders SELECT * FROM {new}",
+            )
+        return self.write(lambda new: new.sparkSession.sql(query, new=new, **arguments))
+
+    def save(
+        self,
+        path: str,
+        *,
+        format: str = "parquet",
+        partition_by: str | Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> Loaded:
+        """Write the rows into the directory `name` below `path`, which appears as a whole."""
+        output = Output(str(path), format, partition_by, options or {})
+        self._begin()
+        if self.rows == 0:
+            return self._finish([], (), None)
+        directory, tried = output.publish(self.df, self.name, self._edition(), self._manifest())
+        return self._finish([], (directory,), tried)
 
     def write(self, fn: Callable[[DataFrame], object]) -> Loaded:
-        """Let `fn` write the new rows, and move the watermark to the highest value among them.
+        """Let `fn` write the rows; then the watermark is the end of the load.
 
         It moves when the attempt succeeds, on condition that nobody has moved it meanwhile; at
-        once where the store belongs to no attempt. With nothing new it stays.
+        once where the store belongs to no attempt. Errors of `fn` are raised as they are.
         """
-        from pyspark.errors import PySparkException
+        self._begin()
+        with observed(self.df) as handed:
+            self._call(fn, handed.df)
+        return self._finish(handed.counts, (), None)
 
-        if self._written:
-            raise InvalidInput("this load is written", hint="call incremental() for the next one")
-        self._check_unmoved()
-        with observed(self._df, self._aggregates()) as handed:
-            try:
-                fn(handed.df)
-            except PySparkException as error:
-                if self._null_cursor() in str(error):
-                    raise InvalidInput(
-                        f"{self._null_cursor()}; nothing was loaded",
-                        hint='on_null="skip" leaves such rows out',
-                    ) from error
-                raise
-        rows, top, loaded = self._agreed(handed.actions)
-        self._written = True
-        if self._backfill:
-            return Loaded(rows, self._rules.initial, top)
-        if top is None:
-            log.info("nothing new for %s after %s", self._where(), self.watermark)
-            return Loaded(rows, self.watermark, self.watermark)
-        mark = self._moved(top, loaded)
-        if mark != self._mark:
-            self._check_unmoved()
-            self._keep(mark)
-        return Loaded(rows, self.watermark, mark.value)
+    def _where(self, suffix: str = "") -> str:
+        return f"`{self._key}{suffix}` of {self._store._scope}"
 
-    def _where(self) -> str:
-        return f"`{self._key}` of {self._store._scope}"
-
-    def _null_cursor(self) -> str:
-        return f"the cursor `{self._rules.cursor.name}` is null in a row for {self._where()}"
-
-    def _stands(self) -> tuple[int, Watermark | None]:
+    def _stands(self) -> tuple[int, int, Watermark | None]:
+        """Return the version of the watermark, the number of the load, and the watermark."""
         entry = self._store.entry(self._key)
         if entry is None:
-            return 0, None
+            return 0, self._deleted_version(), None
         if entry.staged:
             raise InvalidInput(
                 f"this attempt has loaded already: {self._where()} waits for its success",
-                hint="load once in an attempt, or give another key=",
+                hint="load once in an attempt, or give another key=; portions() loads in steps",
             )
-        return entry.version, from_json(entry.value, self._rules.cursor, self._where())
+        mark = from_json(entry.value, self._rules.cursor, self._where())
+        return entry.version, entry.version, mark
 
-    def _begin(self) -> tuple[Bound | None, Memory | None]:
-        """Where to read from, and which rows from there on are loaded already."""
-        rules, mark = self._rules, self._mark
-        memory = Memory(rules.hashed, None, ()) if rules.hashed else None
-        if mark is None:
-            return rules.first(), memory
-        again = rules.rereads_from(mark.value)
-        if memory is None:
-            return latest((rules.first(), again)), None
-        if mark.memory is None or mark.memory.columns != memory.columns:
+    def _deleted_version(self) -> int:
+        """Return the version of the deletion, where there was a watermark before."""
+        try:
+            history = self._store.history(self._key)
+        except NotSupported:
+            return 0
+        return history[0].version if history else 0
+
+    def _stored_plan(self) -> tuple[int, Plan | None]:
+        """Return the plan of an earlier attempt at this load, which is kept."""
+        entry = self._store.entry(self._key + plan.SUFFIX)
+        if entry is None:
+            return 0, None
+        found = plan_in(entry.value, self._where(plan.SUFFIX))
+        if found.start != self._number:
+            return entry.version, None
+        if found.rules == self._rules.digest():
+            return entry.version, found
+        if found.numbered:
+            raise InvalidInput(
+                f"a load from {self._where()} that did not finish had other rules, and may be in "
+                "a table already",
+                hint="run it with its former rules first; or, if the table has no commit of it, "
+                f"delete `{self._key}{plan.SUFFIX}`",
+            )
+        log.warning(
+            "%s: a load that did not finish had other rules, and is replaced", self._where()
+        )
+        return entry.version, None
+
+    def _bound(self, df: DataFrame) -> Bounded:
+        planned = None
+        if self._plan is not None:
+            planned = from_json(self._plan.watermark, self._rules.cursor, self._where(plan.SUFFIX))
+            log.info(
+                "%s: goes on with a load that did not finish, up to %s",
+                *(self._where(), planned.value),
+            )
+        identity = self._rules.identity
+        if identity and self._mark and self._mark.memory is None:
             log.warning(
-                "%s does not know which rows are loaded by %s: this load begins after %s, and "
-                "rows that come late are told from then on",
-                *(self._where(), ", ".join(memory.columns), mark.value),
+                "%s does not say which rows are loaded by %s: this load begins after %s",
+                *(self._where(), ", ".join(identity.kinds), self._mark.value),
             )
-            return latest((rules.first(), Bound(mark.value, closed=False))), memory
-        return latest((rules.first(), again, mark.memory.since)), mark.memory
-
-    def _new_rows(self, df: DataFrame) -> DataFrame:
-        from pyspark.sql import functions
-
-        rules, column = self._rules, self._rules.cursor.column
-        wanted = [
-            bound for bound in (self._lower(column), self._upper(column)) if bound is not None
-        ]
-        inside = wanted[0] & wanted[-1] if wanted else None
-        if rules.on_null == "skip":
-            rows = df.where(column.isNotNull() if inside is None else inside)
-        else:
-            rows = df if inside is None else df.where(inside | column.isNull())
-        if rules.on_null == "error":
-            # It fails the job, and with it the write, before anything counts.
-            failing = functions.raise_error(functions.lit(self._null_cursor()))
-            rows = rows.where(
-                functions.when(column.isNull(), failing).otherwise(functions.lit(True))
+        bounded = bound(df, self._rules, self._mark, planned, self._where())
+        if bounded.beyond:
+            log.warning(
+                "%s: %s rows have a `%s` in the future, and are left for a later load",
+                *(self._where(), f"{bounded.beyond:,}", self._rules.cursor.name),
             )
-        if self._memory is None:
-            return rows
-        if keys := self._memory.keys():
-            among = ", ".join(f"{number}L" for number in keys)
-            rows = rows.where(functions.expr(f"{self._hash()} NOT IN ({among})"))
-        return rows.dropDuplicates(list(rules.hashed))
+        return bounded
 
-    def _lower(self, column: Column) -> Column | None:
-        if self._start is None:
-            return None
-        value = self._rules.cursor.literal(self._start.value)
-        return column >= value if self._start.closed else column > value
+    def _moves(self) -> bool:
+        """Tell whether the load is one that counts: it has rows, or another watermark."""
+        if self._rules.is_backfill or self._bounded.mark is None:
+            return False
+        return self._bounded.rows != 0 or self._bounded.mark != self._mark
 
-    def _upper(self, column: Column) -> Column | None:
-        if self._rules.end is None:
-            return None
-        value = self._rules.cursor.literal(self._rules.end)
-        return column <= value if self._rules.closed in ("right", "both") else column < value
+    def _keep_plan(self, *, numbered: bool = False, tries: int = 0) -> Plan:
+        """Store the plan, before anything is written that follows it."""
+        key = self._key + plan.SUFFIX
+        while True:
+            before = self._plan or self._new_plan()
+            kept = msgspec.structs.replace(
+                before,
+                numbered=before.numbered or numbered,
+                session=self._session,
+                tries=before.tries + tries,
+            )
+            if kept == self._plan:
+                return kept
+            try:
+                self._store.set(key, msgspec.to_builtins(kept), if_version=self._plan_version)
+            except VersionConflict:
+                self._plan_version, self._plan = self._stored_plan()
+                if self._plan is None or self._plan.watermark != kept.watermark:
+                    raise VersionConflict(
+                        f"another load from {self._where()} has begun with another range",
+                        hint="run this one again: it then has the same rows",
+                    ) from None
+            else:
+                entry = self._store.entry(key)
+                assert entry is not None
+                self._plan, self._plan_version = kept, entry.version
+                return kept
 
-    def _hash(self) -> str:
-        """SQL for the hash of what makes a row the same. Null alone leaves xxhash64 as it is."""
-        parts = [f"{quoted(name)}, isnull({quoted(name)})" for name in self._rules.hashed]
-        return f"xxhash64({', '.join(parts)})"
+    def _await_predecessor(self) -> None:
+        """Wait until an attempt of another run, which began this load, writes nothing any more.
 
-    def _aggregates(self) -> dict[str, Column]:
-        from pyspark.sql import functions
+        Earlier attempts of the same task have ended when a task gets its session.
+        """
+        if self._plan is None or self._plan.session in ("", self._session):
+            return
+        from pyspark.errors import PySparkException
 
-        cursor = self._rules.cursor
-        aggregates = {
-            "rows": functions.count(functions.lit(1)),
-            "top": cursor.observed(functions.max(cursor.column)),
+        from holdfast.spark.operations import LIMIT, await_end, other_session
+
+        session: Any = self.df.sparkSession
+        other = other_session(session, self._plan.session)
+        try:
+            running = await_end(other, time.monotonic() + LIMIT)
+        except PySparkException as error:
+            log.debug("%s: the session before is unknown: %s", self._where(), error)
+            running = []
+        finally:
+            other.client.close()
+        if running:
+            raise SparkBusy(
+                f"another load from {self._where()} still writes after {LIMIT:.0f} s: "
+                f"{', '.join(running)} of session {self._plan.session}",
+                hint="let one load of an asset run at a time: max_active_runs=1; then run it again",
+            )
+
+    def _new_plan(self) -> Plan:
+        assert self._bounded.mark is not None
+        mark = as_json(self._bounded.mark, self._rules.cursor)
+        return Plan(self._number, self._rules.digest(), mark)
+
+    def _begin(self) -> None:
+        if self.is_written:
+            raise InvalidInput("this load is written", hint="call incremental() for the next one")
+        self._check_unmoved()
+        if self._moves():
+            self._await_predecessor()
+            self._keep_plan()
+        if self._bounded.rejected is not None:
+            assert self._rules.quarantine is not None
+            output = Output(self._rules.quarantine, "parquet", (), {})
+            output.publish(self._bounded.rejected, self.name, self._edition(), self._manifest())
+
+    def _call(self, fn: Callable[[DataFrame], object], df: DataFrame) -> None:
+        from pyspark.errors import AnalysisException, PySparkException
+
+        try:
+            fn(df)
+        except AnalysisException:
+            raise
+        except PySparkException as error:
+            failure = null_cursor(self._rules.cursor.name, self._where())
+            if self._rules.on_null == "error" and self.rows is None and failure in str(error):
+                raise InvalidInput(
+                    f"{failure}; nothing was loaded", hint='on_null="skip" leaves such rows out'
+                ) from error
+            raise
+
+    def _edition(self) -> Edition:
+        if not self._moves():
+            edition = uuid4().hex
+            return Edition(edition, lambda: edition, lambda: None)
+        return Edition(
+            self._keep_plan().id, lambda: str(self._keep_plan(tries=1).tries), self._confirm
+        )
+
+    def _confirm(self) -> None:
+        """Raise VersionConflict unless the plan is still the one to follow."""
+        self._check_unmoved()
+        found = self._stored_plan()[1]
+        if found is None or found.id != self._keep_plan().id:
+            raise VersionConflict(
+                f"another load from {self._where()} has other rules, and replaces this one",
+                hint="run it again, if it shall be written",
+            )
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "writer": str(self._store._writer),
+            **record_as_json(self._record(self.rows, ())),
         }
-        if self._memory is not None and not self._backfill:
-            # One more than may be remembered, to know whether there are more.
-            row = functions.struct(
-                cursor.observed(cursor.column).alias("at"), functions.expr(self._hash())
-            )
-            aggregates["loaded"] = functions.max_by(row, cursor.column, self._rules.remember + 1)
-        return aggregates
 
-    def _agreed(
-        self, actions: list[dict[str, Any]]
-    ) -> tuple[int, Value | None, list[tuple[Value, int]]]:
-        """What all actions have seen: how many rows, the highest cursor value, the last rows."""
-        if not actions:
-            raise InvalidInput(
-                f"no write of the DataFrame that was handed over was seen, for {self._where()}; "
-                "the watermark stays",
-                hint="write what the function is given, with DataFrame.write or a table's insert; "
-                "foreach, rdd and toLocalIterator are not seen",
-            )
-        told = [action for action in actions if action]
-        # Among rows of the same cursor value, Spark may name them in any order.
-        seen = {(one["top"], frozenset(map(tuple, one.get("loaded") or ()))) for one in told}
-        if len(seen) > 1:
-            raise InvalidInput(
-                f"several actions saw different rows, for {self._where()}; the watermark stays",
-                hint="write only, once or to several places: look at load.df before, with show(), "
-                "isEmpty() or count()",
-            )
-        if not told:
-            return 0, None, []
-        of = self._rules.cursor.from_observed
-        top = told[-1]["top"]
-        loaded = [(of(at), key) for at, key in told[-1].get("loaded") or ()]
-        rows = max(action["rows"] for action in told)
-        return rows, None if top is None else of(top), loaded
+    def _finish(self, counts: list[int], directories: tuple[str, ...], tried: str | None) -> Loaded:
+        rows = self._counted(counts)
+        self.is_written = True
+        bounded, rules = self._bounded, self._rules
+        result = Loaded(
+            rows,
+            rules.initial if rules.is_backfill else self.watermark,
+            self.end,
+            bounded.beyond,
+            bounded.quarantined,
+        )
+        if not self._moves() and not rules.is_backfill:
+            log.info("nothing new for %s after %s", self._where(), self.watermark)
+            return result
+        self._check_unmoved()
+        if bounded.mark is not None and not rules.is_backfill:
+            value = as_json(bounded.mark, rules.cursor)
+            self._set("", value, if_version=self._version)
+        if self._new_schema is not None:
+            self._set(contract.SUFFIX, self._new_schema)
+        if tried is not None:
+            self._keep_try(tried)
+        self._set(RECORD_SUFFIX, record_as_json(self._record(rows, directories)), inline=True)
+        return result
 
-    def _moved(self, top: Value, loaded: list[tuple[Value, int]]) -> Watermark:
-        """The watermark after this load."""
-        value = top if self._mark is None else max(self._mark.value, top)
-        if self._memory is None:
-            return Watermark(value)
-        since = latest((self._rules.rereads_from(value), self._start))
-        memory = Memory(self._rules.hashed, since, self._memory.groups).with_load(since, loaded)
-        count = len(memory.keys())
-        if count > self._rules.remember:
-            raise InvalidInput(
-                f"more than {self._rules.remember:,} loaded rows may come again, for "
-                f"{self._where()}: they cannot be remembered, and the watermark stays",
-                hint="a shorter lag or a finer cursor makes them fewer; a larger remember= keeps "
-                "more; primary_key=() leaves it to a write that replaces rows",
+    def _keep_try(self, tried: str) -> None:
+        before = self._store.get(self._key + TRIES_SUFFIX, {})
+        if before.get(self.name, "1") != tried:
+            self._set(TRIES_SUFFIX, before | {self.name: tried})
+
+    def _record(self, rows: int | None, directories: tuple[str, ...]) -> LoadRecord:
+        bounded, rules = self._bounded, self._rules
+        of = rules.cursor.as_json
+        start = rules.initial if rules.is_backfill else self.watermark
+        quarantine = f"{rules.quarantine}/{self.name}" if bounded.quarantined else None
+        return LoadRecord(
+            name=self.name,
+            number=self._number,
+            kind="backfill" if rules.is_backfill else "load",
+            cursor=rules.cursor.name,
+            type=rules.cursor.kind,
+            from_=None if start is None else of(start),
+            to=None if self.end is None else of(self.end),
+            rows=rows,
+            beyond=bounded.beyond,
+            started_at=rules.now.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            seconds=round(time.monotonic() - self._began, 3),
+            directories=directories,
+            checks=bounded.checks,
+            quarantined=bounded.quarantined,
+            quarantine=quarantine,
+        )
+
+    def _counted(self, seen: list[int]) -> int | None:
+        """Return the number of rows. Raise SourceChanged where a write saw more than there are."""
+        rows, most = self.rows, self._bounded.most
+        highest = max(seen, default=0)
+        if most is None:
+            return None
+        if highest > most:
+            # Spark counts rows twice that it computed twice, as when an executor was lost.
+            now = self.df.count()
+            if now > most:
+                raise SourceChanged(
+                    f"the range of the load had {most:,} rows and has {now:,} now, for "
+                    f"{self._where()}; the watermark stays",
+                    hint="materialize=True reads such a source once",
+                )
+            return now
+        if rows is None and highest == most:
+            return most
+        return self.df.count() if rows is None and most <= _FEW else rows
+
+    def _check_contract(self, df: DataFrame) -> dict[str, str] | None:
+        """Return the schema to keep, where the store has none or another one."""
+        if self._rules.contract is None:
+            return None
+        columns = contract.columns_of(df.schema)
+        stored = self._store.get(self._key + contract.SUFFIX)
+        changed = contract.changes(stored, columns)
+        if changed and self._rules.contract == "fail":
+            raise contract.broken(changed, self._where(contract.SUFFIX))
+        if changed:
+            log.warning(
+                "%s: the source's schema has changed: %s", self._where(), "; ".join(changed)
             )
-        return Watermark(value, memory)
+        return columns if columns != stored else None
 
     def _check_unmoved(self) -> None:
-        if self._backfill:
+        if self._rules.is_backfill:
             return
         entry = self._store.entry(self._key)
         version = entry.version if entry else 0
@@ -250,12 +461,18 @@ class Load:
             raise VersionConflict(
                 f"{self._where()} has version {version}, and this load started from "
                 f"{self._version}: another load was faster, and this one counts for nothing",
-                hint="run it again: it loads what is new since then. If both have written to the "
-                "same place, rewind the watermark to before them, and load that place again",
+                hint="run it again: it loads what is new since then",
             )
 
-    def _keep(self, mark: Watermark) -> None:
+    def _set(
+        self, suffix: str, value: Any, *, if_version: int | None = None, inline: bool = False
+    ) -> None:
         writer = self._store._writer
         staged = isinstance(writer, TaskWriter) and writer.attempt is not None
-        value = as_json(mark, self._rules.cursor)
-        self._store.set(self._key, value, on_success=staged, if_version=self._version)
+        store = self._store._inline() if inline else self._store
+        store.set(
+            self._key + suffix,
+            value,
+            on_success=staged and not self._at_once,
+            if_version=if_version,
+        )

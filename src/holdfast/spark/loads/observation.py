@@ -1,64 +1,69 @@
-"""What Spark saw of a DataFrame while others ran actions on it.
+"""How many rows Spark saw go through a DataFrame, in each action of the caller's.
 
-PySpark's own `Observation` blocks for ever where no action ran, keeps the first of several actions
-(classic) or the last (Connect), and counts an action that failed. So every action is recorded here.
+It is a check: not every action is shown. PySpark's own `Observation` blocks for ever where no
+action ran, keeps one of several actions, and counts an action that failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import DataFrame, Row
 
 _PATIENCE_MS: Final = 10 * 60 * 1000
+_ROWS: Final = "rows"
 
 
 class Observed:
-    """A DataFrame to hand out, and what each successful action on it saw."""
+    """A DataFrame to hand out, and how many rows each successful action on it saw."""
 
-    def __init__(self, df: DataFrame, actions: list[dict[str, Any]]) -> None:
+    def __init__(self, df: DataFrame, counts: list[int]) -> None:
         self.df = df
-        self.actions = actions
-        """The aggregates of each action. Empty for one in which Spark has found that the rows do
-        not matter: there are none, or the result does not depend on them."""
+        self.counts = counts
 
 
 @contextmanager
-def observed(df: DataFrame, aggregates: Mapping[str, Column]) -> Iterator[Observed]:
-    """Observe aggregates of what goes through `df` in the block; `actions` is complete after it."""
+def observed(df: DataFrame) -> Iterator[Observed]:
+    """Count the rows that go through `df` in the block; `counts` is complete after it."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-    columns = [column.alias(name) for name, column in aggregates.items()]
     if isinstance(df, ClassicDataFrame):
-        with _observed_by_listener(df, columns) as result:
+        with _observed_by_listener(df) as result:
             yield result
     else:
-        yield _observed_by_client(df, columns)
+        yield _observed_by_client(df)
 
 
-def _observed_by_client(df: DataFrame, columns: list[Column]) -> Observed:
-    """With Spark Connect the client is told the aggregates with the result of each action."""
+def _counted() -> Any:
+    from pyspark.sql import functions
+
+    return functions.count(functions.lit(1)).alias(_ROWS)
+
+
+def _observed_by_client(df: DataFrame) -> Observed:
+    """Spark Connect tells the client the metrics with the result of each action."""
     from pyspark.sql.connect.observation import Observation
 
-    actions: list[dict[str, Any]] = []
+    counts: list[int] = []
 
     class Told(dict[str, Any]):
         def update(self, *told: Any, **_: Any) -> None:
-            actions.append(dict(*told))
+            # Nothing, where Spark found that the result does not depend on the rows.
+            counts.extend(count for name, count in dict(*told).items() if name == _ROWS)
 
     observation = Observation()
-    handed = df.observe(observation, *columns)  # type: ignore[arg-type]
+    handed = df.observe(observation, _counted())  # type: ignore[arg-type]
     observation._result = Told()
-    return Observed(handed, actions)
+    return Observed(handed, counts)
 
 
 @contextmanager
-def _observed_by_listener(df: Any, columns: list[Column]) -> Iterator[Observed]:
-    """In classic Spark a listener hears of each query that has ended, some time after it."""
+def _observed_by_listener(df: Any) -> Iterator[Observed]:
+    """In classic Spark a listener is told of each query some time after its end."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     context = df.sparkSession.sparkContext
@@ -72,7 +77,7 @@ def _observed_by_listener(df: Any, columns: list[Column]) -> Iterator[Observed]:
     calls = {method.getName(): method for method in listeners.getClass().getMethods()}
     calls["register"].invoke(listeners, kept.toArray())
     try:
-        yield Observed(df.observe(listener.name, *columns), listener.actions)
+        yield Observed(df.observe(listener.name, _counted()), listener.counts)
         context._jsc.sc().listenerBus().waitUntilEmpty(_PATIENCE_MS)
     finally:
         calls["unregister"].invoke(listeners, kept.toArray())
@@ -85,7 +90,7 @@ class _Listener:
 
     def __init__(self, name: str, jvm: Any) -> None:
         self.name = name
-        self.actions: list[dict[str, Any]] = []
+        self.counts: list[int] = []
         self.failure: Exception | None = None
         self._jvm = jvm
 
@@ -96,10 +101,10 @@ class _Listener:
             self.failure = error
 
     def onFailure(self, action: str, query: Any, error: Any) -> None:  # noqa: N802
-        """A write that failed wrote nothing that counts."""
+        """Ignore it: a write that failed wrote nothing that counts."""
 
     def equals(self, other: object) -> bool:
-        """By which Spark finds what to remove."""
+        """Tell Spark which listener to remove."""
         return other is self
 
     def _record(self, query: Any) -> None:
@@ -110,9 +115,7 @@ class _Listener:
             python = self._jvm.org.apache.spark.sql.api.python.PythonSQLUtils
             pickled = python.toPyRow(metrics.apply(self.name))
             row: Row = CPickleSerializer().loads(pickled)  # type: ignore[no-untyped-call]
-            self.actions.append(row.asDict())
-        elif self.name in query.analyzed().toString():
-            self.actions.append({})
+            self.counts.append(row[_ROWS])
 
     class Java:
         implements = ("org.apache.spark.sql.util.QueryExecutionListener",)

@@ -1,123 +1,205 @@
-"""What a caller may say about an incremental load."""
+"""What a caller says about an incremental load."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.spark.loads.cursor import Cursor, Lag, Value, cursor_of, type_of
+from holdfast.spark.loads.column import Columns
+from holdfast.spark.loads.cursor import Cursor, Lag, Value, cursor_of
+from holdfast.spark.loads.expectations import Expectations, expectations
+from holdfast.spark.loads.identity import Identity, identity_of
 from holdfast.spark.loads.watermark import Bound
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
 
 Closed: TypeAlias = Literal["left", "right", "both", "neither"]
 OnNull: TypeAlias = Literal["error", "skip", "include"]
+Contract: TypeAlias = Literal["warn", "fail"]
 
 MOST_REMEMBERED: Final = 100_000
 
 
 class LoadRules(NamedTuple):
-    """What the caller said about a load."""
+    """The arguments of `incremental`, checked."""
 
     cursor: Cursor
     initial: Value | None
     lag: Lag | None
+    until: Value | None
+    max_rows: int | None
     end: Value | None
+    """The upper end of a backfill."""
     closed: Closed
     on_null: OnNull
-    primary_key: tuple[str, ...] | None
-    hashed: dict[str, str]
-    """The columns that make a row the same as one that is loaded, with their types."""
+    replaces: bool
+    """Rows that may be loaded already come again, for a write that replaces them."""
+    identity: Identity | None
+    """By which rows that may be loaded already are left out."""
     remember: int
+    expect: Expectations
+    quarantine: str | None
+    contract: Contract | None
+    materialize: bool | None
+    now: datetime
+    """When the load began."""
+
+    @property
+    def is_backfill(self) -> bool:
+        return self.end is not None
 
     def first(self) -> Bound | None:
-        """Where the caller lets loads begin."""
+        """Return the lower end that the caller sets to all loads."""
         if self.initial is None:
             return None
         return Bound(self.initial, self.closed in ("left", "both"))
 
     def rereads_from(self, mark: Value) -> Bound | None:
-        """How far back rows are read again, when so much is loaded."""
-        if self.primary_key is None:
+        """Return where a load begins that follows the watermark; None: at the first row."""
+        if self.identity is None and not self.replaces:
             return Bound(mark, closed=False)
         floor = mark if self.lag is None else self.cursor.before(mark, self.lag)
         return None if floor is None else Bound(floor, closed=True)
 
+    def top(self) -> Value | None:
+        """Return the highest cursor value that a row may have; None: any."""
+        given = self.end if self.end is not None else self.until
+        return given if given is not None else self.cursor.horizon(self.now)
+
+    @property
+    def top_is_closed(self) -> bool:
+        return not self.is_backfill or self.closed in ("right", "both")
+
+    def digest(self) -> str:
+        """Identify the rules that decide which rows lie between two cursor values."""
+        kinds = self.identity.kinds if self.identity else self.replaces
+        rules = (self.cursor.name.lower(), self.cursor.kind, self.initial, self.lag, self.on_null)
+        return sha256(repr((*rules, kinds)).encode()).hexdigest()[:16]
+
 
 def load_rules(
-    schema: StructType,
+    df: DataFrame,
+    *,
     cursor: str,
-    initial: Any,
-    lag: Any,
-    end_value: Any,
-    closed: Closed,
-    on_null: OnNull,
-    primary_key: str | Sequence[str] | None,
-    remember: int,
+    initial: Any = None,
+    lag: Any = None,
+    until: Any = None,
+    max_rows: Any = None,
+    end_value: Any = None,
+    closed: Closed = "left",
+    on_null: OnNull = "error",
+    primary_key: str | Sequence[str] | None = None,
+    remember: int = 5000,
+    expect: Any = None,
+    quarantine: Any = None,
+    contract: Any = None,
+    materialize: Any = None,
 ) -> LoadRules:
-    """The same, checked: each by itself and all together."""
-    _check_choice("closed", closed, Closed)
-    _check_choice("on_null", on_null, OnNull)
-    by = cursor_of(schema, cursor)
+    """Check the arguments, each by itself and all together.
+
+    Raise InvalidInput or InvalidType, which name the argument.
+    """
+    if df.isStreaming:
+        raise InvalidInput(
+            "a streaming DataFrame has its own progress", hint="use holdfast.spark.foreach_batch"
+        )
+    _check_choice("closed", closed, get_args(Closed))
+    _check_choice("on_null", on_null, get_args(OnNull))
+    _check_choice("contract", contract, (None, *get_args(Contract)))
+    _check_choice("materialize", materialize, (None, True, False))
+    columns = Columns.of(df)
+    by = cursor_of(columns.find(cursor, "the cursor"))
     keys = (primary_key,) if isinstance(primary_key, str) else primary_key
     if not isinstance(keys, list | tuple | None):
         raise InvalidType(
             f"primary_key is {primary_key!r}", hint="give the name of a column, or a list of names"
         )
+    now = datetime.now(UTC)
     rules = LoadRules(
-        by,
-        None if initial is None else by.given("initial", initial),
-        None if lag is None else by.given_lag(lag),
-        None if end_value is None else by.given("end_value", end_value),
-        closed,
-        on_null,
-        None if keys is None else tuple(keys),
-        _hashed(schema, by, keys or ()),
-        remember,
+        cursor=by,
+        initial=None if initial is None else by.given("initial", initial),
+        lag=None if lag is None else by.given_lag(lag),
+        until=_until(by, until, now),
+        max_rows=max_rows,
+        end=None if end_value is None else by.given("end_value", end_value),
+        closed=closed,
+        on_null=on_null,
+        replaces=keys is not None and not keys,
+        identity=identity_of(
+            by.source, [columns.find(name, "the primary key") for name in keys or ()]
+        ),
+        remember=remember,
+        expect=expectations(df, columns, expect),
+        quarantine=quarantine,
+        contract=contract,
+        materialize=materialize,
+        now=now,
     )
     _check(rules)
     return rules
 
 
-def _hashed(schema: StructType, by: Cursor, keys: Sequence[str]) -> dict[str, str]:
-    found = {name: type_of(schema, name, "the primary key").simpleString() for name in keys}
-    # In an order that does not depend on the caller's: rows are known by the hash of all of them.
-    types = dict(sorted(found.items()))
-    for name, kind in types.items():
-        if "map<" in kind or "variant" in kind:
-            raise InvalidType(f"the primary key `{name}` is of the type {kind}: it has no order")
-    return {by.name: by.spark_type.simpleString()} | types if types else {}
+def _until(cursor: Cursor, until: Any, now: datetime) -> Value | None:
+    given = until() if callable(until) else until
+    if given is None:
+        return None
+    if isinstance(given, timedelta):
+        try:
+            given = cursor.at(now - given)
+        except OverflowError:
+            raise InvalidInput(f"until is {given!r} before now, which no time can be") from None
+    return cursor.given("until", given)
 
 
 def _check(rules: LoadRules) -> None:
     if type(rules.remember) is not int or not 1 <= rules.remember <= MOST_REMEMBERED:
         raise InvalidInput(f"remember is {rules.remember!r}", hint=f"from 1 to {MOST_REMEMBERED:,}")
-    if rules.lag is not None and rules.primary_key is None:
+    if rules.max_rows is not None and (type(rules.max_rows) is not int or rules.max_rows < 1):
+        raise InvalidInput(f"max_rows is {rules.max_rows!r}", hint="a number from 1 on")
+    if rules.lag is not None and rules.identity is None and not rules.replaces:
         raise InvalidInput(
             "with a lag, rows are read again that are loaded already",
-            hint="give the primary_key by which they are told; or primary_key=(), for a write that "
-            "replaces rows",
+            hint="give the primary_key by which they are known; or primary_key=(), for a write "
+            "that replaces rows",
         )
-    if rules.on_null == "include" and rules.primary_key != ():
+    if rules.on_null == "include" and not rules.replaces:
         raise InvalidInput(
             "rows without a cursor value would be loaded again by each load",
             hint='give primary_key=() for a write that replaces rows, or on_null="skip"',
         )
-    if rules.end is None and rules.closed in ("right", "both"):
+    if rules.quarantine is not None:
+        if not isinstance(rules.quarantine, str) or not rules.quarantine:
+            raise InvalidType(f"quarantine is {rules.quarantine!r}", hint="give a directory's path")
+        if not rules.expect.conditions:
+            raise InvalidInput(
+                "quarantine is for rows that fail a check, and there is none",
+                hint="give expect= with not_null, range or where",
+            )
+    if rules.is_backfill:
+        _check_backfill(rules)
+    elif rules.closed in ("right", "both"):
         raise InvalidInput(
-            f"closed={rules.closed!r} is about an end, and there is none", hint="give end_value"
+            f"closed={rules.closed!r} is about the end of a backfill, and there is none",
+            hint="give end_value",
         )
-    if rules.end is not None and rules.lag is not None:
-        raise InvalidInput(
-            "a backfill has no lag: it begins at `initial`", hint="leave lag out, or end_value"
-        )
-    if rules.end is not None and rules.initial is not None and rules.end < rules.initial:  # type: ignore[operator]
+
+
+def _check_backfill(rules: LoadRules) -> None:
+    for name, given in (("lag", rules.lag), ("until", rules.until), ("max_rows", rules.max_rows)):
+        if given is not None:
+            raise InvalidInput(
+                f"a backfill has no {name}: it goes from `initial` to `end_value`",
+                hint=f"leave {name} out, or end_value",
+            )
+    if rules.initial is not None and rules.end < rules.initial:  # type: ignore[operator]
         raise InvalidInput(f"end_value {rules.end} is before initial {rules.initial}")
 
 
-def _check_choice(name: str, given: object, choices: Any) -> None:
-    if given not in get_args(choices):
-        among = ", ".join(repr(choice) for choice in get_args(choices))
+def _check_choice(name: str, given: object, choices: tuple[object, ...]) -> None:
+    if not any(given is choice or given == choice for choice in choices):
+        among = ", ".join(repr(choice) for choice in choices if choice is not None)
         raise InvalidInput(f"{name} is {given!r}", hint=f"one of {among}")

@@ -18,19 +18,19 @@ GROUPS: Final = 32
 
 
 class Bound(NamedTuple):
-    """Where a range of cursor values begins."""
+    """The lower end of a range of cursor values."""
 
     value: Any
     closed: bool
     """Whether the value itself is in the range."""
 
     def rank(self) -> tuple[Any, bool]:
-        """What a later beginning has more of."""
+        """Order bounds: of two ranges, the one with the higher bound begins later."""
         return self.value, not self.closed
 
 
 def latest(bounds: Iterable[Bound | None]) -> Bound | None:
-    """The range that is in all of them begins here; None: it has no beginning."""
+    """Return the lower end of the intersection of the ranges; None: it has none."""
     return max((bound for bound in bounds if bound), key=Bound.rank, default=None)
 
 
@@ -42,10 +42,10 @@ class Group(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """All rows that have been loaded from `since` on, by the hash of key and cursor."""
+    """All rows that have been loaded from `since` on, by the hash of their identity."""
 
     columns: dict[str, str]
-    """What the hashes are made of: columns and their types."""
+    """The columns of the identity, and their kinds."""
     since: Bound | None
     groups: tuple[Group, ...]
 
@@ -53,7 +53,7 @@ class Memory(NamedTuple):
         return [key for group in self.groups for key in group.keys]
 
     def with_load(self, since: Bound | None, loaded: list[tuple[Value, int]]) -> Self:
-        """With the rows of another load, and without what is before `since`."""
+        """Add the rows of another load, and forget those before `since`."""
         added = sorted(row for row in loaded if since is None or row[0] >= since.value)
         size = -(-len(added) // GROUPS) or 1
         parts = [added[start : start + size] for start in range(0, len(added), size)]
@@ -65,7 +65,7 @@ class Memory(NamedTuple):
 
 
 def _merged(groups: list[Group]) -> list[Group]:
-    """As many groups as may be, of about the same size."""
+    """Merge the smallest neighbours until there are as many groups as may be."""
     groups = sorted(groups)
     while len(groups) > GROUPS:
         sizes = [len(one.keys) + len(next_.keys) for one, next_ in pairwise(groups)]
@@ -101,7 +101,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def as_json(mark: Watermark, cursor: Cursor) -> Any:
-    """The value to store: readable, but for the hashes, and exact."""
+    """Return the value to store: exact, and readable but for the hashes."""
     seen = None
     if (memory := mark.memory) is not None:
         since = memory.since and _Since(cursor.as_json(memory.since.value), memory.since.closed)
@@ -115,7 +115,7 @@ def as_json(mark: Watermark, cursor: Cursor) -> Any:
 
 
 def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
-    """What the store holds; an error where it is not for this cursor."""
+    """Read what the store holds. Raise InvalidInput where it is not for this cursor."""
     try:
         stored = msgspec.convert(found, _Stored)
     except msgspec.ValidationError:
@@ -124,7 +124,7 @@ def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
             f"{where} is {str(found)[:60]}, which no incremental load has written",
             hint=f"use another key=, or set it to {shown}",
         ) from None
-    if (stored.cursor, stored.type) != (cursor.name, cursor.kind):
+    if (stored.cursor.lower(), stored.type) != (cursor.name.lower(), cursor.kind):
         raise InvalidInput(
             f"{where} is for the cursor `{stored.cursor}` of the type {stored.type}, and this load "
             f"has `{cursor.name}` of the type {cursor.kind}",

@@ -1,0 +1,399 @@
+"""The range of a load, fixed before its rows are written.
+
+A load has the rows after the watermark, or the lag before it, up to an end that is found first.
+Whatever is done with those rows, the watermark after the load is that end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.errors import CheckFailed, InvalidInput
+from holdfast.spark.loads.cursor import Value
+from holdfast.spark.loads.expectations import passes
+from holdfast.spark.loads.rules import LoadRules
+from holdfast.spark.loads.source import is_fixed
+from holdfast.spark.loads.watermark import Bound, Memory, Watermark, latest
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class Bounded(NamedTuple):
+    """The rows of a load, and what is known of them before they are written."""
+
+    df: DataFrame
+    mark: Watermark | None
+    """The watermark when they are loaded; None: nothing has been loaded yet."""
+    rows: int | None
+    """How many rows there are; None where nobody counted them."""
+    most: int | None
+    """There are at most so many; duplicates may be among them."""
+    beyond: int
+    """Rows later than any row can be, which are left for a load of that time."""
+    checks: dict[str, int]
+    """How many rows failed each check."""
+    rejected: DataFrame | None
+    """The rows to quarantine."""
+    quarantined: int
+
+
+class _Survey(NamedTuple):
+    """What one pass over the rows of a range finds."""
+
+    rows: int
+    end: Value | None
+    nulls: int
+    beyond: int
+    ahead: int
+    """Rows after the watermark."""
+    failures: dict[str, int]
+    rejected: int
+
+
+def bound(
+    df: DataFrame,
+    rules: LoadRules,
+    mark: Watermark | None,
+    planned: Watermark | None,
+    where: str,
+) -> Bounded:
+    """Fix the range of a load that follows `mark`, and count and check its rows.
+
+    `planned` is the watermark that an earlier attempt at the same load set out for: its range and
+    its rows are kept. `where` names the watermark in errors. Raise InvalidInput where a cursor is
+    null or too many rows must be remembered, CheckFailed where the rows fail a check.
+    """
+    return _Bounding(df, rules, mark, planned, where).result()
+
+
+class _Bounding:
+    def __init__(
+        self,
+        df: DataFrame,
+        rules: LoadRules,
+        mark: Watermark | None,
+        planned: Watermark | None,
+        where: str,
+    ) -> None:
+        self._rules = rules
+        self._mark = mark
+        self._planned = planned
+        self._where = where
+        self._cursor = rules.cursor.column
+        self._start, self._memory = self._begin()
+        self._fixed = is_fixed(df) if rules.materialize is None else not rules.materialize
+        self._source = df
+
+    def result(self) -> Bounded:
+        rules = self._rules
+        top = self._planned.value if self._planned else rules.top()
+        if self._needs_no_survey():
+            assert top is not None
+            mark = Watermark(top) if self._moves(top) else self._mark
+            rows = self._guarded(self._within(self._source, mark.value if mark else None))
+            return Bounded(rows, mark, None, None, 0, {}, None, 0)
+        rows = self._candidates(top)
+        survey = self._survey(rows, top)
+        if survey.nulls:
+            raise InvalidInput(
+                f"the cursor `{rules.cursor.name}` is null in {survey.nulls:,} rows for "
+                f"{self._where}; nothing was loaded",
+                hint='on_null="skip" leaves such rows out',
+            )
+        beyond = survey.beyond
+        if rules.max_rows and not self._planned and survey.ahead > rules.max_rows:
+            top = self._portion(rows, top, survey)
+            survey = self._survey(rows, top)
+        mark = self._planned or self._next_mark(rows, survey.end)
+        end = rules.end if rules.is_backfill else mark.value if mark else None
+        kept = self._source if self._fixed else rows
+        bounded = self._as_planned(self._fresh(self._ended(kept, end)), mark)
+        if rules.identity is not None:
+            bounded = rules.identity.distinct(bounded)
+        return self._checked(bounded, mark, survey, beyond)
+
+    def _begin(self) -> tuple[Bound | None, Memory | None]:
+        """Return where to read from, and which rows from there on are loaded already."""
+        rules, mark = self._rules, self._mark
+        memory = Memory(rules.identity.kinds, None, ()) if rules.identity else None
+        if mark is None:
+            return rules.first(), memory
+        again = rules.rereads_from(mark.value)
+        if memory is None:
+            return latest((rules.first(), again)), None
+        if mark.memory is None:
+            # Nothing says which rows up to the watermark are loaded; later ones are not.
+            after = Bound(mark.value, closed=False)
+            return latest((rules.first(), after)), memory._replace(since=after)
+        if mark.memory.columns != memory.columns:
+            raise InvalidInput(
+                f"{self._where} knows loaded rows by {_shown(mark.memory.columns)}, and the "
+                f"primary key is now {_shown(memory.columns)}",
+                hint="give the former primary_key; or another key=, to load all anew beside it; "
+                'or set the watermark without its "seen" part: loads then begin after it, and '
+                "rows that come late from before it are not loaded",
+            )
+        return latest((rules.first(), again, mark.memory.since)), mark.memory
+
+    def _needs_no_survey(self) -> bool:
+        """Tell whether the caller has said all that there is to find out."""
+        rules = self._rules
+        return (
+            not self._planned
+            and rules.until is not None
+            and rules.cursor.is_over(rules.until, rules.now)
+            and rules.identity is None
+            and not rules.expect
+            and rules.max_rows is None
+            and self._fixed
+        )
+
+    def _moves(self, top: Value) -> bool:
+        return self._mark is None or top > self._mark.value  # type: ignore[operator]
+
+    def _candidates(self, top: Value | None) -> DataFrame:
+        """Return the rows to survey: those of the range, and those to tell of."""
+        rules = self._rules
+        counts_beyond = not self._planned and rules.until is None and not rules.is_backfill
+        rows = self._within(
+            self._source, None if counts_beyond else top, nulls=rules.on_null != "skip"
+        )
+        if self._fixed:
+            return rows
+        # What is read once stays as it was read. Where an executor may be lost, there are two
+        # copies; if both are lost, Spark fails rather than read the source again.
+        from pyspark import StorageLevel
+
+        master = rows.sparkSession.conf.get("spark.master", "") or ""
+        level = StorageLevel.MEMORY_AND_DISK
+        if not str(master).startswith("local"):
+            level = StorageLevel.MEMORY_AND_DISK_2
+        return rows.localCheckpoint(storageLevel=level)
+
+    def _ended(self, rows: DataFrame, end: Value | None) -> DataFrame:
+        """Keep the rows up to the end; where there is none, no row has a cursor value."""
+        from pyspark.sql import functions as f
+
+        if end is not None:
+            return self._within(rows, end)
+        included = self._rules.on_null == "include"
+        return rows.where(self._cursor.isNull() if included else f.lit(False))
+
+    def _within(
+        self, rows: DataFrame, top: Value | None, *, nulls: bool | None = None
+    ) -> DataFrame:
+        """Keep the rows from the start of the load up to `top`."""
+        if nulls is None:
+            nulls = self._rules.on_null == "include"
+        low = self._start
+        literal = self._rules.cursor.literal
+        bounds = []
+        if low is not None:
+            value = literal(low.value)
+            bounds.append(self._cursor >= value if low.closed else self._cursor > value)
+        if top is not None:
+            bounds.append(self._up_to(top))
+        if nulls:
+            # One condition, which the source can apply.
+            inside = bounds[0] & bounds[-1] if bounds else None
+            return rows if inside is None else rows.where(inside | self._cursor.isNull())
+        for condition in bounds or [self._cursor.isNotNull()]:
+            rows = rows.where(condition)
+        return rows
+
+    def _up_to(self, top: Value) -> Column:
+        value = self._rules.cursor.literal(top)
+        return self._cursor <= value if self._rules.top_is_closed else self._cursor < value
+
+    def _survey(self, rows: DataFrame, top: Value | None) -> _Survey:
+        from pyspark.sql import functions as f
+
+        cursor, expect = self._rules.cursor, self._rules.expect
+        known = self._cursor.isNotNull()
+        inside = known if top is None else f.coalesce(self._up_to(top), f.lit(False))
+        late = f.lit(False) if top is None else f.coalesce(~self._up_to(top), f.lit(False))
+        counted = inside if self._memory is None else inside & self._is_fresh()
+        if self._rules.on_null == "include":
+            counted |= self._cursor.isNull()
+        ahead = inside
+        if self._mark is not None and not self._rules.is_backfill:
+            ahead &= self._cursor > cursor.literal(self._mark.value)
+        failing = {
+            name: counted & ~passes(condition) for name, condition in expect.conditions.items()
+        }
+        rejected = counted & ~expect.good if expect.conditions else f.lit(False)
+        columns = [
+            f.count_if(counted).alias("rows"),
+            cursor.observed(f.max(f.when(counted, self._cursor))).alias("end"),
+            f.count_if(~known).alias("nulls"),
+            f.count_if(late).alias("beyond"),
+            f.count_if(ahead).alias("ahead"),
+            f.count_if(rejected).alias("rejected"),
+            *(f.count_if(failed).alias(f"check {n}") for n, failed in enumerate(failing.values())),
+        ]
+        [found] = rows.agg(*columns).collect()
+        return _Survey(
+            rows=found["rows"],
+            end=None if found["end"] is None else cursor.from_observed(found["end"]),
+            nulls=found["nulls"] if self._rules.on_null == "error" else 0,
+            beyond=found["beyond"],
+            ahead=found["ahead"],
+            failures={name: found[f"check {n}"] for n, name in enumerate(failing)},
+            rejected=found["rejected"],
+        )
+
+    def _portion(self, rows: DataFrame, top: Value | None, survey: _Survey) -> Value:
+        """Return an end up to which there are about `max_rows` rows after the watermark."""
+        from pyspark.sql import functions as f
+
+        cursor, most = self._rules.cursor, self._rules.max_rows
+        assert most is not None
+        ahead = rows.where(self._cursor.isNotNull())
+        if top is not None:
+            ahead = ahead.where(self._up_to(top))
+        if self._mark is not None:
+            ahead = ahead.where(self._cursor > cursor.literal(self._mark.value))
+        found: Any = None
+        if cursor.kind != "string":
+            share = f.percentile_approx(self._cursor, most / survey.ahead, 10_000)
+            [[found]] = ahead.agg(cursor.observed(share)).collect()
+        if found is None or ahead.where(self._up_to(cursor.from_observed(found))).isEmpty():
+            # Exact, where there is no approximation, or it lies before all rows.
+            first = ahead.select(self._cursor.alias("at")).orderBy("at").limit(most)
+            [[found]] = first.agg(cursor.observed(f.max("at"))).collect()
+        return cursor.from_observed(found)
+
+    def _next_mark(self, rows: DataFrame, end: Value | None) -> Watermark | None:
+        """Return the watermark after a load up to `end`, with the rows that may come again."""
+        rules, mark = self._rules, self._mark
+        if rules.is_backfill:
+            return None if end is None else Watermark(end)
+        if end is None:
+            known = mark is None or self._memory is None or mark.memory is not None
+            return mark if known else mark and Watermark(mark.value, self._memory)
+        value: Value = end if mark is None else max(mark.value, end)
+        if self._memory is None:
+            return Watermark(value)
+        since = latest((rules.rereads_from(value), self._start))
+        zone = self._fresh(self._within(self._source if self._fixed else rows, value))
+        if since is not None:
+            zone = zone.where(self._from(since))
+        loaded = self._hashes(zone)
+        memory = self._memory._replace(columns=rules.identity.kinds)  # type: ignore[union-attr]
+        memory = memory.with_load(since, loaded)
+        if len(memory.keys()) > rules.remember:
+            raise InvalidInput(
+                f"more than {rules.remember:,} loaded rows may come again, for {self._where}: they "
+                "cannot be remembered, and nothing was loaded",
+                hint="a shorter lag or a finer cursor makes them fewer; a larger remember= keeps "
+                "more; primary_key=() leaves it to a write that replaces rows",
+            )
+        return Watermark(value, memory)
+
+    def _hashes(self, rows: DataFrame) -> list[tuple[Value, int]]:
+        from pyspark.sql import functions as f
+
+        rules = self._rules
+        assert rules.identity is not None
+        at = rules.cursor.observed(self._cursor).alias("at")
+        found = rows.select(at, f.expr(rules.identity.hash).alias("hash")).distinct()
+        return [
+            (rules.cursor.from_observed(row["at"]), row["hash"])
+            for row in found.limit(rules.remember + 1).collect()
+        ]
+
+    def _from(self, since: Bound) -> Column:
+        value = self._rules.cursor.literal(since.value)
+        return self._cursor >= value if since.closed else self._cursor > value
+
+    def _is_fresh(self) -> Column:
+        """The condition that a row is not remembered as loaded."""
+        from pyspark.sql import functions as f
+
+        keys = self._memory.keys() if self._memory else []
+        if not keys or self._mark is None:
+            return f.lit(True)
+        # Only rows up to the watermark can be loaded: the others need no hash.
+        later = self._cursor > self._rules.cursor.literal(self._mark.value)
+        return later | ~f.expr(self._among(keys))
+
+    def _fresh(self, rows: DataFrame) -> DataFrame:
+        return rows.where(self._is_fresh()) if self._memory and self._memory.keys() else rows
+
+    def _as_planned(self, rows: DataFrame, mark: Watermark | None) -> DataFrame:
+        """Leave out rows that came after the load was planned, and which a later load will find:
+        they are where rows are remembered, and are not."""
+        if mark is None or mark.memory is None:
+            return rows
+        from pyspark.sql import functions as f
+
+        since = mark.memory.since
+        keys = mark.memory.keys()
+        planned = f.expr(self._among(keys)) if keys else f.lit(False)
+        return rows.where(planned if since is None else ~self._from(since) | planned)
+
+    def _among(self, keys: list[int]) -> str:
+        assert self._rules.identity is not None
+        among = ", ".join(f"{number}L" for number in keys)
+        return f"{self._rules.identity.hash} IN ({among})"
+
+    def _guarded(self, rows: DataFrame) -> DataFrame:
+        """Have Spark fail where a cursor is null, as nobody has looked before."""
+        if self._rules.on_null != "error":
+            return rows
+        from pyspark.sql import functions as f
+
+        rows = self._within(self._source, self._rules.until, nulls=True)
+        text = null_cursor(self._rules.cursor.name, self._where)
+        failing = f.raise_error(f.lit(text))
+        return rows.where(f.when(self._cursor.isNull(), failing).otherwise(f.lit(True)))
+
+    def _checked(
+        self, rows: DataFrame, mark: Watermark | None, survey: _Survey, beyond: int
+    ) -> Bounded:
+        rules, expect = self._rules, self._rules.expect
+        rejected: DataFrame | None = None
+        checks = dict(survey.failures)
+        most = survey.rows
+        quarantined = 0
+        if rules.quarantine is not None:
+            quarantined = survey.rejected
+            if quarantined:
+                rejected = rows.where(~expect.good)
+                rows = rows.where(expect.good)
+                most -= quarantined
+        count = most if rules.identity is None or not most else None
+        for name, columns in expect.unique.items():
+            groups = rows.groupBy(*(column.column for column in columns)).count()
+            checks[name] = groups.where("count > 1").count()
+        failed = {
+            name: number
+            for name, number in checks.items()
+            if number and (name in expect.unique or rules.quarantine is None)
+        }
+        if expect.rows is not None:
+            count = rows.count() if count is None else count
+            low, high = expect.rows
+            outside = count < (low or 0) or (high is not None and count > high)
+            checks["rows"] = int(outside)
+            if outside:
+                failed[f"rows {expect.rows}"] = count
+        if failed:
+            told = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
+            raise CheckFailed(
+                f"the new rows for {self._where} fail a check: {told}; nothing was loaded",
+                hint="mend the source, or the check; quarantine= puts such rows aside"
+                if expect.conditions
+                else "mend the source, or the check",
+            )
+        return Bounded(rows, mark, count, most, beyond, checks, rejected, quarantined)
+
+
+def null_cursor(name: str, where: str) -> str:
+    """The text by which our own failure on a null cursor is known."""
+    return f"the cursor `{name}` is null in a row for {where}"
+
+
+def _shown(columns: dict[str, str]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in columns.items())

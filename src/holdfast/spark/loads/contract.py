@@ -1,0 +1,41 @@
+"""The schema contract of an asset: the schema that its source had, kept with its watermark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.errors import SourceChanged
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+SUFFIX: Final = "/schema"
+"""The contract of the watermark `orders` is stored as `orders/schema`."""
+
+
+def columns_of(schema: StructType) -> dict[str, str]:
+    """Return the names and types of the columns, as the store keeps them."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def changes(before: Any, now: dict[str, str]) -> list[str]:
+    """List how the columns have changed, in words."""
+    if not isinstance(before, dict):
+        return []
+    return [
+        *(f"`{name}` is gone" for name in before if name not in now),
+        *(f"`{name}` ({kind}) is new" for name, kind in now.items() if name not in before),
+        *(
+            f"`{name}` was {before[name]} and is {kind}"
+            for name, kind in now.items()
+            if name in before and before[name] != kind
+        ),
+    ]
+
+
+def broken(changed: list[str], where: str) -> SourceChanged:
+    """The error for a contract that the source does not keep."""
+    return SourceChanged(
+        f"the source has another schema than the one stored as {where}: {'; '.join(changed)}",
+        hint='contract="warn" accepts it once it is loaded; or delete that entry to accept it now',
+    )

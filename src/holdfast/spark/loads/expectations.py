@@ -1,0 +1,126 @@
+"""What the rows of a load must satisfy, and what becomes of those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.spark.loads.column import Columns, SourceColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_RULES: Final = ("not_null", "range", "where", "unique", "rows")
+
+
+class Expectations(NamedTuple):
+    """The checks of a load."""
+
+    conditions: dict[str, Column]
+    """What must be true of each row, by the name of the check."""
+    unique: dict[str, tuple[SourceColumn, ...]]
+    """Columns that no two rows share."""
+    rows: tuple[int | None, int | None] | None
+    """The fewest and the most rows that a load may have."""
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions or self.unique or self.rows)
+
+    @property
+    def good(self) -> Column:
+        """The condition that a row passes every check of single rows."""
+        return reduce(and_, (passes(one) for one in self.conditions.values()))
+
+
+def passes(condition: Column) -> Column:
+    """Count an unknown result, as of a comparison with null, as a failure."""
+    from pyspark.sql import functions
+
+    return functions.coalesce(condition, functions.lit(False))
+
+
+def expectations(df: DataFrame, columns: Columns, given: Any) -> Expectations:
+    """Read the argument `expect`. Raise InvalidInput or InvalidType where it makes no sense."""
+    if given is None:
+        return Expectations({}, {}, None)
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"expect is {given!r}", hint='expect={"not_null": ["id"]}')
+    unknown = [name for name in given if name not in _RULES]
+    if unknown:
+        raise InvalidInput(
+            f"expect has no rule {unknown[0]!r}", hint=f"the rules are {', '.join(_RULES)}"
+        )
+    conditions: dict[str, Column] = {}
+    for name in _names("not_null", given.get("not_null", ())):
+        column = columns.find(name, "expect not_null")
+        conditions[f"not_null {column.name}"] = column.column.isNotNull()
+    for name, limits in _mapping("range", given.get("range", {})).items():
+        column = columns.find(name, "expect range")
+        conditions[f"range {column.name}"] = _within(column, *_pair(f"range {name}", limits))
+    for text in _names("where", given.get("where", ())):
+        conditions[f"where {text}"] = _checked(df, text)
+    unique = tuple(
+        columns.find(name, "expect unique") for name in _names("unique", given.get("unique", ()))
+    )
+    label = f"unique {', '.join(column.name for column in unique)}"
+    rows = _pair("rows", given["rows"]) if "rows" in given else None
+    if rows and not all(limit is None or type(limit) is int for limit in rows):
+        raise InvalidType(f"expect rows is {given['rows']!r}", hint="expect={'rows': (1, None)}")
+    return Expectations(conditions, {label: unique} if unique else {}, rows)
+
+
+def _within(column: SourceColumn, low: Any, high: Any) -> Column:
+    from pyspark.sql import functions
+
+    inside = functions.lit(True)
+    if low is not None:
+        inside &= column.column >= functions.lit(low)
+    if high is not None:
+        inside &= column.column <= functions.lit(high)
+    # Whether there is a value at all is the matter of `not_null`.
+    return column.column.isNull() | inside
+
+
+def _checked(df: DataFrame, text: str) -> Column:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+    from pyspark.sql.types import BooleanType
+
+    try:
+        condition = functions.expr(text)
+        [field] = df.select(condition).schema.fields
+    except PySparkException as error:
+        raise InvalidInput(
+            f"expect where {text!r} is no condition on the rows: {str(error).partition(chr(10))[0]}"
+        ) from None
+    if not isinstance(field.dataType, BooleanType):
+        raise InvalidType(
+            f"expect where {text!r} is of the type {field.dataType.simpleString()}",
+            hint="write a condition, which is true or false for each row",
+        )
+    return condition
+
+
+def _names(rule: str, given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InvalidType(f"expect {rule} is {given!r}", hint="give text, or a list of texts")
+    return tuple(names)
+
+
+def _mapping(rule: str, given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"expect {rule} is {given!r}", hint='{"range": {"amount": (0, None)}}')
+    return given
+
+
+def _pair(rule: str, given: Any) -> tuple[Any, Any]:
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        raise InvalidType(
+            f"expect {rule} is {given!r}", hint="give the lowest and the highest: (1, None)"
+        )
+    low, high = given
+    return low, high

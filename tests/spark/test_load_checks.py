@@ -1,0 +1,126 @@
+"""Checks of the rows, quarantine, and the schema contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loading import connection, frame
+from pyspark.sql import SparkSession
+
+from holdfast.accessor import AssetStore
+from holdfast.errors import CheckFailed, SourceChanged
+from holdfast.spark.loads.incremental import Loaded, incremental
+
+ROWS = [(1, 10, 5.0), (2, 11, None), (None, 12, -1.0), (1, 13, 7.0)]
+SCHEMA = "id long, at long, amount double"
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[AssetStore]:
+    with connection(tmp_path) as opened:
+        yield opened.asset_store(name="orders", declare=True)
+
+
+@pytest.mark.parametrize(
+    ("expect", "failure"),
+    [
+        ({"not_null": "id"}, "not_null id: 1"),
+        ({"not_null": ["id", "amount"]}, "not_null id: 1; not_null amount: 1"),
+        ({"range": {"amount": (0, None)}}, "range amount: 1"),
+        ({"range": {"amount": (None, 4)}}, "range amount: 2"),
+        ({"where": "amount > 0"}, "where amount > 0: 2"),
+        ({"where": ["id < 9", "at < 13"]}, "where id < 9: 1; where at < 13: 1"),
+        ({"unique": "id"}, "unique id: 1"),
+        ({"unique": ["ID", "at"], "rows": (5, None)}, r"rows \(5, None\): 4"),
+        ({"rows": (None, 3)}, r"rows \(None, 3\): 4"),
+    ],
+)
+def test_rows_that_fail_a_check_fail_the_load_before_it_is_written(
+    classic_spark: SparkSession, orders: AssetStore, expect: dict[str, Any], failure: str
+) -> None:
+    df = frame(classic_spark, ROWS, SCHEMA)
+
+    with pytest.raises(CheckFailed, match=f"fail a check: {failure}; nothing was loaded"):
+        incremental(df, orders, cursor="at", expect=expect)
+    assert orders.entry("watermark") is None
+
+
+def test_checks_that_pass_are_recorded(spark: SparkSession, orders: AssetStore) -> None:
+    expect = {
+        "not_null": "at",
+        "range": {"at": (10, 13)},
+        "where": "at > 0",
+        "unique": "at",
+        "rows": (4, 4),
+    }
+    load = incremental(frame(spark, ROWS, SCHEMA), orders, cursor="at", expect=expect)
+
+    assert load.write(lambda new: None).rows == 4
+    assert orders.get("watermark/load")["checks"] == {
+        "not_null at": 0,
+        "range at": 0,
+        "where at > 0": 0,
+        "unique at": 0,
+        "rows": 0,
+    }
+
+
+def test_only_the_rows_of_the_load_are_checked(
+    classic_spark: SparkSession, orders: AssetStore
+) -> None:
+    rules: dict[str, Any] = {"cursor": "at", "lag": 9, "primary_key": ["id", "amount"]}
+    incremental(frame(classic_spark, ROWS, SCHEMA), orders, **rules).write(lambda new: None)
+    more = frame(classic_spark, [*ROWS, (7, 14, 1.0), (7, 14, 1.0)], SCHEMA)
+
+    checks = {"not_null": ["id", "amount"], "unique": "id", "rows": (1, 1)}
+    load = incremental(more, orders, expect=checks, **rules)
+
+    assert load.write(lambda new: None).rows == 1
+
+
+@pytest.mark.parametrize("key", [None, ["at"]])
+def test_rows_that_fail_are_put_aside(
+    spark: SparkSession, orders: AssetStore, tmp_path: Path, key: list[str] | None
+) -> None:
+    bad, good = str(tmp_path / "bad"), str(tmp_path / "good")
+    load = incremental(
+        frame(spark, ROWS, SCHEMA),
+        orders,
+        cursor="at",
+        primary_key=key,
+        expect={"not_null": "id", "where": "amount > 0", "rows": (2, 2)},
+        quarantine=bad,
+    )
+
+    assert load.save(good) == Loaded(2, None, 13, quarantined=2)
+    assert sorted(row.at for row in spark.read.parquet(good).collect()) == [10, 13]
+    assert sorted(row.at for row in spark.read.parquet(bad).collect()) == [11, 12]
+    record = orders.get("watermark/load")
+    assert record["quarantined"] == 2
+    assert record["quarantine"] == f"{bad}/{load.name}"
+    assert orders.get("watermark")["value"] == 13
+
+
+def test_a_changed_schema_fails_a_contract_or_is_told(
+    classic_spark: SparkSession, orders: AssetStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def load(rows: list[Any], schema: str, contract: Any) -> None:
+        df = frame(classic_spark, rows, schema)
+        incremental(df, orders, cursor="at", contract=contract).write(lambda new: None)
+
+    load([(1, 1, "a")], "id int, at long, note string", "fail")
+    load([(1, 2, "a")], "id int, at long, note string", "fail")
+    with pytest.raises(SourceChanged) as raised:
+        load([(1, 3, True)], "id long, at long, done boolean", "fail")
+    assert raised.value.message.endswith(
+        "`note` is gone; `done` (boolean) is new; `id` was int and is bigint"
+    )
+    assert orders.get("watermark")["value"] == 2
+
+    load([(1, 3, True)], "id long, at long, done boolean", "warn")
+    assert "the source's schema has changed: `note` is gone" in caplog.text
+    load([(1, 4, True)], "id long, at long, done boolean", "fail")
+    assert len(orders.history("watermark/schema")) == 2
