@@ -28,7 +28,7 @@ $(CLASSES): $(READY) tests/ready_spark.py
 	$(BIN)/python tests/ready_spark.py $@
 
 test: setup $(CLASSES) ## all tests, with a few seeds of each chaos test
-	@tests/install_mariadb.sh
+	@tests/install_databases.sh
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-airflow: setup ## Airflow's own client against our server
@@ -36,7 +36,7 @@ test-airflow: setup ## Airflow's own client against our server
 	$(BIN)/python -m pytest tests/airflow
 
 chaos: setup $(CLASSES) ## the kill, concurrency and model tests at full count
-	@tests/install_mariadb.sh
+	@tests/install_databases.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m chaos --rounds 50
 
 lint: setup ## style and types
