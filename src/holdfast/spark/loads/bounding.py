@@ -91,8 +91,7 @@ class _Bounding:
         if self._needs_no_survey():
             assert top is not None
             mark = Watermark(top) if self._moves(top) else self._mark
-            rows = self._guarded(self._within(self._source, mark.value if mark else None))
-            return Bounded(rows, mark, None, None, 0, {}, None, 0)
+            return Bounded(self._unseen(mark), mark, None, None, 0, {}, None, 0)
         rows = self._candidates(top)
         survey = self._survey(rows, top)
         if survey.nulls:
@@ -338,15 +337,16 @@ class _Bounding:
         among = ", ".join(f"{number}L" for number in keys)
         return f"{self._rules.identity.hash} IN ({among})"
 
-    def _guarded(self, rows: DataFrame) -> DataFrame:
-        """Have Spark fail where a cursor is null, as nobody has looked before."""
-        if self._rules.on_null != "error":
-            return rows
+    def _unseen(self, mark: Watermark | None) -> DataFrame:
+        """Return the rows of the load where nobody has looked at them: Spark is to fail where a
+        cursor is null."""
         from pyspark.sql import functions as f
 
-        rows = self._within(self._source, self._rules.until, nulls=True)
-        text = null_cursor(self._rules.cursor.name, self._where)
-        failing = f.raise_error(f.lit(text))
+        end = mark.value if mark else None
+        if self._rules.on_null != "error":
+            return self._within(self._source, end)
+        rows = self._within(self._source, end, nulls=True)
+        failing = f.raise_error(f.lit(null_cursor(self._rules.cursor.name, self._where)))
         return rows.where(f.when(self._cursor.isNull(), failing).otherwise(f.lit(True)))
 
     def _checked(

@@ -257,6 +257,7 @@ class Load:
         """Store the plan, before anything is written that follows it."""
         key = self._key + plan.SUFFIX
         while True:
+            self._await_predecessor()
             before = self._plan or self._new_plan()
             kept = msgspec.structs.replace(
                 before,
@@ -318,7 +319,6 @@ class Load:
             raise InvalidInput("this load is written", hint="call incremental() for the next one")
         self._check_unmoved()
         if self._moves():
-            self._await_predecessor()
             self._keep_plan()
         if self._bounded.rejected is not None:
             assert self._rules.quarantine is not None
