@@ -132,6 +132,11 @@ class Load:
         number = self.number
         if self.rows == 0:
             return {}
+        if self.end is None:
+            raise InvalidInput(
+                f"no row for {self._where()} has a cursor value: such a load has no number",
+                hint="write it so that doing it again changes nothing",
+            )
         self._keep_plan(numbered=True)
         return {
             "txnAppId": application(self._store._scope, self._key),
@@ -287,7 +292,7 @@ class Load:
 
         Earlier attempts of the same task have ended when a task gets its session.
         """
-        if self._plan is None or self._plan.session in ("", self._session):
+        if not self._session or self._plan is None or self._plan.session in ("", self._session):
             return
         from pyspark.errors import PySparkException
 
