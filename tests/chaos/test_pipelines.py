@@ -56,7 +56,7 @@ def outcomes(project: Project, run_id: str) -> Outcomes:
             {
                 (one.scope.task_id, one.scope.map_index, one.entry.key): one.entry.value
                 for one in found
-                if one.entry.key != "progress"
+                if one.entry.key != "spark_progress"
             },
             {
                 (one.scope.name, one.entry.key): one.entry.value

@@ -93,8 +93,8 @@ def test_the_spark_work_of_a_killed_attempt_ends_when_the_next_one_begins(
 
     opened, computed = in_process(attempt.take_over, spark_server.address, work.__name__, 2)
 
-    assert opened < 2
-    assert computed < opened + seconds + 2
+    assert opened < 20  # by itself, the work takes minutes
+    assert computed < opened + seconds + 20
     await_true(lambda: active_tasks(spark_server) == 0, seconds)
 
 
