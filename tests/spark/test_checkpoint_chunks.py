@@ -287,3 +287,19 @@ def test_killed_in_the_middle_of_a_chunk_it_does_the_rest_only(
     rows = [row.id for row in spark.read.parquet(f"{tmp_path}/out").collect()]
     assert sorted(rows) == list(range(80))
     assert sorted(os.listdir(tmp_path / "out")) == [f"chunk={number}" for number in range(8)]
+
+
+def test_chunks_of_different_schemas_are_read_together(
+    local_spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        df = local_spark.createDataFrame([(1,)], f"{name} long")
+        df.write.parquet(str(tmp_path / name / "chunk=007"))
+    paths = [str(tmp_path / name / "chunk=007") for name in ("a", "b")]
+
+    found = read_chunks(local_spark, paths)
+
+    assert sorted(map(str, found.select("a", "b", "chunk").collect())) == [
+        "Row(a=1, b=None, chunk='007')",
+        "Row(a=None, b=1, chunk='007')",
+    ]

@@ -28,6 +28,7 @@ CURSORS: list[tuple[t.DataType, Any, Any]] = [
         Decimal("-1234567890123456789012345678.0000000001"),
         "-1234567890123456789012345678.0000000001",
     ),
+    (t.DecimalType(38, 0), Decimal("9" * 38), "9" * 38),
     (t.StringType(), "ångström`'\"\\", "ångström`'\"\\"),
 ]
 

@@ -124,3 +124,34 @@ def test_a_changed_schema_fails_a_contract_or_is_told(
     assert "the source's schema has changed: `note` is gone" in caplog.text
     load([(1, 4, True)], "id long, at long, done boolean", "fail")
     assert len(orders.history("watermark/schema")) == 2
+
+
+def test_a_duplicate_that_fails_is_put_aside_once_and_hides_no_good_row(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    rows = [(1, 10, 5.0), (2, 11, -1.0), (2, 11, -1.0), (3, 12, -1.0), (3, 12, 7.0)]
+    load = incremental(
+        frame(classic_spark, rows, SCHEMA),
+        orders,
+        cursor="at",
+        primary_key="id",
+        expect={"where": "amount > 0"},
+        quarantine=tmp_path / "bad",
+    )
+
+    assert load.save(str(tmp_path / "good")) == Loaded(2, None, 12, quarantined=2)
+    good = classic_spark.read.parquet(str(tmp_path / "good"))
+    assert sorted(row.id for row in good.collect()) == [1, 3]
+
+
+def test_a_backfill_leaves_the_contract_alone(
+    classic_spark: SparkSession, orders: AssetStore
+) -> None:
+    incremental(frame(classic_spark, [(1, 1)]), orders, cursor="at", contract="fail").write(
+        lambda new: None
+    )
+    other = frame(classic_spark, [(1, 1, 1)], "id long, at long, more long")
+
+    incremental(other, orders, cursor="at", contract="warn", end_value=5).write(lambda new: None)
+
+    assert len(orders.history("watermark/schema")) == 1

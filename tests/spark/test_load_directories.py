@@ -103,15 +103,22 @@ def test_a_backfill_that_is_done_again_replaces_its_directory(
     assert [one.value["kind"] for one in asset.history("watermark/load")] == ["backfill"] * 2
 
 
-@pytest.mark.parametrize("query", ["INSERT INTO orders SELECT 1", "SELECT 1 FROM {news}"])
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("INSERT INTO orders SELECT 1", "does not read the new rows"),
+        ("SELECT 1 FROM {news}", "does not read the new rows"),
+        ("SELECT from_json('{}', 'a int') FROM {new}", "has {}, which is nothing"),
+    ],
+)
 def test_a_statement_that_does_not_read_the_new_rows_is_refused(
-    classic_spark: SparkSession, store: Connection, query: str
+    classic_spark: SparkSession, store: Connection, query: str, message: str
 ) -> None:
     load = incremental(
         frame(classic_spark, [(1, 1)]), store.asset_store(name="orders"), cursor="at"
     )
 
-    with pytest.raises(InvalidInput, match="does not read the new rows"):
+    with pytest.raises(InvalidInput, match=message):
         load.sql(query)
 
 
@@ -134,3 +141,158 @@ def test_one_statement_writes_the_new_rows(
 
     assert ids(spark.table(table)) == [1, 2]
     spark.sql(f"DROP TABLE {table}")
+
+
+def test_a_load_that_was_given_up_does_not_count(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+    incremental(frame(classic_spark, [(1, 1)]), asset, cursor="at").save(target)
+    task = store.task_store("dag", "run", "load")
+    two = frame(classic_spark, [(1, 1), (2, 2)])
+    with pytest.raises(RuntimeError, match="crash"), task.attempt() as attempt:
+        incremental(two, attempt.asset_store(name="orders"), cursor="at").save(target)
+        raise RuntimeError("crash")
+
+    asset.set("watermark", asset.get("watermark"))
+    assert ids(read_loads(classic_spark, asset, target)) == [1]
+    for number in (2, 3):
+        rows = [(one, one) for one in range(1, number + 1)]
+        incremental(frame(classic_spark, rows), asset, cursor="at").save(target)
+
+    assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3]
+
+
+def test_a_load_that_a_rewind_has_undone_does_not_count(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+
+    def load(most: int) -> None:
+        rows = [(one, one) for one in range(1, most + 1)]
+        incremental(frame(classic_spark, rows), asset, cursor="at").save(target)
+
+    load(1)
+    first = asset.history("watermark")[0].version
+    load(3)
+    asset.rewind("watermark", version=first)
+    assert ids(read_loads(classic_spark, asset, target)) == [1]
+    load(2)
+    load(4)
+
+    assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4]
+
+
+def test_a_retry_with_other_checks_or_another_format_replaces_what_was_saved(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    target, bad = str(tmp_path / "out"), tmp_path / "bad"
+    df = frame(classic_spark, [(1, 1), (2, 2), (3, 3)])
+    ways: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, {}),
+        ({"expect": {"where": "id < 3"}, "quarantine": bad}, {}),
+        ({"expect": {"where": "id < 3"}, "quarantine": bad}, {"format": "orc"}),
+    ]
+    for rules, output in ways:
+        task = store.task_store("dag", "run", "load")
+        with pytest.raises(RuntimeError, match="crash"), task.attempt() as attempt:
+            asset = attempt.asset_store(name="orders")
+            load = incremental(df, asset, cursor="at", **rules)
+            load.save(target, **output)
+            raise RuntimeError("crash")
+
+    assert ids(classic_spark.read.orc(f"{target}/{load.name}")) == [1, 2]
+    assert ids(classic_spark.read.parquet(str(bad))) == [3]
+
+
+def test_many_tries_are_read_in_one_condition(
+    classic_spark: SparkSession,
+    store: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(directory, "renames", lambda spark, path: False)
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+    incremental(frame(classic_spark, [(1, 1)]), asset, cursor="at").save(target)
+    names = {f"load=orders.watermark.{number:012}": "2" for number in range(1000, 3000)}
+    asset.set("watermark/tries", names)
+
+    assert ids(read_loads(classic_spark, asset, target)) == [1]
+
+
+def test_names_do_not_depend_on_how_the_asset_is_addressed(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    store.asset_store(name="clicks", uri="s3://lake/clicks", declare=True)
+    by_name = store.asset_store(name="clicks")
+    by_uri = store.asset_store(uri="s3://lake/clicks")
+    df, target = frame(classic_spark, [(1, 1)]), str(tmp_path / "out")
+
+    named = incremental(df, by_name, cursor="at").name
+    incremental(df, by_uri, cursor="at").save(target)
+
+    assert (Path(target) / named).is_dir()
+    assert ids(read_loads(classic_spark, by_name, target)) == [1]
+
+
+def test_backfills_of_different_ranges_have_different_names(
+    classic_spark: SparkSession, store: Connection
+) -> None:
+    asset = store.asset_store(name="orders")
+
+    def name(kind: str, first: Any, last: Any, **rules: Any) -> str:
+        df = classic_spark.createDataFrame([], f"id long, at {kind}")
+        return incremental(df, asset, cursor="at", initial=first, end_value=last, **rules).name
+
+    names = [
+        name("decimal(20,7)", "1.0000001", "20"),
+        name("decimal(20,7)", "11", "20"),
+        name("string", "a:b", "c"),
+        name("string", "ab", "c"),
+        name("string", "a.b", "c"),
+        name("string", "a", "b.c"),
+        name("string", "a", "b.both"),
+        name("string", "a", "b", closed="both"),
+        name("bigint", 11, 20),
+        name("bigint", None, 20),
+    ]
+
+    assert len({*names}) == len(names) - 1  # the numbers 11 and 20, of two types
+    assert name("decimal(20,7)", "11", "20") == name("decimal(20,7)", "11.00", "20.0")
+
+
+def test_a_column_that_the_directories_would_hide_is_refused(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    df = frame(classic_spark, [(1, 1)], "Load long, at long")
+    load = incremental(df, store.asset_store(name="orders"), cursor="at")
+
+    with pytest.raises(InvalidInput, match="the column `Load` would be hidden"):
+        load.save(str(tmp_path / "out"))
+
+
+def test_a_backfill_that_has_no_rows_any_more_is_empty(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
+    for rows in ([(1, 1), (2, 2)], [(9, 9)]):
+        df = frame(classic_spark, list(rows))
+        incremental(df, asset, cursor="at", initial=1, end_value=5).save(target)
+
+    assert ids(read_loads(classic_spark, asset, target)) == []
+
+
+def test_a_retry_with_corrected_rows_replaces_what_was_saved(
+    spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
+    task = store.task_store("dag", "run", "load")
+    wrong, right = frame(spark, [(-1, 1)]), frame(spark, [(1, 1)])
+    with pytest.raises(RuntimeError, match="crash"), task.attempt() as attempt:
+        incremental(wrong, attempt.asset_store(name="orders"), cursor="at").save(target)
+        raise RuntimeError("crash")
+
+    with task.attempt() as attempt:
+        incremental(right, attempt.asset_store(name="orders"), cursor="at").save(target)
+
+    assert ids(read_loads(spark, asset, target)) == [1]

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.accessor import AssetStore
 from holdfast.errors import InvalidInput
 from holdfast.spark.loads.incremental import Loaded, incremental, portions
+from holdfast.spark.loads.source import is_fixed
 
 EVENTS = "id long, at timestamp"
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -233,3 +234,50 @@ def test_the_rows_of_the_lag_are_not_a_portion_of_their_own(
 
     assert {row[0] for row in table.rows()} == set(range(10))
     assert len(table.parts) == 3
+
+
+def test_an_end_that_is_given_again_is_no_load(
+    classic_spark: SparkSession, events: AssetStore, tmp_path: Path
+) -> None:
+    source = str(tmp_path / "source")
+    frame(classic_spark, [(1, NOON)], EVENTS).write.parquet(source)
+    for _ in range(3):
+        df = classic_spark.read.parquet(source)
+        incremental(df, events, cursor="at", until=NOON).save(str(tmp_path / "out"))
+
+    assert len(events.history("watermark/load")) == 1
+    assert len(list((tmp_path / "out").iterdir())) == 1
+
+
+def test_a_null_cursor_that_nobody_has_looked_for_fails_a_save_too(
+    classic_spark: SparkSession, events: AssetStore, tmp_path: Path
+) -> None:
+    source = str(tmp_path / "source")
+    frame(classic_spark, [(1, NOON), (2, None)], EVENTS).write.parquet(source)
+    load = incremental(classic_spark.read.parquet(source), events, cursor="at", until=NOON)
+
+    with pytest.raises(InvalidInput, match="the cursor `at` is null in a row"):
+        load.save(str(tmp_path / "out"))
+
+
+def test_what_may_differ_between_two_reads_is_read_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = str(tmp_path / "files")
+    frame(spark, [(1, 1)]).write.parquet(files)
+    df = spark.read.parquet(files)
+
+    assert [is_fixed(one) for one in (df, spark.range(3), df.where("id > 0").join(df, "id"))] == [
+        True,
+        True,
+        True,
+    ]
+    changing = [
+        df.where("rand() > 0.5"),
+        df.selectExpr("id", "uuid() AS at"),
+        df.limit(1),
+        df.dropDuplicates(["id"]),
+        df.sample(0.5),
+        df.join(df.limit(1), "id"),
+    ]
+    assert [is_fixed(one) for one in changing] == [False] * len(changing)

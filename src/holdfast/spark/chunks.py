@@ -19,6 +19,7 @@ from holdfast.spark.publication import is_there, publish, renames
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 
@@ -80,21 +81,25 @@ def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> 
         base, _, below = path.rpartition("/chunk=")
         groups.setdefault((base, "/" in below), []).append(path)
     reader: Any = getattr(spark, "read", spark)
-    frames = [_read(reader, base, group) for (base, _), group in groups.items()]
+    # All of them first: a schema that is set stays set for what a reader loads later.
+    schemas = [reader.load(group, basePath=base).schema for (base, _), group in groups.items()]
+    frames = [
+        _read(reader, schema, base, group)
+        for schema, ((base, _), group) in zip(schemas, groups.items(), strict=True)
+    ]
     return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), frames)
 
 
-def _read(reader: Any, base: str, paths: list[str]) -> DataFrame:
+def _read(reader: Any, schema: StructType, base: str, paths: list[str]) -> DataFrame:
     from pyspark.sql.functions import col, decode, encode
     from pyspark.sql.types import StringType, StructField, StructType
 
-    reader = reader.option("basePath", base)
-    found = reader.load(paths).schema.fields
+    found = schema.fields
     # Spark would make the number 7 of `chunk=007`.
     names = ["chunk", *([TRY] if f"/{TRY}=" in paths[0] else [])]
     text = [StructField(name, StringType()) for name in names]
     typed = StructType([*(field for field in found if field.name not in names), *text])
-    rows: DataFrame = reader.schema(typed).load(paths)
+    rows: DataFrame = reader.schema(typed).load(paths, basePath=base)
     # It reads `%C3%BC` as two characters, not as the two bytes of one.
     name = decode(encode(col("chunk"), "ISO-8859-1"), "UTF-8")
     return rows.withColumn("chunk", name).drop(TRY)

@@ -6,6 +6,8 @@ Whatever is done with those rows, the watermark after the load is that end.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import CheckFailed, InvalidInput
@@ -92,25 +94,26 @@ class _Bounding:
             assert top is not None
             mark = Watermark(top) if self._moves(top) else self._mark
             return Bounded(self._unseen(mark), mark, None, None, 0, {}, None, 0)
-        rows = self._candidates(top)
-        survey = self._survey(rows, top)
+        rows, beyond, survey = self._candidates(top), 0, None
+        if rules.max_rows and not self._planned:
+            survey = self._survey(rows, top)
+            if survey.ahead > rules.max_rows:
+                top, beyond = self._portion(rows, top, survey), survey.beyond
+                rows, survey = self._within(rows, top, nulls=rules.on_null != "skip"), None
+        if not self._fixed:
+            rows, survey = _kept(rows), None
+            self._source = rows
+        survey = survey or self._survey(rows, top)
         if survey.nulls:
             raise InvalidInput(
                 f"the cursor `{rules.cursor.name}` is null in {survey.nulls:,} rows for "
                 f"{self._where}; nothing was loaded",
                 hint='on_null="skip" leaves such rows out',
             )
-        beyond = survey.beyond
-        if rules.max_rows and not self._planned and survey.ahead > rules.max_rows:
-            top = self._portion(rows, top, survey)
-            survey = self._survey(rows, top)
-        mark = self._planned or self._next_mark(rows, survey.end)
+        mark = self._planned or self._next_mark(survey.end)
         end = rules.end if rules.is_backfill else mark.value if mark else None
-        kept = self._source if self._fixed else rows
-        bounded = self._as_planned(self._fresh(self._ended(kept, end)), mark)
-        if rules.identity is not None:
-            bounded = rules.identity.distinct(bounded)
-        return self._checked(bounded, mark, survey, beyond)
+        bounded = self._as_planned(self._fresh(self._ended(end)), mark)
+        return self._checked(bounded, mark, survey, max(beyond, survey.beyond))
 
     def _begin(self) -> tuple[Bound | None, Memory | None]:
         """Return where to read from, and which rows from there on are loaded already."""
@@ -152,32 +155,21 @@ class _Bounding:
         return self._mark is None or top > self._mark.value  # type: ignore[operator]
 
     def _candidates(self, top: Value | None) -> DataFrame:
-        """Return the rows to survey: those of the range, and those to tell of."""
+        """Return the rows to survey: those of the range, and those to report."""
         rules = self._rules
         counts_beyond = not self._planned and rules.until is None and not rules.is_backfill
-        rows = self._within(
+        return self._within(
             self._source, None if counts_beyond else top, nulls=rules.on_null != "skip"
         )
-        if self._fixed:
-            return rows
-        # What is read once stays as it was read. Where an executor may be lost, there are two
-        # copies; if both are lost, Spark fails rather than read the source again.
-        from pyspark import StorageLevel
 
-        master = rows.sparkSession.conf.get("spark.master", "") or ""
-        level = StorageLevel.MEMORY_AND_DISK
-        if not str(master).startswith("local"):
-            level = StorageLevel.MEMORY_AND_DISK_2
-        return rows.localCheckpoint(storageLevel=level)
-
-    def _ended(self, rows: DataFrame, end: Value | None) -> DataFrame:
-        """Keep the rows up to the end; where there is none, no row has a cursor value."""
+    def _ended(self, end: Value | None) -> DataFrame:
+        """Return the rows up to the end; where there is none, no row has a cursor value."""
         from pyspark.sql import functions as f
 
         if end is not None:
-            return self._within(rows, end)
+            return self._within(self._source, end)
         included = self._rules.on_null == "include"
-        return rows.where(self._cursor.isNull() if included else f.lit(False))
+        return self._source.where(self._cursor.isNull() if included else f.lit(False))
 
     def _within(
         self, rows: DataFrame, top: Value | None, *, nulls: bool | None = None
@@ -195,8 +187,7 @@ class _Bounding:
             bounds.append(self._up_to(top))
         if nulls:
             # One condition, which the source can apply.
-            inside = bounds[0] & bounds[-1] if bounds else None
-            return rows if inside is None else rows.where(inside | self._cursor.isNull())
+            return rows.where(reduce(and_, bounds) | self._cursor.isNull()) if bounds else rows
         for condition in bounds or [self._cursor.isNotNull()]:
             rows = rows.where(condition)
         return rows
@@ -263,7 +254,7 @@ class _Bounding:
             [[found]] = first.agg(cursor.observed(f.max("at"))).collect()
         return cursor.from_observed(found)
 
-    def _next_mark(self, rows: DataFrame, end: Value | None) -> Watermark | None:
+    def _next_mark(self, end: Value | None) -> Watermark | None:
         """Return the watermark after a load up to `end`, with the rows that may come again."""
         rules, mark = self._rules, self._mark
         if rules.is_backfill:
@@ -275,7 +266,7 @@ class _Bounding:
         if self._memory is None:
             return Watermark(value)
         since = latest((rules.rereads_from(value), self._start))
-        zone = self._fresh(self._within(self._source if self._fixed else rows, value))
+        zone = self._fresh(self._within(self._source, value))
         if since is not None:
             zone = zone.where(self._from(since))
         loaded = self._hashes(zone)
@@ -321,8 +312,8 @@ class _Bounding:
         return rows.where(self._is_fresh()) if self._memory and self._memory.keys() else rows
 
     def _as_planned(self, rows: DataFrame, mark: Watermark | None) -> DataFrame:
-        """Leave out rows that came after the load was planned, and which a later load will find:
-        they are where rows are remembered, and are not."""
+        """Leave out rows that came after the load was planned: they lie in the remembered range,
+        but are not in the plan, and the next load will find them."""
         if mark is None or mark.memory is None:
             return rows
         from pyspark.sql import functions as f
@@ -331,6 +322,9 @@ class _Bounding:
         keys = mark.memory.keys()
         planned = f.expr(self._among(keys)) if keys else f.lit(False)
         return rows.where(planned if since is None else ~self._from(since) | planned)
+
+    def _distinct(self, rows: DataFrame) -> DataFrame:
+        return rows if self._rules.identity is None else self._rules.identity.distinct(rows)
 
     def _among(self, keys: list[int]) -> str:
         assert self._rules.identity is not None
@@ -353,16 +347,13 @@ class _Bounding:
         self, rows: DataFrame, mark: Watermark | None, survey: _Survey, beyond: int
     ) -> Bounded:
         rules, expect = self._rules, self._rules.expect
-        rejected: DataFrame | None = None
         checks = dict(survey.failures)
-        most = survey.rows
-        quarantined = 0
-        if rules.quarantine is not None:
-            quarantined = survey.rejected
-            if quarantined:
-                rejected = rows.where(~expect.good)
-                rows = rows.where(expect.good)
-                most -= quarantined
+        most, rejected, quarantined = survey.rows, None, 0
+        if rules.quarantine is not None and survey.rejected:
+            rejected = self._distinct(rows.where(~expect.good))
+            quarantined = survey.rejected if rules.identity is None else rejected.count()
+            rows, most = rows.where(expect.good), most - survey.rejected
+        rows = self._distinct(rows)
         count = most if rules.identity is None or not most else None
         for name, columns in expect.unique.items():
             groups = rows.groupBy(*(column.column for column in columns)).count()
@@ -383,11 +374,26 @@ class _Bounding:
             told = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
             raise CheckFailed(
                 f"the new rows for {self._where} fail a check: {told}; nothing was loaded",
-                hint="mend the source, or the check; quarantine= puts such rows aside"
-                if expect.conditions
-                else "mend the source, or the check",
+                hint="fix the source, or the check; quarantine= puts such rows aside"
+                if failed.keys() & expect.conditions.keys()
+                else "fix the source, or the check",
             )
         return Bounded(rows, mark, count, most, beyond, checks, rejected, quarantined)
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    """Read rows once, and keep them as they were read.
+
+    Where an executor may be lost, there are two copies; if both are lost, Spark fails rather than
+    read the source again.
+    """
+    from pyspark import StorageLevel
+
+    master = rows.sparkSession.conf.get("spark.master", "") or ""
+    level = StorageLevel.MEMORY_AND_DISK
+    if not str(master).startswith("local"):
+        level = StorageLevel.MEMORY_AND_DISK_2
+    return rows.localCheckpoint(storageLevel=level)
 
 
 def null_cursor(name: str, where: str) -> str:

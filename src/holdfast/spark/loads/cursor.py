@@ -38,7 +38,6 @@ class Cursor(ABC):
     """How the store's JSON names the type."""
     example: ClassVar[str]
     lag_example: ClassVar[str]
-    has_time: ClassVar[bool] = False
 
     def __init__(self, source: SourceColumn) -> None:
         self.source = source
@@ -109,6 +108,10 @@ class Cursor(ABC):
     def as_json(self, value: Value) -> str | int:
         return str(value)
 
+    def in_name(self, value: Value) -> str:
+        """Return the value as the name of a backfill has it."""
+        return str(self.as_json(value))
+
     def observed(self, column: Column) -> Column:
         """Text of a value, as Spark makes it; `from_observed` reads it."""
         return column.cast("string")
@@ -153,7 +156,6 @@ class TimestampCursor(Cursor):
     kind = "timestamp"
     example = "datetime(2026, 1, 31, tzinfo=UTC), or '2026-01-31T00:00:00Z'"
     lag_example = "timedelta(hours=2)"
-    has_time = True
 
     def at(self, moment: datetime) -> Value:
         return moment.astimezone(UTC)
@@ -183,6 +185,9 @@ class TimestampCursor(Cursor):
         assert isinstance(value, datetime)
         return functions.timestamp_micros(functions.lit((value - _EPOCH) // _MICROSECOND))
 
+    def in_name(self, value: Value) -> str:
+        return _without_colons(self.as_json(value))
+
     def _accept(self, value: Any) -> Value | None:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         if not isinstance(moment, datetime) or moment.tzinfo is None:
@@ -196,7 +201,6 @@ class LocalTimestampCursor(Cursor):
     kind = "timestamp_ntz"
     example = "datetime(2026, 1, 31), or '2026-01-31T00:00:00'"
     lag_example = "timedelta(hours=2)"
-    has_time = True
 
     def at(self, moment: datetime) -> Value:
         return moment.astimezone(UTC).replace(tzinfo=None)
@@ -212,6 +216,9 @@ class LocalTimestampCursor(Cursor):
         assert isinstance(value, datetime)
         return value.isoformat(timespec="microseconds")
 
+    def in_name(self, value: Value) -> str:
+        return _without_colons(self.as_json(value))
+
     def _accept(self, value: Any) -> Value | None:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         return moment if isinstance(moment, datetime) and moment.tzinfo is None else None
@@ -221,7 +228,6 @@ class DateCursor(Cursor):
     kind = "date"
     example = "date(2026, 1, 31), or '2026-01-31'"
     lag_example = "timedelta(days=2)"
-    has_time = True
 
     def at(self, moment: datetime) -> Value:
         return moment.astimezone(UTC).date()
@@ -276,6 +282,10 @@ class DecimalCursor(Cursor):
     def as_json(self, value: Value) -> str:
         return format(value, "f")
 
+    def in_name(self, value: Value) -> str:
+        assert isinstance(value, Decimal)
+        return format(value.normalize(_EXACT), "f")
+
     def _accept(self, value: Any) -> Value | None:
         if isinstance(value, bool) or not isinstance(value, Decimal | int | str):
             return None
@@ -289,7 +299,7 @@ class DecimalCursor(Cursor):
         assert isinstance(value, Decimal)
         scaled = value.scaleb(self.spark_type.scale, _EXACT)
         whole = scaled == scaled.to_integral_value(context=_EXACT)
-        return whole and abs(scaled) < Decimal(10) ** self.spark_type.precision
+        return whole and scaled.copy_abs() < Decimal(10) ** self.spark_type.precision
 
     def _accept_lag(self, lag: Any) -> Lag | None:
         if isinstance(lag, bool) or not isinstance(lag, Decimal | int):
@@ -305,13 +315,17 @@ class StringCursor(Cursor):
 
     kind = "string"
     example = "'2026-01-31'"
-    lag_example = "no lag: text has no distances"
+    lag_example = "text has no lag"
 
     def _accept(self, value: Any) -> Value | None:
         return value if isinstance(value, str) else None
 
     def _accept_lag(self, lag: Any) -> Lag | None:
         return None
+
+
+def _without_colons(moment: str) -> str:
+    return moment.replace(":", "").replace(".000000", "")
 
 
 def cursor_of(source: SourceColumn) -> Cursor:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.accessor import AssetStore
+from holdfast.errors import InvalidInput
 from holdfast.spark.edition import TRY
-from holdfast.spark.loads.naming import load_name
+from holdfast.spark.loads.naming import origin_of
+from holdfast.spark.loads.standing import left_out
 from holdfast.spark.publication import absolute, publish, renames
 
 if TYPE_CHECKING:
@@ -17,14 +19,15 @@ TRIES_SUFFIX: Final = "/tries"
 """Where directories cannot be renamed: which try of a load counts, if it is not the first."""
 
 
-class Edition(NamedTuple):
-    """The identity of what is written."""
+class Writing(NamedTuple):
+    """One try at writing rows."""
 
-    id: str
-    begin: Callable[[], str]
-    """Begin a try, and return its number."""
+    edition: str
+    """The identity of what is written: a later one replaces an earlier one."""
+    tried: str
+    """The name of the try, for a directory that no other attempt writes."""
     confirm: Callable[[], None]
-    """Raise unless this is still what shall be written."""
+    """Raise unless this is still the newest try."""
 
 
 class Output(NamedTuple):
@@ -39,26 +42,34 @@ class Output(NamedTuple):
         self,
         df: DataFrame,
         name: str,
-        edition: Edition,
+        writing: Writing,
         manifest: Mapping[str, Any],
     ) -> tuple[str, str | None]:
         """Write `df` so that it appears as a whole, once; return where, and the try that counts.
 
-        Where directories can be renamed, the first attempt that is done publishes its own.
-        Elsewhere each attempt writes a directory of its own, and the store says which counts.
+        Where directories can be renamed, that of the newest try stands. Elsewhere each try has a
+        directory of its own, and the store says which counts.
         """
         directory = f"{absolute(df.sparkSession, self.path).rstrip('/')}/{name}"
 
         def write(to: str) -> None:
-            edition.confirm()
+            writing.confirm()
             self._write(df, to)
 
         if renames(df.sparkSession, directory):
-            publish(write, directory, edition=edition.id, manifest=manifest)
+            publish(write, directory, edition=writing.edition, manifest=manifest)
             return directory, None
-        tried = edition.begin()
-        self._write(df, f"{directory}/{TRY}={tried}")
-        return directory, tried
+        write(f"{directory}/{TRY}={writing.tried}")
+        return directory, writing.tried
+
+    def check(self, df: DataFrame) -> None:
+        """Raise InvalidInput where a column has the name of a directory that loads have."""
+        for name in df.columns:
+            if name.lower() in ("load", TRY):
+                raise InvalidInput(
+                    f"the column `{name}` would be hidden by the directories of the loads",
+                    hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
+                )
 
     def _write(self, df: DataFrame, directory: str) -> None:
         writer = df.write.format(self.format).options(**self.options)
@@ -88,15 +99,16 @@ def read_loads(
 
     store = store_of(asset_store)
     rows = spark.read.format(format).options(**options or {}).load(absolute(spark, path))
-    entry = store.entry(key)
-    unfinished = load_name(store._scope, key, entry.version if entry else 0).removeprefix("load=")
-    own = unfinished.rpartition(".")[0]
-    rows = rows.where(f.col("load").startswith(f"{own}."))
-    if entry is None or not entry.staged:
-        rows = rows.where(f.col("load") != unfinished)
+    origin, out = origin_of(store, key), left_out(store, key)
+    load = f.col("load")
+    rows = rows.where(load.startswith(f"{origin}."))
+    if out:
+        rows = rows.where(~load.isin([name.removeprefix("load=") for name in out]))
     if TRY not in rows.columns:
         return rows
-    counts = f.lit("1")
-    for name, tried in store.get(key + TRIES_SUFFIX, {}).items():
-        counts = f.when(f.col("load") == name.removeprefix("load="), tried).otherwise(counts)
-    return rows.where(f.col(TRY).cast("string") == counts).drop(TRY)
+    later: dict[str, str] = store.get(key + TRIES_SUFFIX, {})
+    tried, names = f.col(TRY).cast("string"), [name.removeprefix("load=") for name in later]
+    first = (tried == "1") & ~load.isin(names) if names else tried == "1"
+    chosen = [f"{name.removeprefix('load=')}/{number}" for name, number in later.items()]
+    counted = first | f.concat(load, f.lit("/"), tried).isin(chosen) if chosen else first
+    return rows.where(counted).drop(TRY)

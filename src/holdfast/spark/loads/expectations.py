@@ -25,6 +25,8 @@ class Expectations(NamedTuple):
     """Columns that no two rows share."""
     rows: tuple[int | None, int | None] | None
     """The fewest and the most rows that a load may have."""
+    given: str = ""
+    """The rules as text, to tell whether they have changed."""
 
     def __bool__(self) -> bool:
         return bool(self.conditions or self.unique or self.rows)
@@ -69,7 +71,7 @@ def expectations(df: DataFrame, columns: Columns, given: Any) -> Expectations:
     rows = _pair("rows", given["rows"]) if "rows" in given else None
     if rows and not all(limit is None or type(limit) is int for limit in rows):
         raise InvalidType(f"expect rows is {given['rows']!r}", hint="expect={'rows': (1, None)}")
-    return Expectations(conditions, {label: unique} if unique else {}, rows)
+    return Expectations(conditions, {label: unique} if unique else {}, rows, repr(given))
 
 
 def _within(column: SourceColumn, low: Any, high: Any) -> Column:

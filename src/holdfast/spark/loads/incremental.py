@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from holdfast.accessor import AssetStore
@@ -32,7 +33,7 @@ def incremental(
     primary_key: str | Sequence[str] | None = None,
     remember: int = 5000,
     expect: Mapping[str, Any] | None = None,
-    quarantine: str | None = None,
+    quarantine: str | PathLike[str] | None = None,
     contract: Contract | None = None,
     materialize: bool | None = None,
     key: str = "watermark",

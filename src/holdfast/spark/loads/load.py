@@ -6,27 +6,27 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor import AssetStore
+from holdfast.accessor import AssetStore, run
 from holdfast.entry import TaskWriter
 from holdfast.errors import (
     InvalidInput,
-    NotSupported,
     SourceChanged,
     SparkBusy,
     VersionConflict,
 )
 from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
 from holdfast.loadrecord import as_json as record_as_json
-from holdfast.spark.loads import contract, plan
+from holdfast.spark.loads import contract, plan, standing
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
 from holdfast.spark.loads.cursor import Value
-from holdfast.spark.loads.directory import TRIES_SUFFIX, Edition, Output
-from holdfast.spark.loads.naming import application, backfill_name, load_name
+from holdfast.spark.loads.directory import TRIES_SUFFIX, Output, Writing
+from holdfast.spark.loads.naming import application, backfill_name, load_name, start_of
 from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.plan import Plan, plan_in
 from holdfast.spark.loads.rules import LoadRules
@@ -67,15 +67,23 @@ class Load:
         self._key = key
         self._rules = rules
         self._at_once = at_once
+        self._quarantine: str | None = None
         self.is_written = False
         """Whether the rows are written, and the watermark has moved or is staged."""
         self._version, self._number, self._mark = (0, 0, None)
         self._plan: Plan | None = None
         self._plan_version = 0
+        self._abandoned: set[str] = set()
         self._new_schema = self._check_contract(df)
         if not rules.is_backfill:
-            self._version, self._number, self._mark = self._stands()
+            self._version, self._number, self._mark = self._read_watermark()
             self._plan_version, self._plan = self._stored_plan()
+            self._abandoned = standing.abandoned(store, key)
+        self._name = (
+            backfill_name(store, key, rules)
+            if rules.is_backfill
+            else load_name(store, key, self._number)
+        )
         self._session = str(getattr(df.sparkSession, "session_id", ""))
         self._bounded = self._bound(df)
 
@@ -105,11 +113,16 @@ class Load:
 
     @property
     def number(self) -> int:
-        """The number of the load: the same for every retry, and higher for each later load."""
+        """The number of the load: the same for every retry, and higher for each later load.
+
+        Every retry has the same rows from then on, as a table may have the number.
+        """
         if self._rules.is_backfill:
             raise InvalidInput(
                 "a backfill has no number", hint="use new.name, which is made from its range"
             )
+        if self.rows != 0 and self.end is not None:
+            self._keep_plan(numbered=True)
         return self._number
 
     @property
@@ -119,10 +132,7 @@ class Load:
         It is the same for every retry until the load succeeds, and sorts by number. A backfill is
         named by its range.
         """
-        scope = self._store._scope
-        if self._rules.is_backfill:
-            return backfill_name(scope, self._key, self._rules)
-        return load_name(scope, self._key, self._number)
+        return self._name
 
     def txn_options(self) -> dict[str, str]:
         """Return options for a Delta table's writer, by which a retry's append is not repeated.
@@ -137,11 +147,7 @@ class Load:
                 f"no row for {self._where()} has a cursor value: such a load has no number",
                 hint="write it so that doing it again changes nothing",
             )
-        self._keep_plan(numbered=True)
-        return {
-            "txnAppId": application(self._store._scope, self._key),
-            "txnVersion": str(number),
-        }
+        return {"txnAppId": application(self._store, self._key), "txnVersion": str(number)}
 
     def view(self, name: str) -> str:
         """Make the rows a temporary view of that name, for SQL; return the name."""
@@ -155,6 +161,12 @@ class Load:
                 "the statement does not read the new rows",
                 hint="name them {new}: INSERT INTO orders SELECT * FROM {new}",
             )
+        for _, name, _, _ in Formatter().parse(query):
+            if name is not None and name not in ("new", *arguments):
+                raise InvalidInput(
+                    f"the statement has {{{name}}}, which is nothing that it was given",
+                    hint="double braces that are meant as such: {{ and }}",
+                )
         return self.write(lambda new: new.sparkSession.sql(query, new=new, **arguments))
 
     def save(
@@ -167,10 +179,18 @@ class Load:
     ) -> Loaded:
         """Write the rows into the directory `name` below `path`, which appears as a whole."""
         output = Output(str(path), format, partition_by, options or {})
+        output.check(self.df)
         self._begin()
-        if self.rows == 0:
+        if not self._moves() and not self._rules.is_backfill:
             return self._finish([], (), None)
-        directory, tried = output.publish(self.df, self.name, self._edition(), self._manifest())
+        published: list[tuple[str, str | None]] = []
+        self._call(
+            lambda rows: published.append(
+                output.publish(rows, self.name, self._writing(), self._manifest())
+            ),
+            self.df,
+        )
+        [(directory, tried)] = published
         return self._finish([], (directory,), tried)
 
     def write(self, fn: Callable[[DataFrame], object]) -> Loaded:
@@ -187,11 +207,11 @@ class Load:
     def _where(self, suffix: str = "") -> str:
         return f"`{self._key}{suffix}` of {self._store._scope}"
 
-    def _stands(self) -> tuple[int, int, Watermark | None]:
+    def _read_watermark(self) -> tuple[int, int, Watermark | None]:
         """Return the version of the watermark, the number of the load, and the watermark."""
         entry = self._store.entry(self._key)
         if entry is None:
-            return 0, self._deleted_version(), None
+            return 0, start_of(self._store, self._key), None
         if entry.staged:
             raise InvalidInput(
                 f"this attempt has loaded already: {self._where()} waits for its success",
@@ -199,14 +219,6 @@ class Load:
             )
         mark = from_json(entry.value, self._rules.cursor, self._where())
         return entry.version, entry.version, mark
-
-    def _deleted_version(self) -> int:
-        """Return the version of the deletion, where there was a watermark before."""
-        try:
-            history = self._store.history(self._key)
-        except NotSupported:
-            return 0
-        return history[0].version if history else 0
 
     def _stored_plan(self) -> tuple[int, Plan | None]:
         """Return the plan of an earlier attempt at this load, which is kept."""
@@ -256,6 +268,8 @@ class Load:
         """Tell whether the load is one that counts: it has rows, or another watermark."""
         if self._rules.is_backfill or self._bounded.mark is None:
             return False
+        if self._bounded.rows is None and not self._rules.replaces and not self._rules.identity:
+            return self._bounded.mark != self._mark  # given by `until`
         return self._bounded.rows != 0 or self._bounded.mark != self._mark
 
     def _keep_plan(self, *, numbered: bool = False, tries: int = 0) -> Plan:
@@ -273,7 +287,8 @@ class Load:
             if kept == self._plan:
                 return kept
             try:
-                self._store.set(key, msgspec.to_builtins(kept), if_version=self._plan_version)
+                step = self._store._set(key, msgspec.to_builtins(kept), False, self._plan_version)
+                version = run(self._store._store, step)
             except VersionConflict:
                 self._plan_version, self._plan = self._stored_plan()
                 if self._plan is None or self._plan.watermark != kept.watermark:
@@ -282,9 +297,7 @@ class Load:
                         hint="run this one again: it then has the same rows",
                     ) from None
             else:
-                entry = self._store.entry(key)
-                assert entry is not None
-                self._plan, self._plan_version = kept, entry.version
+                self._plan, self._plan_version = kept, version
                 return kept
 
     def _await_predecessor(self) -> None:
@@ -328,7 +341,9 @@ class Load:
         if self._bounded.rejected is not None:
             assert self._rules.quarantine is not None
             output = Output(self._rules.quarantine, "parquet", (), {})
-            output.publish(self._bounded.rejected, self.name, self._edition(), self._manifest())
+            self._quarantine, _ = output.publish(
+                self._bounded.rejected, self.name, self._writing(), self._manifest()
+            )
 
     def _call(self, fn: Callable[[DataFrame], object], df: DataFrame) -> None:
         from pyspark.errors import AnalysisException, PySparkException
@@ -345,22 +360,22 @@ class Load:
                 ) from error
             raise
 
-    def _edition(self) -> Edition:
+    def _writing(self) -> Writing:
+        """Begin a try of the load, which replaces what earlier tries have written."""
         if not self._moves():
-            edition = uuid4().hex
-            return Edition(edition, lambda: edition, lambda: None)
-        return Edition(
-            self._keep_plan().id, lambda: str(self._keep_plan(tries=1).tries), self._confirm
-        )
+            own = uuid4().hex
+            return Writing(own, own, lambda: None)
+        begun = self._keep_plan(tries=1)
+        return Writing(f"{begun.id} {begun.tries}", str(begun.tries), lambda: self._confirm(begun))
 
-    def _confirm(self) -> None:
-        """Raise VersionConflict unless the plan is still the one to follow."""
+    def _confirm(self, begun: Plan) -> None:
+        """Raise VersionConflict unless this is still the newest try of the load."""
         self._check_unmoved()
         found = self._stored_plan()[1]
-        if found is None or found.id != self._keep_plan().id:
+        if found is None or (found.id, found.tries) != (begun.id, begun.tries):
             raise VersionConflict(
-                f"another load from {self._where()} has other rules, and replaces this one",
-                hint="run it again, if it shall be written",
+                f"a later load from {self._where()} replaces this one",
+                hint="let one load of an asset run at a time: max_active_runs=1",
             )
 
     def _manifest(self) -> dict[str, Any]:
@@ -384,15 +399,25 @@ class Load:
             log.info("nothing new for %s after %s", self._where(), self.watermark)
             return result
         self._check_unmoved()
-        if bounded.mark is not None and not rules.is_backfill:
-            value = as_json(bounded.mark, rules.cursor)
-            self._set("", value, if_version=self._version)
-        if self._new_schema is not None:
-            self._set(contract.SUFFIX, self._new_schema)
         if tried is not None:
             self._keep_try(tried)
+        if not rules.is_backfill:
+            self._keep_watermark()
         self._set(RECORD_SUFFIX, record_as_json(self._record(rows, directories)), inline=True)
         return result
+
+    def _keep_watermark(self) -> None:
+        """Set the watermark and what belongs to it, in an attempt all at once.
+
+        Without one, what stands first does no harm alone.
+        """
+        assert self._bounded.mark is not None
+        if self._abandoned != set(self._store.get(self._key + standing.SUFFIX, [])):
+            self._set(standing.SUFFIX, sorted(self._abandoned))
+        value = as_json(self._bounded.mark, self._rules.cursor)
+        self._set("", value, if_version=self._version)
+        if self._new_schema is not None:
+            self._set(contract.SUFFIX, self._new_schema)
 
     def _keep_try(self, tried: str) -> None:
         before = self._store.get(self._key + TRIES_SUFFIX, {})
@@ -403,7 +428,6 @@ class Load:
         bounded, rules = self._bounded, self._rules
         of = rules.cursor.as_json
         start = rules.initial if rules.is_backfill else self.watermark
-        quarantine = f"{rules.quarantine}/{self.name}" if bounded.quarantined else None
         return LoadRecord(
             name=self.name,
             number=self._number,
@@ -419,7 +443,7 @@ class Load:
             directories=directories,
             checks=bounded.checks,
             quarantined=bounded.quarantined,
-            quarantine=quarantine,
+            quarantine=self._quarantine,
         )
 
     def _counted(self, seen: list[int]) -> int | None:
@@ -465,7 +489,7 @@ class Load:
         if version != self._version:
             raise VersionConflict(
                 f"{self._where()} has version {version}, and this load started from "
-                f"{self._version}: another load was faster, and this one counts for nothing",
+                f"{self._version}: another load was faster, and this one is discarded",
                 hint="run it again: it loads what is new since then",
             )
 

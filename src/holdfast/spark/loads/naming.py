@@ -6,7 +6,9 @@ import re
 from hashlib import sha256
 from typing import Final
 
-from holdfast.scope import AssetScope
+from holdfast import command as c
+from holdfast.accessor import AssetStore
+from holdfast.errors import NotSupported
 from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.rules import LoadRules
 
@@ -14,32 +16,47 @@ _LONGEST: Final = 48
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def load_name(scope: AssetScope, key: str, number: int) -> str:
+def load_name(store: AssetStore, key: str, number: int) -> str:
     """Name the load of an asset that starts from that version of its watermark."""
-    return f"load={_origin(scope, key)}.{number:012}"
+    return f"load={origin_of(store, key)}.{number:012}"
 
 
-def backfill_name(scope: AssetScope, key: str, rules: LoadRules) -> str:
+def backfill_name(store: AssetStore, key: str, rules: LoadRules) -> str:
     """Name a backfill by its range."""
     ends = (_end(rules, rules.initial), _end(rules, rules.end))
     closed = "" if rules.closed == "left" else f".{rules.closed}"
-    return f"load={_origin(scope, key)}.backfill.{'.'.join(ends)}{closed}"
+    return f"load={origin_of(store, key)}.backfill.{'.'.join(ends)}{closed}"
 
 
-def application(scope: AssetScope, key: str) -> str:
+def application(store: AssetStore, key: str) -> str:
     """Name the sequence of loads that an asset's watermark numbers."""
-    return f"holdfast.{_origin(scope, key)}"
+    return f"holdfast.{origin_of(store, key)}"
 
 
-def _origin(scope: AssetScope, key: str) -> str:
-    return f"{plain(str(scope.name or scope.uri or scope.asset_id))}.{plain(key)}"
+def start_of(store: AssetStore, key: str) -> int:
+    """Return the version of the watermark, or that of its deletion; 0 before the first load."""
+    entry = store.entry(key)
+    if entry is not None:
+        return entry.version
+    try:
+        history = store.history(key)
+    except NotSupported:
+        return 0
+    return history[0].version if history else 0
+
+
+def origin_of(store: AssetStore, key: str) -> str:
+    """Name an asset's watermark, however the asset is addressed."""
+    scope = store._scope
+    if scope.name is None:
+        scope = store._store.execute(c.GetAsset(scope)).scope
+    return f"{plain(str(scope.name))}.{plain(key)}"
 
 
 def _end(rules: LoadRules, value: Value | None) -> str:
     if value is None:
-        return "first"
-    text = str(rules.cursor.as_json(value))
-    return plain(text.replace(":", "").replace(".000000", "").replace(".", "_"))
+        return "~"  # which `plain` does not write
+    return plain(rules.cursor.in_name(value))
 
 
 def plain(text: str) -> str:

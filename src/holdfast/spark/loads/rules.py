@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from holdfast.errors import InvalidInput, InvalidType
@@ -75,10 +76,11 @@ class LoadRules(NamedTuple):
         return not self.is_backfill or self.closed in ("right", "both")
 
     def digest(self) -> str:
-        """Identify the rules that decide which rows lie between two cursor values."""
+        """Identify the rules that decide which rows between two cursor values are written."""
         kinds = self.identity.kinds if self.identity else self.replaces
         rules = (self.cursor.name.lower(), self.cursor.kind, self.initial, self.lag, self.on_null)
-        return sha256(repr((*rules, kinds)).encode()).hexdigest()[:16]
+        checks = (self.expect.given, self.quarantine)
+        return sha256(repr((*rules, kinds, *checks)).encode()).hexdigest()[:16]
 
 
 def load_rules(
@@ -134,7 +136,7 @@ def load_rules(
         ),
         remember=remember,
         expect=expectations(df, columns, expect),
-        quarantine=quarantine,
+        quarantine=str(quarantine) if isinstance(quarantine, PurePath) else quarantine,
         contract=contract,
         materialize=materialize,
         now=now,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,72 +20,87 @@ _FIXED_RELATIONS: Final = frozenset(
     }
 )
 _FIXED_LEAVES: Final = frozenset({"LocalRelation", "OneRowRelation", "Range"})
+_CHOOSING_NODES: Final = frozenset({"Deduplicate", "GlobalLimit", "LocalLimit", "Offset", "Sample"})
+_CHOOSING_RELATIONS: Final = frozenset({"deduplicate", "limit", "offset", "sample", "tail"})
+"""What takes some of the rows below it, and may take others the next time."""
+_RANDOM: Final = re.compile(
+    r"\b(rand|randn|random|randstr|uuid|shuffle|uniform|now)\b|current_|_id\(\)", re.I
+)
 
 
 def is_fixed(df: DataFrame) -> bool:
     """Tell whether every read of `df` gives the same rows, whatever happens to its source.
 
     Files that were listed once are fixed, and data that is in the plan itself. Tables of a
-    database or of a catalog are not, nor is what this function does not know.
+    database or of a catalog are not, nor is what takes some rows of many, or depends on chance or
+    the clock, nor what this function does not know.
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     if isinstance(df, ClassicDataFrame):
         plan = df._jdf.queryExecution().analyzed()
-        return bool(plan.deterministic()) and all(map(_is_fixed_leaf, _leaves(plan)))
+        return all(map(_is_fixed_node, _nodes(plan)))
     client: Any = df.sparkSession.client
     proto = df._plan.to_proto(client)  # type: ignore[operator]
-    return all(map(_is_fixed_relation, _relations(proto.root)))
+    return all(map(_is_fixed_message, _messages(proto.root)))
 
 
-def _leaves(plan: Any) -> Iterator[Any]:
-    """Yield the leaves of a plan of the JVM, subqueries included."""
-    leaves = plan.collectLeaves()
-    yield from (leaves.apply(number) for number in range(leaves.size()))
-    subqueries = plan.subqueriesAll()
-    for number in range(subqueries.size()):
-        yield from _leaves(subqueries.apply(number))
+def _nodes(plan: Any) -> Iterator[Any]:
+    """Yield the nodes of a plan of the JVM, those of subqueries included."""
+    yield plan
+    for several in (plan.children(), plan.subqueries()):
+        for number in range(several.size()):
+            yield from _nodes(several.apply(number))
 
 
-def _is_fixed_leaf(leaf: Any) -> bool:
-    kind = leaf.getClass().getSimpleName()
+def _is_fixed_node(node: Any) -> bool:
+    kind = node.getClass().getSimpleName()
+    if node.children().size():
+        return kind not in _CHOOSING_NODES and bool(node.deterministic())
     if kind != "LogicalRelation":
         return kind in _FIXED_LEAVES
-    relation = leaf.relation()
+    relation = node.relation()
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return False
     return bool(relation.location().getClass().getSimpleName() == "InMemoryFileIndex")
 
 
-def _relations(message: Any) -> Iterator[Any]:
-    """Yield the relations in a plan of Spark Connect that have no relation below them."""
-    inner = list(_inner(message))
-    if message.DESCRIPTOR.name == "Relation" and not inner:
-        yield message
-    for one in inner:
-        yield from _relations(one)
-
-
-def _inner(message: Any) -> Iterator[Any]:
-    """Yield the nearest relations inside a message."""
+def _messages(message: Any) -> Iterator[Any]:
+    """Yield a message of Spark Connect's plan and all that are inside it."""
+    yield message
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
         several = not hasattr(value, "ListFields")
         parts = (value.values() if hasattr(value, "values") else value) if several else (value,)
         for part in parts:
-            if not hasattr(part, "ListFields"):
-                continue
-            if part.DESCRIPTOR.name == "Relation":
-                yield part
-            else:
-                yield from _inner(part)
+            if hasattr(part, "ListFields"):
+                yield from _messages(part)
+
+
+def _is_fixed_message(message: Any) -> bool:
+    match message.DESCRIPTOR.name:
+        case "UnresolvedFunction":
+            return not _RANDOM.search(f"{message.function_name}()")
+        case "CommonInlineUserDefinedFunction":
+            return bool(message.deterministic)
+        case "ExpressionString":
+            return not _RANDOM.search(message.expression)
+        case "Relation":
+            return _is_fixed_relation(message)
+    return True
 
 
 def _is_fixed_relation(relation: Any) -> bool:
     kind = relation.WhichOneof("rel_type")
+    if kind in _CHOOSING_RELATIONS:
+        return False
     if kind != "read":
-        return kind in _FIXED_RELATIONS
+        inner = getattr(relation, kind)
+        has_relation = any(
+            one.DESCRIPTOR.name == "Relation" for one in _messages(inner) if one is not inner
+        )
+        return has_relation or kind in _FIXED_RELATIONS
     read = relation.read
     return (
         read.WhichOneof("read_type") == "data_source"

@@ -111,7 +111,7 @@ def as_json(mark: Watermark, cursor: Cursor) -> Any:
             since,
         )
     stored = _Stored(cursor.name, cursor.kind, cursor.as_json(mark.value), seen)
-    return msgspec.to_builtins(stored)
+    return msgspec.json.decode(msgspec.json.encode(stored))  # as the store gives it back
 
 
 def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:

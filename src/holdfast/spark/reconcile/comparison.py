@@ -36,7 +36,7 @@ SELECT coalesce(o.reference, r.reference) AS reference, o.size, o.last_modified,
             WHEN NOT o.ours THEN 'foreign'
             WHEN r.named THEN 'named'
             WHEN r.named IS NOT NULL THEN 'queued'
-            WHEN o.last_modified > timestampmicros(:youngest) THEN 'young'
+            WHEN o.last_modified > timestamp_micros(:youngest) THEN 'young'
             ELSE 'orphan' END AS state
 FROM (SELECT *, xxhash64(reference) AS hash FROM {listing}) o
 FULL JOIN (SELECT xxhash64(reference) AS hash, reference, bool_or(kind <> 'queued') AS named
@@ -46,7 +46,7 @@ WHERE o.reference IS NOT NULL OR r.named
 """
 _ORPHANS: Final = """
 SELECT reference, size, last_modified, state = 'young' AS young,
-       CAST(timestampmicros(:now) AS double) - CAST(last_modified AS double) AS age_seconds
+       CAST(timestamp_micros(:now) AS double) - CAST(last_modified AS double) AS age_seconds
 FROM {compared} WHERE state IN ('orphan', 'young')
 """
 _TOTALS: Final = """
