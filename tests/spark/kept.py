@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from holdfast.run import Process
 from holdfast.runner.messages import SparkAddress, SparkStartup
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -34,10 +35,14 @@ class Kept:
 
 @contextmanager
 def kept_server(
-    directory: Path, *, master: str = "", conf: dict[str, str] | None = None
+    directory: Path,
+    *,
+    master: str = "",
+    conf: dict[str, str] | None = None,
+    runner: Process | None = None,
 ) -> Iterator[Kept]:
     """A server until the end of the block, when its whole group is killed."""
-    with start_keeper(directory, master=master, conf=conf) as keeper:
+    with start_keeper(directory, master=master, conf=conf, runner=runner) as keeper:
         try:
             assert keeper.stdout is not None
             told = keeper.stdout.readline()
@@ -47,9 +52,13 @@ def kept_server(
 
 
 def start_keeper(
-    directory: Path, *, master: str = "", conf: dict[str, str] | None = None
+    directory: Path,
+    *,
+    master: str = "",
+    conf: dict[str, str] | None = None,
+    runner: Process | None = None,
 ) -> subprocess.Popen[str]:
-    startup = SparkStartup(master=master, conf=conf or {}, directory=str(directory))
+    startup = SparkStartup(master=master, conf=conf or {}, directory=str(directory), runner=runner)
     return subprocess.Popen(
         [sys.executable, KEEPER, msgspec.json.encode(startup).decode()],
         stdin=subprocess.PIPE,

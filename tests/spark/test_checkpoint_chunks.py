@@ -290,14 +290,14 @@ def test_killed_in_the_middle_of_a_chunk_it_does_the_rest_only(
 
 
 def test_chunks_of_different_schemas_are_read_together(
-    local_spark: SparkSession, tmp_path: Path
+    classic_spark: SparkSession, tmp_path: Path
 ) -> None:
     for name in ("a", "b"):
-        df = local_spark.createDataFrame([(1,)], f"{name} long")
+        df = classic_spark.createDataFrame([(1,)], f"{name} long")
         df.write.parquet(str(tmp_path / name / "chunk=007"))
     paths = [str(tmp_path / name / "chunk=007") for name in ("a", "b")]
 
-    found = read_chunks(local_spark, paths)
+    found = read_chunks(classic_spark, paths)
 
     assert sorted(map(str, found.select("a", "b", "chunk").collect())) == [
         "Row(a=1, b=None, chunk='007')",

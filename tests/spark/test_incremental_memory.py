@@ -82,3 +82,12 @@ def test_a_watermark_of_another_kind_is_refused(stored: Any, message: str) -> No
         from_json(stored, CURSOR, "`watermark` of asset `orders`")
 
     assert raised.value.hint
+
+
+def test_a_watermark_belongs_to_the_column_that_the_session_means() -> None:
+    stored = {"cursor": "AT", "type": "integer", "value": 7}
+    strict = cursor_of(SourceColumn(("at",), LongType()), case_sensitive=True)
+
+    assert from_json(stored, CURSOR, "it") == Watermark(7)
+    with pytest.raises(HoldfastError, match="for the cursor `AT`"):
+        from_json(stored, strict, "it")

@@ -3,8 +3,6 @@ load."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -149,8 +147,7 @@ def kill_an_attempt(
     process = FORKS.Process(target=load_until_killed, args=(address, place, attempt))
     process.start()
     process.join(random.uniform(0.5, 4) if address else random.uniform(6, 14))
-    with suppress(ProcessLookupError):
-        os.kill(process.pid or 0, signal.SIGKILL)
+    process.kill()  # unless it has ended: its number may be another's by now
     process.join()
 
 

@@ -19,6 +19,8 @@ import pyspark
 import pytest
 from kept import Kept, await_end, await_true, kept_server, start_keeper
 
+from holdfast.runner.process import identify
+
 pytestmark = pytest.mark.xdist_group("spark")
 
 LOOPBACK = "127.0.0.1"
@@ -182,3 +184,21 @@ def test_scratch_files_of_servers_that_were_killed_are_removed_by_the_next(
 
     assert (left / "scratch").exists() is running
     assert (left / "spark.log").read_text() == "what it said"
+
+
+def test_a_server_whose_runner_is_dead_ends_before_the_next_one_serves(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as runner:
+        serving = identify(runner.pid)
+        with ExitStack() as stack:
+            orphan = stack.enter_context(kept_server(tmp_path, runner=serving))
+            stopped = orphan.keeper
+            stopped.send_signal(signal.SIGSTOP)
+            alone = stack.enter_context(kept_server(tmp_path, runner=serving))
+            assert listens(orphan.address.port)
+            runner.kill()
+            runner.wait()
+
+            stack.enter_context(kept_server(tmp_path, runner=identify(os.getpid())))
+
+            assert not listens(orphan.address.port)
+            assert not listens(alone.address.port)

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.accessor import Rules
 from holdfast.dagspec import CallbackKind, DagSpec
 from holdfast.entry import TaskWriter
-from holdfast.run import EmittedEvent, Run, Watch
+from holdfast.run import EmittedEvent, Process, Run, Watch
 
 
 class SparkAddress(msgspec.Struct, frozen=True):
@@ -86,6 +86,8 @@ class SparkStartup(msgspec.Struct, frozen=True, kw_only=True, tag="spark"):
     conf: dict[str, str]
     directory: str
     """Where it keeps its logs and scratch files."""
+    runner: Process | None = None
+    """The process whose tasks it serves: without it, the server has to end."""
 
 
 Startup: TypeAlias = TaskStartup | CallbackStartup | ParseStartup | WatchStartup | SparkStartup

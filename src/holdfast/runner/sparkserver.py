@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from contextlib import suppress
 from threading import Event, Lock, Thread
 
 from holdfast.errors import SparkUnavailable
+from holdfast.run import Process
 from holdfast.runner.channel import encode
 from holdfast.runner.child import REPORT, STARTUP, report_decoder
 from holdfast.runner.messages import Failed, Ready, Report, SparkAddress, SparkStartup
 from holdfast.runner.nursery import Child, Nursery
+from holdfast.runner.process import identify
 from holdfast.settings import Settings
 
 
@@ -21,6 +24,8 @@ class SparkServer:
     def __init__(self, settings: Settings, nursery: Nursery) -> None:
         self._settings = settings
         self._nursery = nursery
+        # Now, while it lives: a supervisor that is stopped may outlive it.
+        self._runner = identify(os.getppid())
         self._lock = Lock()
         self._current: _Serving | None = None
 
@@ -62,21 +67,23 @@ class SparkServer:
     def _serving(self) -> _Serving:
         with self._lock:
             if self._current is None or self._current.has_ended:
-                self._current = _Serving(self._nursery.launch(), self._settings)
+                self._current = _Serving(self._nursery.launch(), self._settings, self._runner)
             return self._current
 
 
 class _Serving:
     """One process of the server, from its start to its end."""
 
-    def __init__(self, child: Child, settings: Settings) -> None:
+    def __init__(self, child: Child, settings: Settings, runner: Process) -> None:
         self.child = child
         self._told = Event()
         self._report: Report | None = None
         directory = settings.home / "spark"
         child.log_to(directory / "keeper.log")
         spark = settings.spark
-        startup = SparkStartup(master=spark.master, conf=dict(spark.conf), directory=str(directory))
+        startup = SparkStartup(
+            master=spark.master, conf=dict(spark.conf), directory=str(directory), runner=runner
+        )
         with suppress(OSError):  # it has died, which `_listen` finds out
             child.channel.send(STARTUP, encode(startup))
         Thread(target=self._listen, daemon=True).start()

@@ -20,8 +20,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from holdfast.errors import SparkUnavailable
+from holdfast.run import Process
 from holdfast.runner.messages import SparkAddress, SparkStartup
+from holdfast.runner.process import has_ended, identify
 from holdfast.spark.properties import write_properties
 
 START_SECONDS: Final = 120.0
@@ -34,6 +38,7 @@ _UI_PORT: Final = "spark.ui.port"
 _PORT_TAKEN: Final = re.compile("Address already in use|Failed to bind")
 _CHATTER: Final = re.compile(r"^\tat |^WARNING: |^Using | (INFO|WARN) ")
 _PROPERTIES: Final = "spark.properties"
+_SERVING: Final = "serving.json"
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -43,12 +48,16 @@ def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
     The server is in the process group of the caller, and ends with the caller's process where the
     system can see to that.
     """
-    place = _own_directory(Path(startup.directory).absolute())
+    parent = Path(startup.directory).absolute()
+    _end_orphans(parent)
+    place = _own_directory(parent)
     log = place / "spark.log"
     tries = TRIES
     while True:
         process, address = _start(startup, place, log)
         try:
+            serving = _Serving(startup.runner, identify(process.pid))
+            (place / _SERVING).write_bytes(msgspec.json.encode(serving))
             _wait_until_it_listens(process, address, log)
             (place / _PROPERTIES).unlink()
             ready(address)
@@ -62,6 +71,28 @@ def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
             process.kill()
             process.wait()
             (place / _PROPERTIES).unlink(missing_ok=True)
+
+
+class _Serving(msgspec.Struct, frozen=True):
+    """A server's own process, and whom it serves."""
+
+    runner: Process | None
+    server: Process
+
+
+def _end_orphans(parent: Path) -> None:
+    """End servers whose runner is dead, and wait until they have ended.
+
+    They should have ended with it; but if a process in between is stopped, nobody tells them, and
+    what their attempts write would land beside what their successors write.
+    """
+    for file in parent.glob(f"server-*/{_SERVING}"):
+        with suppress(OSError, msgspec.MsgspecError):  # it has been cleared up, or is just written
+            found = msgspec.json.decode(file.read_bytes(), type=_Serving)
+            if found.runner is not None and has_ended(found.runner):
+                while not has_ended(found.server):
+                    os.kill(found.server.pid, signal.SIGKILL)
+                    time.sleep(0.05)
 
 
 def _chosen_port_is_taken(startup: SparkStartup, log: Path) -> bool:

@@ -39,10 +39,15 @@ class Cursor(ABC):
     example: ClassVar[str]
     lag_example: ClassVar[str]
 
-    def __init__(self, source: SourceColumn) -> None:
+    def __init__(self, source: SourceColumn, *, case_sensitive: bool = False) -> None:
         self.source = source
         self.name = source.name
         self.spark_type = source.type
+        self._case_sensitive = case_sensitive
+
+    def is_called(self, name: str) -> bool:
+        """Tell whether a name means this column, by the case rule of the session."""
+        return name == self.name or (not self._case_sensitive and name.lower() == self.name.lower())
 
     @property
     def column(self) -> Column:
@@ -328,7 +333,7 @@ def _without_colons(moment: str) -> str:
     return moment.replace(":", "").replace(".000000", "")
 
 
-def cursor_of(source: SourceColumn) -> Cursor:
+def cursor_of(source: SourceColumn, *, case_sensitive: bool = False) -> Cursor:
     """Return the cursor for a column. Raise InvalidType where its type cannot be one."""
     from pyspark.sql import types as t
 
@@ -357,4 +362,4 @@ def cursor_of(source: SourceColumn) -> Cursor:
             "be equal",
             hint="use a column without a collation, or cast it to string",
         )
-    return kind(source)
+    return kind(source, case_sensitive=case_sensitive)

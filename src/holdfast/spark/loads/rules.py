@@ -114,7 +114,8 @@ def load_rules(
     _check_choice("contract", contract, (None, *get_args(Contract)))
     _check_choice("materialize", materialize, (None, True, False))
     columns = Columns.of(df)
-    by = cursor_of(columns.find(cursor, "the cursor"))
+    found = columns.find(cursor, "the cursor")
+    by = cursor_of(found, case_sensitive=columns.case_sensitive)
     keys = (primary_key,) if isinstance(primary_key, str) else primary_key
     if not isinstance(keys, list | tuple | None):
         raise InvalidType(

@@ -124,7 +124,7 @@ def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
             f"{where} is {str(found)[:60]}, which no incremental load has written",
             hint=f"use another key=, or set it to {shown}",
         ) from None
-    if (stored.cursor.lower(), stored.type) != (cursor.name.lower(), cursor.kind):
+    if stored.type != cursor.kind or not cursor.is_called(stored.cursor):
         raise InvalidInput(
             f"{where} is for the cursor `{stored.cursor}` of the type {stored.type}, and this load "
             f"has `{cursor.name}` of the type {cursor.kind}",
