@@ -407,9 +407,10 @@ class Load:
         return result
 
     def _keep_watermark(self) -> None:
-        """Set the watermark and what belongs to it, in an attempt all at once.
+        """Set the watermark and what belongs to it.
 
-        Without one, what stands first does no harm alone.
+        Outside an attempt these are separate writes, in an order in which a crash between them
+        loses and doubles nothing.
         """
         assert self._bounded.mark is not None
         if self._abandoned != set(self._store.get(self._key + standing.SUFFIX, [])):
