@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attempt import BEGUN, scope_of, session_of
 
@@ -86,6 +88,21 @@ def end_while_it_commits(address: SparkAddress, name: str, path: str, held: Path
         threading.Thread(target=_shuffle, args=(spark, path), daemon=True).start()
         while not held.exists():
             time.sleep(0.05)
+
+
+def end_by_a_signal(address: SparkAddress, name: str, path: str) -> None:
+    """Write until SIGTERM comes. What PySpark then tells Spark of the write is slow to arrive."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    with session_of(address, name) as spark:
+        stub: Any = spark.client._stub
+        release = stub.ReleaseExecute
+
+        def slowly(*arguments: Any, **named: Any) -> Any:
+            time.sleep(1)
+            return release(*arguments, **named)
+
+        stub.ReleaseExecute = slowly
+        _shuffle(spark, path)
 
 
 def try_to_begin(address: SparkAddress, name: str, attempt: int, limit: float) -> str:

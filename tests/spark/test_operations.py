@@ -135,6 +135,31 @@ def test_a_session_that_ends_by_itself_is_not_closed_before_its_operations_have_
     assert waited
 
 
+def test_the_end_of_a_write_is_known_though_its_task_was_told_to_end(
+    spark_server: Kept,
+    forking: ForkServerContext,
+    in_process: Callable[..., Any],
+    commits: Commits,
+) -> None:
+    arguments = (spark_server.address, "told", f"{commits.url}/told")
+    process = forking.Process(target=committing.end_by_a_signal, args=arguments, daemon=True)
+    process.start()
+    assert commits.held.wait(60)
+    process.terminate()
+    time.sleep(3)
+    waited = process.is_alive()
+    process.kill()
+    process.join()
+
+    during = in_process(committing.try_to_begin, spark_server.address, "told", 2, 1)
+    commits.go.set()
+    then = in_process(committing.try_to_begin, spark_server.address, "told", 3, 20)
+
+    assert waited
+    assert "still runs after 1 s" in during
+    assert then == ""
+
+
 def test_an_attempt_does_not_begin_where_an_earlier_one_does_not_end(
     spark_server: Kept,
     forking: ForkServerContext,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def interrupt(session: SparkSession) -> bool:
     session that Spark does not know is created, so that it can be closed."""
     from pyspark.errors.exceptions.connect import SparkConnectException
 
+    # PySpark lets go of an operation that raised in a thread of its own. Of one that was
+    # interrupted before that and still runs, Spark would never report the end.
+    wait(session.client._release_futures, timeout=LIMIT)
     try:
         session.interruptAll()
     except SparkConnectException as error:
