@@ -103,7 +103,7 @@ def cells(record: LoadRecord) -> dict[str, Cell]:
     }
 
 
-def taken_apart(columns: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
+def expand_records(columns: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
     """Return columns of entries with those of the records in their `value`.
 
     Rows whose value is no record are left out.

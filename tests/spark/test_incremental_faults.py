@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,9 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"expect": {"nonnull": "id"}}, "expect has no rule 'nonnull'"),
         ({"expect": {"not_null": "nr"}}, "expect not_null is `nr`"),
         ({"expect": {"range": {"id": 5}}}, "expect range id is 5"),
+        ({"expect": {"range": {"id": ("a", None)}}}, r"is \('a', None\), and the column is of"),
+        ({"expect": {"range": {"id": (None, date(2013, 1, 1))}}}, "the column is of the type big"),
+        ({"expect": {"range": {"id": (object(), None)}}}, "the column is of the type bigint"),
         ({"expect": {"rows": 5}}, "expect rows is 5"),
         ({"expect": {"rows": ("1", None)}}, "expect rows is"),
         ({"expect": {"where": "nr > 1"}}, "is no condition on the rows: .*UNRESOLVED_COLUMN"),

@@ -68,6 +68,16 @@ def test_checks_that_pass_are_recorded(spark: SparkSession, orders: AssetStore) 
     }
 
 
+def test_nulls_are_not_duplicates_of_each_other(
+    classic_spark: SparkSession, orders: AssetStore
+) -> None:
+    df = frame(classic_spark, [(None, 1, 1.0), (None, 2, 1.0), (3, 3, 1.0)], SCHEMA)
+
+    load = incremental(df, orders, cursor="at", expect={"unique": ["amount", "id"]})
+
+    assert load.write(lambda new: None).rows == 3
+
+
 def test_only_the_rows_of_the_load_are_checked(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:

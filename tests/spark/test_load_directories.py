@@ -12,7 +12,7 @@ from loading import connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, NotFound
 from holdfast.spark.loads import directory
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
@@ -141,6 +141,16 @@ def test_one_statement_writes_the_new_rows(
 
     assert ids(spark.table(table)) == [1, 2]
     spark.sql(f"DROP TABLE {table}")
+
+
+def test_there_is_nothing_to_read_before_the_first_load(
+    spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    spark.range(3).write.parquet(str(other))
+    for path in (tmp_path / "none", other):
+        with pytest.raises(NotFound, match=f"{path} has no loads"):
+            read_loads(spark, store.asset_store(name="orders"), str(path))
 
 
 def test_a_load_that_was_given_up_does_not_count(

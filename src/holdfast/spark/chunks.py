@@ -49,10 +49,10 @@ def write_chunks(
     base = str(path).rstrip("/")
     chunks = {f"{base}/{directory_of(one)}": item for one, item in named(items, name).items()}
     places = edition.recorded(chunks, record.order)
-    record.say(len(chunks), len(places))
     for directory in _gone(base, places):
         log.warning("%s: %s is recorded, and gone; it is written again", key, directory)
         del places[directory]
+    record.say(len(chunks), len(places))
     rest = [directory for directory in chunks if directory not in places]
     if rest:
         edition.begin()

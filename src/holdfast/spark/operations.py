@@ -15,7 +15,7 @@ LIMIT: Final = 60.0
 longer is a commit of thousands of files, which 60 s suffice for, or one that hangs."""
 INTERVAL: Final = 0.05
 
-TRUTHFUL: Final = {
+SESSION_SETTINGS: Final = {
     # Spark would run a write that has a shuffle in a thread of its own, which goes on after an
     # interrupt, and report the operation as cancelled meanwhile.
     "spark.sql.optimizer.plannedWrite.enabled": "false",

@@ -96,7 +96,7 @@ def task_session(
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.session import SparkSession
 
-    from holdfast.spark.operations import TRUTHFUL
+    from holdfast.spark.operations import SESSION_SETTINGS
     from holdfast.spark.patience import be_patient
     from holdfast.spark.progress import Progress
 
@@ -107,7 +107,7 @@ def task_session(
     try:
         session = SparkSession.builder.remote(remote).create()
         be_patient(session, address)
-        for name, text in {"spark.sql.session.timeZone": "UTC", **TRUTHFUL}.items():
+        for name, text in {"spark.sql.session.timeZone": "UTC", **SESSION_SETTINGS}.items():
             session.conf.set(name, text)
     except PySparkException as error:
         raise SparkUnavailable(

@@ -356,7 +356,8 @@ class _Bounding:
         rows = self._distinct(rows)
         count = most if rules.identity is None or not most else None
         for name, columns in expect.unique.items():
-            groups = rows.groupBy(*(column.column for column in columns)).count()
+            known = rows.where(reduce(and_, (column.column.isNotNull() for column in columns)))
+            groups = known.groupBy(*(column.column for column in columns)).count()
             checks[name] = groups.where("count > 1").count()
         failed = {
             name: number

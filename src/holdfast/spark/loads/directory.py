@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.accessor import AssetStore
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, NotFound
 from holdfast.spark.edition import TRY
 from holdfast.spark.loads.naming import origin_of
 from holdfast.spark.loads.standing import left_out
@@ -93,22 +93,30 @@ def read_loads(
 
     An attempt sees its own load, too.
     """
+    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
 
     from holdfast.spark.loads.incremental import store_of
 
     store = store_of(asset_store)
-    rows = spark.read.format(format).options(**options or {}).load(absolute(spark, path))
     origin, out = origin_of(store, key), left_out(store, key)
     load = f.col("load")
-    rows = rows.where(load.startswith(f"{origin}."))
+    try:
+        rows = spark.read.format(format).options(**options or {}).load(absolute(spark, path))
+        rows = rows.where(load.startswith(f"{origin}."))
+        names = rows.columns
+    except AnalysisException as error:
+        raise NotFound(
+            f"{path} has no loads: {str(error).partition(chr(10))[0]}",
+            hint="read it after the first load.save(…), with the format in which that wrote",
+        ) from error
     if out:
         rows = rows.where(~load.isin([name.removeprefix("load=") for name in out]))
-    if TRY not in rows.columns:
+    if TRY not in names:
         return rows
     later: dict[str, str] = store.get(key + TRIES_SUFFIX, {})
-    tried, names = f.col(TRY).cast("string"), [name.removeprefix("load=") for name in later]
-    first = (tried == "1") & ~load.isin(names) if names else tried == "1"
+    tried, again = f.col(TRY).cast("string"), [name.removeprefix("load=") for name in later]
+    first = (tried == "1") & ~load.isin(again) if again else tried == "1"
     chosen = [f"{name.removeprefix('load=')}/{number}" for name, number in later.items()]
     counted = first | f.concat(load, f.lit("/"), tried).isin(chosen) if chosen else first
     return rows.where(counted).drop(TRY)

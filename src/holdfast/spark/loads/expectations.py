@@ -22,7 +22,7 @@ class Expectations(NamedTuple):
     conditions: dict[str, Column]
     """What must be true of each row, by the name of the check."""
     unique: dict[str, tuple[SourceColumn, ...]]
-    """Columns that no two rows share."""
+    """Columns that no two rows share, unless one of them is null, as SQL has it."""
     rows: tuple[int | None, int | None] | None
     """The fewest and the most rows that a load may have."""
     given: str = ""
@@ -61,7 +61,7 @@ def expectations(df: DataFrame, columns: Columns, given: Any) -> Expectations:
         conditions[f"not_null {column.name}"] = column.column.isNotNull()
     for name, limits in _mapping("range", given.get("range", {})).items():
         column = columns.find(name, "expect range")
-        conditions[f"range {column.name}"] = _within(column, *_pair(f"range {name}", limits))
+        conditions[f"range {column.name}"] = _within(df, column, limits)
     for text in _names("where", given.get("where", ())):
         conditions[f"where {text}"] = _checked(df, text)
     unique = tuple(
@@ -74,14 +74,29 @@ def expectations(df: DataFrame, columns: Columns, given: Any) -> Expectations:
     return Expectations(conditions, {label: unique} if unique else {}, rows, repr(given))
 
 
-def _within(column: SourceColumn, low: Any, high: Any) -> Column:
+def _within(df: DataFrame, column: SourceColumn, limits: Any) -> Column:
+    from pyspark.errors import PySparkException
     from pyspark.sql import functions
+    from pyspark.sql.types import StringType
 
+    low, high = _pair(f"range {column.name}", limits)
     inside = functions.lit(True)
-    if low is not None:
-        inside &= column.column >= functions.lit(low)
-    if high is not None:
-        inside &= column.column <= functions.lit(high)
+    try:
+        if low is not None:
+            inside &= column.column >= functions.lit(low)
+        if high is not None:
+            inside &= column.column <= functions.lit(high)
+        comparable = bool(df.select(inside).schema)
+    except (PySparkException, AttributeError):  # of Py4J, for what is no value of Spark's
+        comparable = False
+    # Spark would try to read text as a value of the column's type, row by row.
+    texts = {isinstance(limit, str) for limit in (low, high) if limit is not None}
+    if not comparable or not texts <= {isinstance(column.type, StringType)}:
+        raise InvalidType(
+            f"expect range {column.name} is {limits!r}, and the column is of the type "
+            f"{column.type.simpleString()}",
+            hint="give limits of that type",
+        )
     # Whether there is a value at all is the matter of `not_null`.
     return column.column.isNull() | inside
 

@@ -490,7 +490,8 @@ class Load:
         if version != self._version:
             raise VersionConflict(
                 f"{self._where()} has version {version}, and this load started from "
-                f"{self._version}: another load was faster, and this one is discarded",
+                f"{self._version}: another load was faster, or it was set back, and this "
+                "load is discarded",
                 hint="run it again: it loads what is new since then",
             )
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-_PATIENCE_MS: Final = 10 * 60 * 1000
+_TIMEOUT_MS: Final = 10 * 60 * 1000
 _ROWS: Final = "rows"
 
 
@@ -50,14 +50,14 @@ def _observed_by_client(df: DataFrame) -> Observed:
 
     counts: list[int] = []
 
-    class Told(dict[str, Any]):
+    class Recorder(dict[str, Any]):
         def update(self, *told: Any, **_: Any) -> None:
             # Nothing, where Spark found that the result does not depend on the rows.
             counts.extend(count for name, count in dict(*told).items() if name == _ROWS)
 
     observation = Observation()
     handed = df.observe(observation, _counted())  # type: ignore[arg-type]
-    observation._result = Told()
+    observation._result = Recorder()
     return Observed(handed, counts)
 
 
@@ -78,7 +78,7 @@ def _observed_by_listener(df: Any) -> Iterator[Observed]:
     calls["register"].invoke(listeners, kept.toArray())
     try:
         yield Observed(df.observe(listener.name, _counted()), listener.counts)
-        context._jsc.sc().listenerBus().waitUntilEmpty(_PATIENCE_MS)
+        context._jsc.sc().listenerBus().waitUntilEmpty(_TIMEOUT_MS)
     finally:
         calls["unregister"].invoke(listeners, kept.toArray())
     if listener.failure is not None:

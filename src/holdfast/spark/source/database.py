@@ -75,7 +75,7 @@ def batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
             found = copied(engine, dialect, scan, schema, part.plan)
         else:
             found = _fetched(engine, dialect, scan, schema)
-        finish = _taken_apart if scan.table in LOADS else _unescaped
+        finish = _expand_records if scan.table in LOADS else _unescaped
         for batch in found:
             yield finish(batch, reading.arrow_schema)
     except HoldfastError:
@@ -113,7 +113,7 @@ def _stored_schema(reading: Reading) -> pa.Schema:
     return pa.schema([made.get(name, pa.field(name, pa.string())) for name in names])
 
 
-def _taken_apart(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _expand_records(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The records of loads, without rows whose value is none."""
     records = [record_of(text) for text in batch.column("value").to_pylist()]
     kept = batch.filter(pa.array([record is not None for record in records]))

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast import command as c
-from holdfast.loadrecord import taken_apart
+from holdfast.loadrecord import expand_records
 from holdfast.report import IDENTITIES, LOADS, stored_columns
 from holdfast.stores.sql import scan_statements as s
 from holdfast.stores.sql.dialects import Dialect
@@ -30,7 +30,7 @@ def scan(context: Context, command: c.Scan) -> Steps[c.Slice]:
     last = _identity(rows[-1][len(names) :]) if len(rows) == command.limit else None
     found = dict(zip(names, zip(*rows, strict=True), strict=False))
     if command.table in LOADS:
-        found |= taken_apart(found)
+        found |= expand_records(found)
     elif "value" in found:
         found["value"] = tuple(text and shown(text) for text in found["value"])
     return c.Slice(tuple(found[name] for name in command.columns), last)
