@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import multiprocessing
-from typing import Final
+import os
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
 
 from holdfast.spark.preload import MODULES
 
-FORKS: Final = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    [
-        *MODULES,
-        "alembic.command",
-        "holdfast.cleanup.run",
-        "holdfast.stores.sql",
-        "psycopg",
-        "pymysql",
-        "pytest",
-    ]
-)
+_CONNECT = "SPARK_CONNECT_MODE_ENABLED"
+
+
+def forks() -> ForkServerContext:
+    """Processes that do not take over whether the test that asks first uses Spark Connect."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        [
+            *MODULES,
+            "alembic.command",
+            "holdfast.cleanup.run",
+            "holdfast.stores.sql",
+            "psycopg",
+            "pymysql",
+            "pytest",
+        ]
+    )
+    found = os.environ.pop(_CONNECT, None)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if found is not None:
+            os.environ[_CONNECT] = found
+    return context

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-from forks import FORKS
+from forks import forks
 
 Pipe: TypeAlias = "Connection[Any, Any]"
 
@@ -17,8 +17,8 @@ class Worker:
     """A process that runs `work(pipe, *args)`."""
 
     def __init__(self, work: Callable[..., None], *args: Any) -> None:
-        self.pipe, theirs = FORKS.Pipe()
-        self.process = FORKS.Process(target=work, args=(theirs, *args), daemon=True)
+        self.pipe, theirs = forks().Pipe()
+        self.process = forks().Process(target=work, args=(theirs, *args), daemon=True)
         self.process.start()
         theirs.close()
 

@@ -17,7 +17,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from forks import FORKS
+from forks import forks
 from holdfast import command as c
 from holdfast import run_command as rc
 from holdfast.condition import Once, RequestId
@@ -256,7 +256,7 @@ def test_no_data_is_lost_with_the_revisions_row(url: str, engine: sa.Engine) -> 
 
 
 def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
-    with ProcessPoolExecutor(4, mp_context=FORKS) as pool:
+    with ProcessPoolExecutor(4, mp_context=forks()) as pool:
         outcomes = list(pool.map(schema.migrate, [url] * 4))
     assert [after for _, after in outcomes] == [schema.HEAD] * 4
     assert sorted(before or "" for before, _ in outcomes) == ["", *[schema.HEAD] * 3]
@@ -265,7 +265,7 @@ def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
 
 def test_a_migration_that_was_killed_is_run_again(url: str, engine: sa.Engine) -> None:
     for enough in (1, 8, 12, 16, 19):
-        process = FORKS.Process(target=schema.migrate, args=(url,))
+        process = forks().Process(target=schema.migrate, args=(url,))
         process.start()
         while process.is_alive() and len(tables(engine)) < enough:
             pass

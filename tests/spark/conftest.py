@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
 
@@ -15,7 +13,7 @@ from kept import Kept, await_end, kept_server
 from pyspark.sql import SparkSession
 from sparks import CONF, session_on
 
-from forks import FORKS
+from forks import forks
 
 R = TypeVar("R")
 
@@ -46,19 +44,12 @@ def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessi
             "spark.driver.extraJavaOptions": f"-Dderby.system.home={place}",
         }
     )
-    with _not_connect():
+    # It lasts longer than the module that asks first, whose own session may be one of Connect.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
         session = builder.getOrCreate()
     yield session
     session.stop()
-
-
-@contextmanager
-def _not_connect() -> Iterator[None]:
-    """What starts here lasts longer than the module that asked first, whose own session may be one
-    of Connect."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
-        yield
 
 
 @pytest.fixture
@@ -81,9 +72,7 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
 def forking() -> ForkServerContext:
     """Processes forked from one that has loaded Spark, not from pytest's: that one may fork again
     for other tests, and may therefore not speak to Spark itself."""
-    with _not_connect():
-        forkserver.ensure_running()
-    return FORKS
+    return forks()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from chunking import GATED, NUMBERS, nowhere, remote_of, write_as_a_zombie, writ
 from pyspark.sql import SparkSession
 
 import holdfast
-from forks import FORKS
+from forks import forks
 from holdfast.spark import chunks
 from holdfast.spark.chunks import read_chunks
 
@@ -38,7 +38,7 @@ class Zombie:
         self.out = place / "out"
         self.gate = place / "gate"
         self._draft = "_holdfast-*/data" if renamed else f"chunk={GATED}/holdfast_try=*"
-        self.process = FORKS.Process(
+        self.process = forks().Process(
             target=write_as_a_zombie,
             args=(remote_of(spark), self.url, self.out, self.gate, renamed),
         )

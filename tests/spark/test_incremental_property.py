@@ -21,7 +21,7 @@ from shapes import COLUMNS, NAMES, write_in_shape
 from sparks import connect_address, session_on
 
 import holdfast
-from forks import FORKS
+from forks import forks
 from holdfast.entry import TaskWriter
 from holdfast.runner.messages import SparkAddress
 from holdfast.spark.loads.incremental import incremental
@@ -144,7 +144,7 @@ def own_spark(place: Place) -> Iterator[SparkSession]:
 def kill_an_attempt(
     random: Random, address: SparkAddress | None, place: Place, attempt: Attempt
 ) -> None:
-    process = FORKS.Process(target=load_until_killed, args=(address, place, attempt))
+    process = forks().Process(target=load_until_killed, args=(address, place, attempt))
     process.start()
     process.join(random.uniform(0.5, 4) if address else random.uniform(6, 14))
     process.kill()  # unless it has ended: its number may be another's by now
@@ -217,7 +217,7 @@ def test_the_loads_together_are_one_full_load(
 
 
 def finish(address: SparkAddress, place: Place, attempt: Attempt) -> None:
-    process = FORKS.Process(target=load_until_killed, args=(address, place, attempt))
+    process = forks().Process(target=load_until_killed, args=(address, place, attempt))
     process.start()
     process.join(120)
     assert process.exitcode == 0

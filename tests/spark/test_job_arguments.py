@@ -233,8 +233,8 @@ def test_a_driver_here_is_submitted_once_and_its_end_is_kept(spark_submit: Path)
     cluster = LocalSubmit("local[1]", spark_submit / "home")
 
     driver = cluster.submit(submission())
-    (spark_submit / "status").write_text("3")
     await_true(lambda: not cluster.status(driver).state.active)
+    (spark_submit / "status").write_text("3")
     again = cluster.submit(submission())
 
     assert (driver, again, cluster.find("i1"), cluster.find("i2")) == ("i1", "i1", "i1", None)

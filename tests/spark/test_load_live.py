@@ -16,7 +16,7 @@ import pytest
 from live_loads import LOADS
 from relay import relay
 
-from forks import FORKS
+from forks import forks
 from servers import Server
 
 JAR = Path("/usr/share/java/postgresql.jar")
@@ -66,7 +66,9 @@ def test_a_table_that_changes_during_its_loads_is_loaded_without_loss_or_doubles
         connection.execute(TABLES)
         info = connection.info
         place, database = f"{info.host}/.s.PGSQL.{info.port}", info.dbname
-    changers = [FORKS.Process(target=change, args=(url, str(tmp_path / "stop"), n)) for n in (1, 2)]
+    changers = [
+        forks().Process(target=change, args=(url, str(tmp_path / "stop"), n)) for n in (1, 2)
+    ]
     for changer in changers:
         changer.start()
 

@@ -20,7 +20,7 @@ from publishing import publish_copy, publish_disturbed, run_together, unable
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
-from forks import FORKS
+from forks import forks
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.spark import publication
 from holdfast.spark.publication import manifest_of, publish, renames
@@ -176,7 +176,7 @@ def test_a_path_without_a_scheme_is_one_of_the_default_file_system(
 
 
 def disturb(step: int, number: int, exchanges: bool, base: Path, *arguments: Any) -> Any:
-    process = FORKS.Process(
+    process = forks().Process(
         target=publish_disturbed, args=(step, number, exchanges, base, *arguments)
     )
     process.start()
@@ -302,9 +302,9 @@ def test_of_several_that_publish_one_edition_together_one_is_seen_and_stays(
     occupied: bool, local_spark: SparkSession, sources: dict[str, Path], root: Path
 ) -> None:
     bases = [prepared(root, number, occupied, sources) for number in range(1, 31)]
-    start, answers = FORKS.Barrier(2), FORKS.Queue()
+    start, answers = forks().Barrier(2), forks().Queue()
     writers = [
-        FORKS.Process(target=run_together, args=(start, bases, source, answers))
+        forks().Process(target=run_together, args=(start, bases, source, answers))
         for source in sources.values()
     ]
     gaps, over = Counter[str](), threading.Event()
