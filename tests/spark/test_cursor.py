@@ -184,14 +184,14 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("spark_type", "now", "horizon", "over"),
     [
-        (t.TimestampType(), NOW, NOW + timedelta(minutes=5), NOW),
+        (t.TimestampType(), NOW, NOW + timedelta(minutes=5), NOW - timedelta(minutes=5)),
         (
             t.TimestampNTZType(),
             datetime(2026, 1, 31, 12),  # noqa: DTZ001
             datetime(2026, 2, 1, 2, 5),  # noqa: DTZ001
-            datetime(2026, 1, 31, 0),  # noqa: DTZ001
+            datetime(2026, 1, 30, 23, 55),  # noqa: DTZ001
         ),
-        (t.DateType(), date(2026, 1, 31), date(2026, 2, 1), date(2026, 1, 30)),
+        (t.DateType(), date(2026, 1, 31), date(2026, 2, 1), date(2026, 1, 29)),
     ],
 )
 def test_a_time_is_over_when_it_is_over_wherever_it_was_written(

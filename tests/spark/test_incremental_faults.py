@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"primary_key": 5}, "primary_key is 5"),
         ({"primary_key": {"id"}}, "primary_key is {'id'}"),
         ({"key": ""}, "the key is empty"),
+        ({"key": None}, "a key must be text"),
+        ({"key": None, "end_value": 5}, "a key must be text"),
+        ({"initial": Decimal("1e999999")}, "initial is Decimal"),
+        ({"expect": {"where": "max(id) < 9"}}, "is no condition on the rows"),
+        ({"expect": {"where": "row_number() OVER (ORDER BY id) < 9"}}, "is no condition on the ro"),
         ({"until": "5"}, "until is '5'"),
         ({"until": timedelta(hours=1)}, "until is relative to now"),
         ({"end_value": 5, "until": 4}, "a backfill has no until"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,8 @@ def test_a_backfill_that_is_done_again_replaces_its_directory(
     [
         ("INSERT INTO orders SELECT 1", "does not read the new rows"),
         ("SELECT 1 FROM {news}", "does not read the new rows"),
+        ("SELECT '{{new}}'", "does not read the new rows"),
+        ("SELECT '}' FROM {new}", "cannot be read: Single '}'"),
         ("SELECT from_json('{}', 'a int') FROM {new}", "has {}, which is nothing"),
     ],
 )
@@ -171,6 +174,54 @@ def test_a_load_that_was_given_up_does_not_count(
         incremental(frame(classic_spark, rows), asset, cursor="at").save(target)
 
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3]
+
+
+def test_loads_that_were_left_behind_stay_so_whatever_fails_after_them(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+    task = store.task_store("dag", "run", "load")
+
+    def load(most: int, *, fails: bool = False) -> None:
+        rows = frame(classic_spark, [(one, one) for one in range(1, most + 1)])
+        with suppress(RuntimeError), task.attempt() as attempt:
+            incremental(rows, attempt.asset_store(name="orders"), cursor="at").save(target)
+            if fails:
+                raise RuntimeError("crash")
+
+    load(1)
+    first = asset.history("watermark")[0].version
+    load(2)
+    load(3, fails=True)
+    asset.rewind("watermark", version=first)
+    load(4, fails=True)
+    assert ids(read_loads(classic_spark, asset, target)) == [1]
+    asset.delete("watermark/plan")
+    assert ids(read_loads(classic_spark, asset, target)) == [1]
+    load(4)
+    load(5)
+
+    assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4, 5]
+
+
+def test_a_load_stands_again_that_a_rewind_puts_back(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+
+    def load(most: int) -> int:
+        rows = [(one, one) for one in range(1, most + 1)]
+        incremental(frame(classic_spark, rows), asset, cursor="at").save(target)
+        return asset.history("watermark")[0].version
+
+    first, second = load(1), load(3)
+    asset.rewind("watermark", version=first)
+    load(2)
+    asset.rewind("watermark", version=second)
+
+    assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3]
+    load(4)
+    assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4]
 
 
 def test_a_load_that_a_rewind_has_undone_does_not_count(

@@ -14,7 +14,7 @@ from loading import Table, connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.accessor import AssetStore
-from holdfast.errors import InvalidInput
+from holdfast.errors import CheckFailed, InvalidInput
 from holdfast.spark.loads.incremental import Loaded, incremental, portions
 from holdfast.spark.loads.source import is_fixed
 
@@ -126,6 +126,31 @@ def test_a_time_that_is_over_needs_no_job(
     with pytest.raises(InvalidInput, match="the cursor `at` is null in a row"):
         failing.write(lambda new: new.collect())
     assert load.write(lambda new: new.collect()) == Loaded(None, None, NOON)
+
+
+def test_a_time_before_now_is_no_end_for_rows_that_were_listed_earlier(
+    classic_spark: SparkSession, events: AssetStore, tmp_path: Path
+) -> None:
+    source = str(tmp_path / "source")
+    frame(classic_spark, [(1, NOON)], EVENTS).write.parquet(source)
+    listed = classic_spark.read.parquet(source)
+    frame(classic_spark, [(2, NOON + timedelta(hours=1))], EVENTS).write.parquet(source, "append")
+
+    for until in (timedelta(days=1), lambda: datetime.now(UTC) - timedelta(days=1)):
+        load = incremental(listed, events, cursor="at", until=until, key=str(type(until)))
+        assert load.write(lambda new: None).to == NOON
+
+
+def test_rows_between_an_end_and_a_later_watermark_are_checked(
+    classic_spark: SparkSession, events: AssetStore
+) -> None:
+    rules: dict[str, Any] = {"cursor": "at", "lag": 9, "primary_key": "id"}
+    incremental(frame(classic_spark, [(1, 9)]), events, **rules).write(lambda new: None)
+    more = frame(classic_spark, [(1, 9), (2, 2), (-3, 7)])
+
+    with pytest.raises(CheckFailed, match="range id: 1"):
+        incremental(more, events, until=5, expect={"range": {"id": (0, None)}}, **rules)
+    assert incremental(more, events, until=5, **rules).write(lambda new: new.count()).rows == 2
 
 
 def test_a_number_that_no_row_has_yet_is_no_end(

@@ -90,10 +90,12 @@ class _Bounding:
     def result(self) -> Bounded:
         rules = self._rules
         top = self._planned.value if self._planned else rules.top()
+        if self._mark is not None and top is not None and not rules.is_backfill:
+            top = max(top, self._mark.value)
         if self._needs_no_survey():
             assert top is not None
-            mark = Watermark(top) if self._moves(top) else self._mark
-            return Bounded(self._unseen(mark), mark, None, None, 0, {}, None, 0)
+            given = self._mark if self._mark and self._mark.value == top else Watermark(top)
+            return Bounded(self._unseen(given), given, None, None, 0, {}, None, 0)
         rows, beyond, survey = self._candidates(top), 0, None
         if rules.max_rows and not self._planned:
             survey = self._survey(rows, top)
@@ -144,15 +146,13 @@ class _Bounding:
         return (
             not self._planned
             and rules.until is not None
+            and rules.until_is_named
             and rules.cursor.is_over(rules.until, rules.now)
             and rules.identity is None
             and not rules.expect
             and rules.max_rows is None
             and self._fixed
         )
-
-    def _moves(self, top: Value) -> bool:
-        return self._mark is None or top > self._mark.value  # type: ignore[operator]
 
     def _candidates(self, top: Value | None) -> DataFrame:
         """Return the rows to survey: those of the range, and those to report."""

@@ -74,10 +74,10 @@ class Cursor(ABC):
         try:
             accepted = self._accept(value)
             fits = accepted is not None and self._fits(accepted)
-        except OverflowError:
-            accepted = value
         except (ValueError, InvalidOperation):
             accepted = None
+        except ArithmeticError:  # too large
+            accepted = value
         if accepted is None:
             raise InvalidType(
                 f"{what} is {value!r}, and the cursor `{self.name}` is of the type {self.kind}",
@@ -106,7 +106,7 @@ class Cursor(ABC):
         """The value that far back; None where there is none in this type."""
         try:
             earlier = self._minus(value, lag)
-        except OverflowError:
+        except ArithmeticError:
             return None
         return earlier if self._fits(earlier) else None
 
@@ -170,7 +170,7 @@ class TimestampCursor(Cursor):
 
     def is_over(self, value: Value, now: datetime) -> bool:
         assert isinstance(value, datetime)
-        return value <= now
+        return value <= now - _CLOCKS
 
     def as_json(self, value: Value) -> str:
         assert isinstance(value, datetime)
@@ -215,7 +215,7 @@ class LocalTimestampCursor(Cursor):
 
     def is_over(self, value: Value, now: datetime) -> bool:
         assert isinstance(value, datetime)
-        return value <= self.at(now - _WEST)  # type: ignore[operator]
+        return value <= self.at(now - _WEST - _CLOCKS)  # type: ignore[operator]
 
     def as_json(self, value: Value) -> str:
         assert isinstance(value, datetime)
@@ -241,7 +241,7 @@ class DateCursor(Cursor):
         return self.at(now + _EAST + _CLOCKS)
 
     def is_over(self, value: Value, now: datetime) -> bool:
-        return value < self.at(now - _WEST)  # type: ignore[operator]
+        return value < self.at(now - _WEST - _CLOCKS)  # type: ignore[operator]
 
     def as_json(self, value: Value) -> str:
         assert isinstance(value, date)

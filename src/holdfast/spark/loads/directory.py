@@ -102,7 +102,7 @@ def read_loads(
     origin, out = origin_of(store, key), left_out(store, key)
     load = f.col("load")
     try:
-        rows = spark.read.format(format).options(**options or {}).load(absolute(spark, path))
+        rows = spark.read.format(format).options(**options or {}).load(absolute(spark, str(path)))
         rows = rows.where(load.startswith(f"{origin}."))
         names = rows.columns
     except AnalysisException as error:

@@ -109,6 +109,8 @@ def _checked(df: DataFrame, text: str) -> Column:
     try:
         condition = functions.expr(text)
         [field] = df.select(condition).schema.fields
+        if isinstance(field.dataType, BooleanType):
+            _ = df.where(condition).schema  # it refuses what is not about single rows
     except PySparkException as error:
         raise InvalidInput(
             f"expect where {text!r} is no condition on the rows: {str(error).partition(chr(10))[0]}"

@@ -31,6 +31,7 @@ from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.plan import Plan, plan_in
 from holdfast.spark.loads.rules import LoadRules
 from holdfast.spark.loads.watermark import Watermark, as_json, from_json
+from holdfast.value import check_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,6 +64,7 @@ class Load:
         self, df: DataFrame, store: AssetStore, key: str, rules: LoadRules, *, at_once: bool = False
     ) -> None:
         self._began = time.monotonic()
+        check_key(key, store._scope)
         self._store = store
         self._key = key
         self._rules = rules
@@ -156,16 +158,21 @@ class Load:
 
     def sql(self, query: str, **arguments: Any) -> Loaded:
         """Write the rows with one SQL statement, in which `{new}` stands for them."""
-        if "{new}" not in query:
+        double = "double braces that are meant as such: {{ and }}"
+        try:
+            names = [name for _, name, _, _ in Formatter().parse(query) if name is not None]
+        except ValueError as error:
+            raise InvalidInput(f"the statement cannot be read: {error}", hint=double) from None
+        if "new" not in names:
             raise InvalidInput(
                 "the statement does not read the new rows",
                 hint="name them {new}: INSERT INTO orders SELECT * FROM {new}",
             )
-        for _, name, _, _ in Formatter().parse(query):
-            if name is not None and name not in ("new", *arguments):
+        for name in names:
+            if name not in ("new", *arguments):
                 raise InvalidInput(
                     f"the statement has {{{name}}}, which is nothing that it was given",
-                    hint="double braces that are meant as such: {{ and }}",
+                    hint=double,
                 )
         return self.write(lambda new: new.sparkSession.sql(query, new=new, **arguments))
 
@@ -286,6 +293,8 @@ class Load:
             )
             if kept == self._plan:
                 return kept
+            if self._plan is None:
+                self._keep_abandoned()
             try:
                 step = self._store._set(key, msgspec.to_builtins(kept), False, self._plan_version)
                 version = run(self._store._store, step)
@@ -299,6 +308,13 @@ class Load:
             else:
                 self._plan, self._plan_version = kept, version
                 return kept
+
+    def _keep_abandoned(self) -> None:
+        """Store which loads are left behind, before the plan goes that may be all that says so."""
+        key = self._key + standing.SUFFIX
+        names: Any = sorted(self._abandoned)
+        if names != self._store.get(key, []):
+            self._store.set(key, names)
 
     def _await_predecessor(self) -> None:
         """Wait until an attempt of another run, which began this load, writes nothing any more.
@@ -413,8 +429,6 @@ class Load:
         loses and doubles nothing.
         """
         assert self._bounded.mark is not None
-        if self._abandoned != set(self._store.get(self._key + standing.SUFFIX, [])):
-            self._set(standing.SUFFIX, sorted(self._abandoned))
         value = as_json(self._bounded.mark, self._rules.cursor)
         self._set("", value, if_version=self._version)
         if self._new_schema is not None:

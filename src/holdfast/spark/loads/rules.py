@@ -32,6 +32,8 @@ class LoadRules(NamedTuple):
     initial: Value | None
     lag: Lag | None
     until: Value | None
+    until_is_named: bool
+    """The caller names a value, not a time before now: the source has all rows up to it."""
     max_rows: int | None
     end: Value | None
     """The upper end of a backfill."""
@@ -79,7 +81,7 @@ class LoadRules(NamedTuple):
         """Identify the rules that decide which rows between two cursor values are written."""
         kinds = self.identity.kinds if self.identity else self.replaces
         rules = (self.cursor.name.lower(), self.cursor.kind, self.initial, self.lag, self.on_null)
-        checks = (self.expect.given, self.quarantine)
+        checks = (self.closed, self.expect.given, self.quarantine)
         return sha256(repr((*rules, kinds, *checks)).encode()).hexdigest()[:16]
 
 
@@ -127,6 +129,7 @@ def load_rules(
         initial=None if initial is None else by.given("initial", initial),
         lag=None if lag is None else by.given_lag(lag),
         until=_until(by, until, now),
+        until_is_named=not callable(until) and not isinstance(until, timedelta),
         max_rows=max_rows,
         end=None if end_value is None else by.given("end_value", end_value),
         closed=closed,

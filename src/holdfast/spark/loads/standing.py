@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.accessor import AssetStore, run
-from holdfast.actions.loads import loads_of
+from holdfast.actions.loads import Load, loads_of
 from holdfast.errors import NotSupported
 from holdfast.spark.loads import plan
 from holdfast.spark.loads.naming import load_name, start_of
 from holdfast.spark.loads.plan import Plan, plan_in
 
 SUFFIX: Final = "/abandoned"
-"""The names of loads that never count any more are stored as `orders/abandoned`."""
+"""The names of loads that the watermark has left behind are stored as `orders/abandoned`."""
 
 
 def left_out(store: AssetStore, key: str) -> set[str]:
@@ -25,21 +25,23 @@ def left_out(store: AssetStore, key: str) -> set[str]:
 
 
 def abandoned(store: AssetStore, key: str) -> set[str]:
-    """Return the names of loads that will never count: the watermark has left them behind."""
+    """Return the names of loads that do not count: the watermark has left them behind."""
     known: Any = store.get(key + SUFFIX, [])
-    names = set(known)
+    out = set(known)
     entry = store.entry(key + plan.SUFFIX)
-    if entry is None:
-        return names
-    last = plan_in(entry.value, f"`{key}{plan.SUFFIX}` of {store._scope}")
-    if last.watermark == store.get(key):
-        return names  # the watermark is where the last load has put it
-    if last.start != start_of(store, key) and not _succeeded(store, key, last):
-        names.add(load_name(store, key, last.start))
-    return names | _undone(store, key)
+    if entry is not None:
+        last = plan_in(entry.value, f"`{key}{plan.SUFFIX}` of {store._scope}")
+        if last.start != start_of(store, key) and not _succeeded(store, key, last):
+            out.add(load_name(store, key, last.start))
+    for load in _remembered(store, key):
+        # One that a rewind has undone may stand again, by another.
+        (out.add if load.undone else out.discard)(load.record.name)
+    return out
 
 
 def _succeeded(store: AssetStore, key: str, last: Plan) -> bool:
+    if last.watermark == store.get(key):
+        return True
     try:
         history = store.history(key)
     except NotSupported:
@@ -47,9 +49,8 @@ def _succeeded(store: AssetStore, key: str, last: Plan) -> bool:
     return any(step.previous == last.start and step.value == last.watermark for step in history)
 
 
-def _undone(store: AssetStore, key: str) -> set[str]:
+def _remembered(store: AssetStore, key: str) -> list[Load]:
     try:
-        loads = run(store._store.inline, loads_of(store._scope, key))
+        return run(store._store.inline, loads_of(store._scope, key))
     except NotSupported:
-        return set()
-    return {load.record.name for load in loads if load.undone}
+        return []

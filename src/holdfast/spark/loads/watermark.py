@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import binascii
+import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from itertools import pairwise
-from struct import pack, unpack
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
@@ -135,20 +136,21 @@ def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
     if stored.seen is None:
         return Watermark(value)
     since = stored.seen.since
-    return Watermark(
-        value,
-        Memory(
-            stored.seen.columns,
-            Bound(cursor.given(where, since.value), since.closed) if since else None,
-            tuple(Group(cursor.given(where, to), _unpacked(keys)) for to, keys in stored.seen.keys),
-        ),
-    )
+    bound = Bound(cursor.given(where, since.value), since.closed) if since else None
+    try:
+        groups = [(cursor.given(where, to), _unpacked(keys)) for to, keys in stored.seen.keys]
+    except (binascii.Error, struct.error):
+        raise InvalidInput(
+            f'the "seen" part of {where} is damaged: which rows are loaded cannot be read from it',
+            hint="rewind it to a version that a load has written",
+        ) from None
+    return Watermark(value, Memory(stored.seen.columns, bound, tuple(map(Group._make, groups))))
 
 
 def _packed(keys: tuple[int, ...]) -> str:
-    return b64encode(pack(f">{len(keys)}q", *keys)).decode()
+    return b64encode(struct.pack(f">{len(keys)}q", *keys)).decode()
 
 
 def _unpacked(text: str) -> tuple[int, ...]:
-    packed = b64decode(text)
-    return unpack(f">{len(packed) // 8}q", packed)
+    packed = b64decode(text, validate=True)
+    return struct.unpack(f">{len(packed) // 8}q", packed)
