@@ -266,7 +266,7 @@ def test_a_retry_with_other_checks_or_another_format_replaces_what_was_saved(
     assert ids(classic_spark.read.parquet(str(bad))) == [3]
 
 
-def test_many_tries_are_read_in_one_condition(
+def test_many_tries_and_loads_that_were_left_behind_are_read_in_one_condition(
     classic_spark: SparkSession,
     store: Connection,
     tmp_path: Path,
@@ -275,8 +275,10 @@ def test_many_tries_are_read_in_one_condition(
     monkeypatch.setattr(directory, "renames", lambda spark, path: False)
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
     incremental(frame(classic_spark, [(1, 1)]), asset, cursor="at").save(target)
-    names = {f"load=orders.watermark.{number:012}": "2" for number in range(1000, 3000)}
-    asset.set("watermark/tries", names)
+    mark = asset.get("watermark")
+    mark["load"] |= {"number": 9000, "tries": {str(number): "2" for number in range(1000, 3000)}}
+    mark["load"]["out"] = [[number, number + 1] for number in range(4000, 4400, 4)]
+    asset.set("watermark", mark)
 
     assert ids(read_loads(classic_spark, asset, target)) == [1]
 

@@ -285,6 +285,23 @@ def test_a_null_cursor_that_nobody_has_looked_for_fails_a_save_too(
         load.save(str(tmp_path / "out"))
 
 
+def test_a_table_of_a_catalog_is_read_once(classic_spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "table")
+    frame(classic_spark, [(1, 1)]).write.option("path", place).saveAsTable("listed_again")
+
+    assert not is_fixed(classic_spark.table("listed_again"))
+    classic_spark.sql("DROP TABLE listed_again")
+
+
+def test_bytes_that_are_no_text_are_no_end(classic_spark: SparkSession, events: AssetStore) -> None:
+    texts = "SELECT 1L id, 'ü' at UNION ALL SELECT 2L, cast(X'FF' AS string)"
+
+    with pytest.raises(InvalidInput, match="has the bytes FF, which are no text in UTF-8"):
+        incremental(classic_spark.sql(texts), events, cursor="at")
+    first = incremental(classic_spark.sql(texts).where("id = 1"), events, cursor="at")
+    assert first.write(lambda new: None).to == "ü"
+
+
 def test_what_may_differ_between_two_reads_is_read_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -304,5 +321,8 @@ def test_what_may_differ_between_two_reads_is_read_once(
         df.dropDuplicates(["id"]),
         df.sample(0.5),
         df.join(df.limit(1), "id"),
+        df.where("current_timestamp() > timestamp '2026-01-31'"),
+        df.where("at < unix_timestamp()"),
+        df.groupBy("id").agg({"at": "first"}),
     ]
     assert [is_fixed(one) for one in changing] == [False] * len(changing)

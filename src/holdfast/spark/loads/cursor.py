@@ -322,6 +322,20 @@ class StringCursor(Cursor):
     example = "'2026-01-31'"
     lag_example = "text has no lag"
 
+    def observed(self, column: Column) -> Column:
+        from pyspark.sql import functions
+
+        return functions.hex(column.cast("binary"))  # which keeps bytes that are no text
+
+    def from_observed(self, text: str) -> Value:
+        try:
+            return bytes.fromhex(text).decode()
+        except UnicodeDecodeError:
+            raise InvalidInput(
+                f"the cursor `{self.name}` has the bytes {text[:40]}, which are no text in UTF-8",
+                hint="leave such rows out before the load: where is_valid_utf8(…)",
+            ) from None
+
     def _accept(self, value: Any) -> Value | None:
         return value if isinstance(value, str) else None
 

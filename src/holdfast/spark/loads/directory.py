@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdfast.accessor import AssetStore
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.spark.edition import TRY
+from holdfast.spark.loads.chain import standing
 from holdfast.spark.loads.naming import origin_of
-from holdfast.spark.loads.standing import left_out
 from holdfast.spark.publication import absolute, publish, renames
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-TRIES_SUFFIX: Final = "/tries"
-"""Where directories cannot be renamed: which try of a load counts, if it is not the first."""
+BACKFILLS: Final = "/backfills/"
+"""A backfill that counts has an entry `orders/backfills/NAME`: the try of it that counts, or no
+text where directories are renamed."""
 
 
 class Writing(NamedTuple):
@@ -99,24 +100,46 @@ def read_loads(
     from holdfast.spark.loads.incremental import store_of
 
     store = store_of(asset_store)
-    origin, out = origin_of(store, key), left_out(store, key)
-    load = f.col("load")
     try:
         rows = spark.read.format(format).options(**options or {}).load(absolute(spark, str(path)))
-        rows = rows.where(load.startswith(f"{origin}."))
-        names = rows.columns
+        names = rows.select("load", "*").columns
     except AnalysisException as error:
         raise NotFound(
             f"{path} has no loads: {str(error).partition(chr(10))[0]}",
             hint="read it after the first load.save(…), with the format in which that wrote",
         ) from error
-    if out:
-        rows = rows.where(~load.isin([name.removeprefix("load=") for name in out]))
-    if TRY not in names:
-        return rows
-    later: dict[str, str] = store.get(key + TRIES_SUFFIX, {})
-    tried, again = f.col(TRY).cast("string"), [name.removeprefix("load=") for name in later]
-    first = (tried == "1") & ~load.isin(again) if again else tried == "1"
-    chosen = [f"{name.removeprefix('load=')}/{number}" for name, number in later.items()]
-    counted = first | f.concat(load, f.lit("/"), tried).isin(chosen) if chosen else first
-    return rows.where(counted).drop(TRY)
+    tried = f.col(TRY).cast("string") if TRY in names else None
+    rows = rows.where(_is_counted(store, key, tried) | _is_backfill(store, key, tried))
+    return rows.drop(TRY)
+
+
+def _is_counted(store: AssetStore, key: str, tried: Column | None) -> Column:
+    """The condition that a row is of a load that counts."""
+    from pyspark.sql import functions as f
+
+    chain = standing(store, key)
+    if chain is None:
+        return f.lit(False)
+    prefix = f"{origin_of(store, key)}."
+    number = f.expr(f"try_cast(substr(load, {len(prefix) + 1}) AS bigint)")
+    counts = f.col("load").startswith(prefix) & (number <= chain.number)
+    for first, last in chain.out:
+        counts &= ~number.between(first, last)
+    if tried is not None:
+        later = [f"{one}/{name}" for one, name in chain.tries.items()]
+        is_first = (tried == "1") & ~number.isin([int(one) for one in chain.tries])
+        is_later = f.concat(number.cast("string"), f.lit("/"), tried).isin(later)
+        counts &= is_first | is_later
+    return f.coalesce(counts, f.lit(False))
+
+
+def _is_backfill(store: AssetStore, key: str, tried: Column | None) -> Column:
+    """The condition that a row is of a backfill that succeeded."""
+    from pyspark.sql import functions as f
+
+    prefix, keys = key + BACKFILLS, store.keys()
+    names = [one.removeprefix(prefix) for one in keys if one.startswith(prefix)]
+    if tried is None:
+        return f.col("load").isin(names)
+    chosen = [f"{name}/{store.get(prefix + name)}" for name in names]
+    return f.concat("load", f.lit("/"), tried).isin(chosen)

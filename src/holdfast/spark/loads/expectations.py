@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.loads.column import Columns, SourceColumn
+from holdfast.spark.loads.source import is_fixed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -119,6 +120,13 @@ def _checked(df: DataFrame, text: str) -> Column:
         raise InvalidType(
             f"expect where {text!r} is of the type {field.dataType.simpleString()}",
             hint="write a condition, which is true or false for each row",
+        )
+    columns = [functions.lit(None).cast(one.dataType).alias(one.name) for one in df.schema]
+    if not is_fixed(df.sparkSession.range(0).select(*columns).where(condition)):
+        raise InvalidInput(
+            f"expect where {text!r} depends on the clock, on chance or on another source",
+            hint="it is asked more than once, and must say the same each time: compare with a "
+            "value, as in \"at <= timestamp '2026-01-31 12:00:00'\"",
         )
     return condition
 

@@ -22,11 +22,12 @@ from holdfast.errors import (
 )
 from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
 from holdfast.loadrecord import as_json as record_as_json
-from holdfast.spark.loads import contract, plan, standing
+from holdfast.spark.loads import contract, plan
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
+from holdfast.spark.loads.chain import Link, next_link
 from holdfast.spark.loads.cursor import Value
-from holdfast.spark.loads.directory import TRIES_SUFFIX, Output, Writing
-from holdfast.spark.loads.naming import application, backfill_name, load_name, start_of
+from holdfast.spark.loads.directory import BACKFILLS, Output, Writing
+from holdfast.spark.loads.naming import application, backfill_name, load_name
 from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.plan import Plan, plan_in
 from holdfast.spark.loads.rules import LoadRules
@@ -72,20 +73,22 @@ class Load:
         self._quarantine: str | None = None
         self.is_written = False
         """Whether the rows are written, and the watermark has moved or is staged."""
-        self._version, self._number, self._mark = (0, 0, None)
+        self._new_schema = self._check_contract(df)
+        self._mark: Watermark | None = None
+        self._link = Link(0, 0, None, ())
         self._plan: Plan | None = None
         self._plan_version = 0
-        self._abandoned: set[str] = set()
-        self._new_schema = self._check_contract(df)
-        if not rules.is_backfill:
-            self._version, self._number, self._mark = self._read_watermark()
-            self._plan_version, self._plan = self._stored_plan()
-            self._abandoned = standing.abandoned(store, key)
-        self._name = (
-            backfill_name(store, key, rules)
-            if rules.is_backfill
-            else load_name(store, key, self._number)
-        )
+        self._former: Plan | None = None
+        """The plan of an earlier attempt at this load, maybe with other rules."""
+        if rules.is_backfill:
+            self._name = backfill_name(store, key, rules)
+        else:
+            self._mark = self._read_watermark()
+            self._plan_version, last = self._last_plan()
+            self._link = next_link(store, key, last)
+            self._former = self._own(last)
+            self._plan = self._kept(self._former)
+            self._name = load_name(store, key, self._link.number)
         self._session = str(getattr(df.sparkSession, "session_id", ""))
         self._bounded = self._bound(df)
 
@@ -125,7 +128,7 @@ class Load:
             )
         if self.rows != 0 and self.end is not None:
             self._keep_plan(numbered=True)
-        return self._number
+        return self._link.number
 
     @property
     def name(self) -> str:
@@ -187,13 +190,13 @@ class Load:
         """Write the rows into the directory `name` below `path`, which appears as a whole."""
         output = Output(str(path), format, partition_by, options or {})
         output.check(self.df)
-        self._begin()
-        if not self._moves() and not self._rules.is_backfill:
+        writing = self._begin(saves=True)
+        if writing is None:
             return self._finish([], (), None)
         published: list[tuple[str, str | None]] = []
         self._call(
             lambda rows: published.append(
-                output.publish(rows, self.name, self._writing(), self._manifest())
+                output.publish(rows, self.name, writing, self._manifest())
             ),
             self.df,
         )
@@ -214,29 +217,32 @@ class Load:
     def _where(self, suffix: str = "") -> str:
         return f"`{self._key}{suffix}` of {self._store._scope}"
 
-    def _read_watermark(self) -> tuple[int, int, Watermark | None]:
-        """Return the version of the watermark, the number of the load, and the watermark."""
+    def _read_watermark(self) -> Watermark | None:
         entry = self._store.entry(self._key)
         if entry is None:
-            return 0, start_of(self._store, self._key), None
+            return None
         if entry.staged:
             raise InvalidInput(
                 f"this attempt has loaded already: {self._where()} waits for its success",
                 hint="load once in an attempt, or give another key=; portions() loads in steps",
             )
-        mark = from_json(entry.value, self._rules.cursor, self._where())
-        return entry.version, entry.version, mark
+        return from_json(entry.value, self._rules.cursor, self._where())
 
-    def _stored_plan(self) -> tuple[int, Plan | None]:
-        """Return the plan of an earlier attempt at this load, which is kept."""
+    def _last_plan(self) -> tuple[int, Plan | None]:
+        """Return the plan that was stored last, of whichever load, and its version."""
         entry = self._store.entry(self._key + plan.SUFFIX)
         if entry is None:
             return 0, None
-        found = plan_in(entry.value, self._where(plan.SUFFIX))
-        if found.start != self._number:
-            return entry.version, None
-        if found.rules == self._rules.digest():
-            return entry.version, found
+        return entry.version, plan_in(entry.value, self._where(plan.SUFFIX))
+
+    def _own(self, last: Plan | None) -> Plan | None:
+        """Return the plan if it is of this load."""
+        return last if last is not None and last.start == self._link.number else None
+
+    def _kept(self, found: Plan | None) -> Plan | None:
+        """Return the plan of an earlier attempt if this one has the same rules."""
+        if found is None or found.rules == self._rules.digest():
+            return found
         if found.numbered:
             raise InvalidInput(
                 f"a load from {self._where()} that did not finish had other rules, and may be in "
@@ -247,7 +253,7 @@ class Load:
         log.warning(
             "%s: a load that did not finish had other rules, and is replaced", self._where()
         )
-        return entry.version, None
+        return None
 
     def _bound(self, df: DataFrame) -> Bounded:
         planned = None
@@ -293,42 +299,37 @@ class Load:
             )
             if kept == self._plan:
                 return kept
-            if self._plan is None:
-                self._keep_abandoned()
             try:
                 step = self._store._set(key, msgspec.to_builtins(kept), False, self._plan_version)
                 version = run(self._store._store, step)
             except VersionConflict:
-                self._plan_version, self._plan = self._stored_plan()
+                self._plan_version, last = self._last_plan()
+                self._former = self._own(last)
+                self._plan = self._kept(self._former)
                 if self._plan is None or self._plan.watermark != kept.watermark:
                     raise VersionConflict(
                         f"another load from {self._where()} has begun with another range",
                         hint="run this one again: it then has the same rows",
                     ) from None
             else:
-                self._plan, self._plan_version = kept, version
+                self._former = self._plan = kept
+                self._plan_version = version
                 return kept
-
-    def _keep_abandoned(self) -> None:
-        """Store which loads are left behind, before the plan goes that may be all that says so."""
-        key = self._key + standing.SUFFIX
-        names: Any = sorted(self._abandoned)
-        if names != self._store.get(key, []):
-            self._store.set(key, names)
 
     def _await_predecessor(self) -> None:
         """Wait until an attempt of another run, which began this load, writes nothing any more.
 
         Earlier attempts of the same task have ended when a task gets its session.
         """
-        if not self._session or self._plan is None or self._plan.session in ("", self._session):
+        before = self._former.session if self._former else ""
+        if not self._session or before in ("", self._session):
             return
         from pyspark.errors import PySparkException
 
         from holdfast.spark.operations import LIMIT, await_end, other_session
 
         session: Any = self.df.sparkSession
-        other = other_session(session, self._plan.session)
+        other = other_session(session, before)
         try:
             running = await_end(other, time.monotonic() + LIMIT)
         except PySparkException as error:
@@ -339,27 +340,33 @@ class Load:
         if running:
             raise SparkBusy(
                 f"another load from {self._where()} still writes after {LIMIT:.0f} s: "
-                f"{', '.join(running)} of session {self._plan.session}",
+                f"{', '.join(running)} of session {before}",
                 hint="let one load of an asset run at a time: max_active_runs=1; then run it again",
             )
 
     def _new_plan(self) -> Plan:
         assert self._bounded.mark is not None
         mark = as_json(self._bounded.mark, self._rules.cursor)
-        return Plan(self._number, self._rules.digest(), mark)
+        tries = self._former.tries if self._former else 0
+        return Plan(self._link.number, self._link.version, self._rules.digest(), mark, tries=tries)
 
-    def _begin(self) -> None:
+    def _begin(self, *, saves: bool = False) -> Writing | None:
+        """Store the plan, and put aside what does not pass; return how to write directories."""
         if self.is_written:
             raise InvalidInput("this load is written", hint="call incremental() for the next one")
         self._check_unmoved()
-        if self._moves():
-            self._keep_plan()
-        if self._bounded.rejected is not None:
+        rejected = self._bounded.rejected
+        if rejected is None and not (saves and (self._moves() or self._rules.is_backfill)):
+            if self._moves():
+                self._keep_plan()
+            return None
+        writing = self._writing()
+        if rejected is not None:
             assert self._rules.quarantine is not None
             output = Output(self._rules.quarantine, "parquet", (), {})
-            self._quarantine, _ = output.publish(
-                self._bounded.rejected, self.name, self._writing(), self._manifest()
-            )
+            output.check(rejected)
+            self._quarantine, _ = output.publish(rejected, self.name, writing, self._manifest())
+        return writing
 
     def _call(self, fn: Callable[[DataFrame], object], df: DataFrame) -> None:
         from pyspark.errors import AnalysisException, PySparkException
@@ -379,7 +386,7 @@ class Load:
     def _writing(self) -> Writing:
         """Begin a try of the load, which replaces what earlier tries have written."""
         if not self._moves():
-            own = uuid4().hex
+            own = f"b{uuid4().hex}"
             return Writing(own, own, lambda: None)
         begun = self._keep_plan(tries=1)
         return Writing(f"{begun.id} {begun.tries}", str(begun.tries), lambda: self._confirm(begun))
@@ -387,7 +394,7 @@ class Load:
     def _confirm(self, begun: Plan) -> None:
         """Raise VersionConflict unless this is still the newest try of the load."""
         self._check_unmoved()
-        found = self._stored_plan()[1]
+        _, found = self._last_plan()
         if found is None or (found.id, found.tries) != (begun.id, begun.tries):
             raise VersionConflict(
                 f"a later load from {self._where()} replaces this one",
@@ -415,29 +422,31 @@ class Load:
             log.info("nothing new for %s after %s", self._where(), self.watermark)
             return result
         self._check_unmoved()
-        if tried is not None:
-            self._keep_try(tried)
-        if not rules.is_backfill:
-            self._keep_watermark()
+        if rules.is_backfill:
+            self._set(BACKFILLS + self.name.removeprefix("load="), tried or "")
+        else:
+            self._keep_watermark(tried)
         self._set(RECORD_SUFFIX, record_as_json(self._record(rows, directories)), inline=True)
         return result
 
-    def _keep_watermark(self) -> None:
+    def _keep_watermark(self, tried: str | None) -> None:
         """Set the watermark and what belongs to it.
 
         Outside an attempt these are separate writes, in an order in which a crash between them
         loses and doubles nothing.
         """
         assert self._bounded.mark is not None
-        value = as_json(self._bounded.mark, self._rules.cursor)
-        self._set("", value, if_version=self._version)
+        assert self._plan is not None
+        done = msgspec.to_builtins(msgspec.structs.replace(self._plan, done=True))
+        # On condition that no other load has replaced the plan, which it may have written since.
+        held = done if self._stages else msgspec.to_builtins(self._plan)
+        self._set(plan.SUFFIX, held, if_version=self._plan_version)
+        value = as_json(self._bounded.mark, self._rules.cursor, self._link.chain(tried))
+        self._set("", value, if_version=self._link.version)
+        if not self._stages:
+            self._set(plan.SUFFIX, done)
         if self._new_schema is not None:
             self._set(contract.SUFFIX, self._new_schema)
-
-    def _keep_try(self, tried: str) -> None:
-        before = self._store.get(self._key + TRIES_SUFFIX, {})
-        if before.get(self.name, "1") != tried:
-            self._set(TRIES_SUFFIX, before | {self.name: tried})
 
     def _record(self, rows: int | None, directories: tuple[str, ...]) -> LoadRecord:
         bounded, rules = self._bounded, self._rules
@@ -445,7 +454,7 @@ class Load:
         start = rules.initial if rules.is_backfill else self.watermark
         return LoadRecord(
             name=self.name,
-            number=self._number,
+            number=self._link.number,
             kind="backfill" if rules.is_backfill else "load",
             cursor=rules.cursor.name,
             type=rules.cursor.kind,
@@ -501,23 +510,28 @@ class Load:
             return
         entry = self._store.entry(self._key)
         version = entry.version if entry else 0
-        if version != self._version:
+        if version != self._link.version:
             raise VersionConflict(
                 f"{self._where()} has version {version}, and this load started from "
-                f"{self._version}: another load was faster, or it was set back, and this "
+                f"{self._link.version}: another load was faster, or it was set back, and this "
                 "load is discarded",
                 hint="run it again: it loads what is new since then",
             )
 
+    @property
+    def _stages(self) -> bool:
+        """Whether what is set takes effect with the attempt's success, all at once."""
+        writer = self._store._writer
+        in_attempt = isinstance(writer, TaskWriter) and writer.attempt is not None
+        return in_attempt and not self._at_once
+
     def _set(
         self, suffix: str, value: Any, *, if_version: int | None = None, inline: bool = False
     ) -> None:
-        writer = self._store._writer
-        staged = isinstance(writer, TaskWriter) and writer.attempt is not None
         store = self._store._inline() if inline else self._store
         store.set(
             self._key + suffix,
             value,
-            on_success=staged and not self._at_once,
+            on_success=self._stages,
             if_version=if_version,
         )

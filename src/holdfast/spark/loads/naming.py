@@ -8,7 +8,6 @@ from typing import Final
 
 from holdfast import command as c
 from holdfast.accessor import AssetStore
-from holdfast.errors import NotSupported
 from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.rules import LoadRules
 
@@ -17,7 +16,7 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def load_name(store: AssetStore, key: str, number: int) -> str:
-    """Name the load of an asset that starts from that version of its watermark."""
+    """Name the load of an asset that has that number."""
     return f"load={origin_of(store, key)}.{number:012}"
 
 
@@ -31,18 +30,6 @@ def backfill_name(store: AssetStore, key: str, rules: LoadRules) -> str:
 def application(store: AssetStore, key: str) -> str:
     """Name the sequence of loads that an asset's watermark numbers."""
     return f"holdfast.{origin_of(store, key)}"
-
-
-def start_of(store: AssetStore, key: str) -> int:
-    """Return the version of the watermark, or that of its deletion; 0 before the first load."""
-    entry = store.entry(key)
-    if entry is not None:
-        return entry.version
-    try:
-        history = store.history(key)
-    except NotSupported:
-        return 0
-    return history[0].version if history else 0
 
 
 def origin_of(store: AssetStore, key: str) -> str:

@@ -22,6 +22,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a load set out to do."""
 
     start: int
+    """The number of the load."""
+    version: int
     """The version of the watermark that it starts from."""
     rules: str
     watermark: Any
@@ -31,6 +33,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """A table's transaction may carry the load's number: the range may not change any more."""
     session: str = ""
     """The Spark Connect session of the attempt that wrote last."""
+    done: bool = False
+    """The load has succeeded."""
     tries: int = 0
     """How many attempts have begun to write into a place of their own."""
 

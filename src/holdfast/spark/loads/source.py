@@ -24,7 +24,9 @@ _CHOOSING_NODES: Final = frozenset({"Deduplicate", "GlobalLimit", "LocalLimit", 
 _CHOOSING_RELATIONS: Final = frozenset({"deduplicate", "limit", "offset", "sample", "tail"})
 """What takes some of the rows below it, and may take others the next time."""
 _RANDOM: Final = re.compile(
-    r"\b(rand|randn|random|randstr|uuid|shuffle|uniform|now)\b|current_|_id\(\)", re.I
+    r"\b(rand|randn|random|randstr|uuid|shuffle|uniform|now|curdate|curtime|localtimestamp"
+    r"|unix_timestamp|first|first_value|last|last_value|any_value)\b|current_|_id\(\)",
+    re.IGNORECASE,
 )
 
 
@@ -56,11 +58,14 @@ def _nodes(plan: Any) -> Iterator[Any]:
 def _is_fixed_node(node: Any) -> bool:
     kind = node.getClass().getSimpleName()
     if node.children().size():
-        return kind not in _CHOOSING_NODES and bool(node.deterministic())
+        # To Spark, what depends on the clock is deterministic: it is the same within a query.
+        chance = not node.deterministic() or _RANDOM.search(node.expressions().mkString(" "))
+        return kind not in _CHOOSING_NODES and not chance
     if kind != "LogicalRelation":
         return kind in _FIXED_LEAVES
     relation = node.relation()
-    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+    is_table = node.catalogTable().isDefined()  # its files are listed again after an INSERT
+    if is_table or relation.getClass().getSimpleName() != "HadoopFsRelation":
         return False
     return bool(relation.location().getClass().getSimpleName() == "InMemoryFileIndex")
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from holdfast.errors import InvalidInput
+from holdfast.spark.loads.chain import Chain
 from holdfast.spark.loads.cursor import Cursor, Value
 
 GROUPS: Final = 32
@@ -99,9 +100,10 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     value: str | int
     seen: _Seen | None = None
+    load: Chain | None = None
 
 
-def as_json(mark: Watermark, cursor: Cursor) -> Any:
+def as_json(mark: Watermark, cursor: Cursor, chain: Chain | None = None) -> Any:
     """Return the value to store: exact, and readable but for the hashes."""
     seen = None
     if (memory := mark.memory) is not None:
@@ -111,7 +113,7 @@ def as_json(mark: Watermark, cursor: Cursor) -> Any:
             [(cursor.as_json(group.to), _packed(group.keys)) for group in memory.groups],
             since,
         )
-    stored = _Stored(cursor.name, cursor.kind, cursor.as_json(mark.value), seen)
+    stored = _Stored(cursor.name, cursor.kind, cursor.as_json(mark.value), seen, chain)
     return msgspec.json.decode(msgspec.json.encode(stored))  # as the store gives it back
 
 
