@@ -13,7 +13,7 @@ from loading import connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import InvalidInput, NotFound, VersionConflict
 from holdfast.spark.loads import directory
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
@@ -202,6 +202,46 @@ def test_loads_that_were_left_behind_stay_so_whatever_fails_after_them(
     load(5)
 
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4, 5]
+
+
+def test_of_two_loads_at_once_the_one_that_wrote_last_succeeds(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+    before, after = frame(classic_spark, [(1, 1), (9, 9)]), [(1, 1), (5, 5), (9, 9)]
+    first, second = (store.task_store("dag", "run", name) for name in ("first", "second"))
+
+    with second.attempt() as slow:
+        load = incremental(before, slow.asset_store(name="orders"), cursor="at")
+        with pytest.raises(VersionConflict), first.attempt() as fast:
+            rows = frame(classic_spark, after)
+            incremental(rows, fast.asset_store(name="orders"), cursor="at").save(target)
+            load.save(target)
+
+    assert ids(read_loads(classic_spark, asset, target)) == [1, 9]
+    assert asset.get("watermark/load")["rows"] == 2
+
+
+def test_a_backfill_counts_when_it_has_succeeded(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+    df = frame(classic_spark, [(number, number) for number in range(6)])
+    tasks = [store.task_store("dag", "run", str(number)) for number in range(3)]
+
+    def save(opened: Any, first: int) -> None:
+        orders = opened.asset_store(name="orders")
+        incremental(df, orders, cursor="at", initial=first, end_value=first + 2).save(target)
+
+    with pytest.raises(RuntimeError, match="crash"), tasks[0].attempt() as failing:
+        save(failing, 4)
+        raise RuntimeError("crash")
+    with tasks[1].attempt() as one, tasks[2].attempt() as other:
+        save(one, 0)
+        save(other, 2)
+        assert ids(read_loads(classic_spark, asset, target)) == []
+
+    assert ids(read_loads(classic_spark, asset, target)) == [0, 1, 2, 3]
 
 
 def test_a_load_stands_again_that_a_rewind_puts_back(
