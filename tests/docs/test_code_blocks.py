@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from holdfast import Connection
 
@@ -120,6 +122,19 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
             value.close()
 
 
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The Spark that a page starts ends with it; one that other tests of this process use stays."""
+    if SparkContext._active_spark_context is not None:
+        monkeypatch.setattr(SparkSession, "stop", lambda session: None)
+        yield
+        return
+    yield
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+
+
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_page_does_what_it_shows(page: Path, names: dict[str, Any]) -> None:
     for block in blocks(page):
