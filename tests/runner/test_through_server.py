@@ -166,13 +166,13 @@ def test_a_supervisor_whose_token_is_not_good_any_more_is_replaced(
     project.write("wait", "")
     environ = {
         "HOLDFAST__WORKERS__SERVER_URL": f"http://127.0.0.1:{servers[0].port}",
-        "HOLDFAST__API__TOKEN_LIFETIME": "1s",
+        "HOLDFAST__API__TOKEN_LIFETIME": "4s",
     }
     with project.start("run", "dag.py", "--run-id", "r", **environ) as run:
         wait_until(lambda: project.task_store("part"))
         [supervisor] = project.processes(".supervisor")
         servers[0].process.send_signal(signal.SIGSTOP)
-        time.sleep(6.5)
+        time.sleep(9.5)
         servers[0].process.send_signal(signal.SIGCONT)
         wait_until(lambda: supervisor not in project.processes(".supervisor"))
         project.path("wait").unlink()
