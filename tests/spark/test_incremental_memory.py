@@ -75,6 +75,15 @@ def test_a_range_begins_at_the_latest_of_its_bounds() -> None:
         ({"cursor": "id", "type": "integer", "value": 7}, "for the cursor `id`"),
         ({"cursor": "at", "type": "date", "value": "2013-12-31"}, "of the type date"),
         ({"cursor": "at", "type": "integer", "value": "7"}, "is '7'"),
+        (
+            {
+                "cursor": "at",
+                "type": "integer",
+                "value": 7,
+                "seen": {"columns": {"id": "bigint"}, "keys": [[7, "!!!"]]},
+            },
+            "is damaged",
+        ),
     ],
 )
 def test_a_watermark_of_another_kind_is_refused(stored: Any, message: str) -> None:
