@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 import pytest
@@ -31,8 +31,23 @@ class Size(IntEnum):
     LARGE = 3
 
 
+class Status(str, Enum):  # noqa: UP042  (as files written for older Pythons have it)
+    OK = "ok"
+
+
 class Text(str):
-    pass
+    def __str__(self) -> str:
+        return "something else"
+
+
+class Number(int):
+    def __int__(self) -> int:
+        return 7
+
+
+class Fraction(float):
+    def __float__(self) -> float:
+        return 7.0
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -69,6 +84,10 @@ def test_what_was_encoded_is_what_a_person_would_have_written(value: Any) -> Non
         (Colour.RED, '"red"'),
         (Size.LARGE, "3"),
         (Text("x"), '"x"'),
+        (Status.OK, '"ok"'),
+        ([{Status.OK: Text("x")}], '[{"ok":"x"}]'),
+        (Number(1), "1"),
+        (Fraction(1.5), "1.5"),
         ("\u00e9\U0001f680", '"\u00e9\U0001f680"'),
         ("\x00", '"\\u0000"'),
     ],

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast import report
 from holdfast.entry import (
@@ -52,7 +53,7 @@ class KeyCommand(Command[A], Generic[A], frozen=True):
     key: str
 
     def __post_init__(self) -> None:
-        check_key(self.key, self.scope)
+        force_setattr(self, "key", check_key(self.key, self.scope))
 
 
 class Get(KeyCommand[str | None], frozen=True):
@@ -107,7 +108,7 @@ class Set(KeyCommand[int], frozen=True):
     """Under which the object was reserved that the value refers to."""
 
     def __post_init__(self) -> None:
-        check_key(self.key, self.scope)
+        super().__post_init__()
         check_staging(self)
 
     @property
@@ -125,8 +126,8 @@ class SetMany(Command[int], frozen=True):
     reservation: str = ""
 
     def __post_init__(self) -> None:
-        for key, _ in self.values:
-            check_key(key, self.scope)
+        values = tuple((check_key(key, self.scope), text) for key, text in self.values)
+        force_setattr(self, "values", values)
 
 
 def check_staging(command: Set | Advance) -> None:
@@ -154,7 +155,7 @@ class Advance(KeyCommand[str], frozen=True):
     on_success: bool = False
 
     def __post_init__(self) -> None:
-        check_key(self.key, self.scope)
+        super().__post_init__()
         check_staging(self)
 
 

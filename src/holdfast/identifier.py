@@ -13,8 +13,9 @@ MAX_ID_LENGTH = 250
 MAX_ASSET_LENGTH = 1500
 
 
-def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> None:
-    """Refuse what cannot be an id: empty, too long, with control characters, not text."""
+def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> str:
+    """Return an id as plain text. Refuse what cannot be one: empty, too long, with control
+    characters, not text."""
     if not isinstance(text, str):
         raise InvalidType(f"{what} must be text, not {type(text).__name__}")
     if not text:
@@ -22,6 +23,7 @@ def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> None:
     if len(text) > limit:
         raise InvalidInput(f"{what} has {len(text)} characters; the limit is {limit}")
     check_text(what, text)
+    return str.__str__(text)  # of a subclass, such as an enumeration, its text
 
 
 def check_text(what: str, text: str) -> None:

@@ -85,20 +85,20 @@ def _plain(value: Any, path: str, depth: int) -> Any:
             return value
         case str():
             check_string(value, path)
-            return str(value)
+            return exact(value)
         case int():
             if not -(2**63) <= value < 2**63:
                 raise InvalidInput(
                     f"{path} is an integer beyond 64 bits", hint="store str(value) instead"
                 )
-            return int(value)
+            return int.__int__(value)
         case float():
             if not math.isfinite(value):
                 raise InvalidInput(
                     f"{path} is {value}, which JSON does not have",
                     hint="leave the key out, or store a string such as 'nan'",
                 )
-            return float(value)
+            return float.__float__(value)
         case list() | tuple():
             return [_plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
         case dict():
@@ -120,7 +120,12 @@ def _checked_name(name: Any, path: str) -> str:
             hint=f"use {str(name)!r} as the key",
         )
     check_string(name, f"the key {name!r} in {path}")
-    return str(name)
+    return exact(name)
+
+
+def exact(text: str) -> str:
+    """The text of a `str`, of which a subclass, as an enumeration is, may show something else."""
+    return str.__str__(text)
 
 
 def check_string(text: str, path: str) -> None:

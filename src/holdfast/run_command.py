@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast.command import Advance, Clear, Command, Delete, ListAssets, Set, SetMany
 from holdfast.dagspec import DagSpec
@@ -296,7 +297,7 @@ class PutResult(Command[None], frozen=True):
     value: str
 
     def __post_init__(self) -> None:
-        check_key(self.key, self.writer.scope)
+        force_setattr(self, "key", check_key(self.key, self.writer.scope))
         check_json(f"the result `{self.key}` of {self.writer.scope}", self.value)
 
 

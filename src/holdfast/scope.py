@@ -7,6 +7,7 @@ from typing import TypeAlias
 from uuid import UUID, uuid5
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.identifier import MAX_ASSET_LENGTH, check_id, check_map_index
@@ -23,9 +24,8 @@ class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
     map_index: int = -1
 
     def __post_init__(self) -> None:
-        check_id("dag_id", self.dag_id)
-        check_id("run_id", self.run_id)
-        check_id("task_id", self.task_id)
+        for name in ("dag_id", "run_id", "task_id"):
+            force_setattr(self, name, check_id(name, getattr(self, name)))
         check_map_index(self.map_index)
 
     @cached_property
@@ -57,9 +57,9 @@ class AssetScope(msgspec.Struct, frozen=True, tag="asset"):
         if self.asset_id is not None and type(self.asset_id) is not int:
             raise InvalidType(f"asset_id must be an integer, not {self.asset_id!r}")
         if self.name is not None:
-            check_id("asset name", self.name, MAX_ASSET_LENGTH)
+            force_setattr(self, "name", check_id("asset name", self.name, MAX_ASSET_LENGTH))
         if self.uri is not None:
-            check_id("asset URI", self.uri, MAX_ASSET_LENGTH)
+            force_setattr(self, "uri", check_id("asset URI", self.uri, MAX_ASSET_LENGTH))
 
     def __str__(self) -> str:
         return f"asset `{self.name or self.uri or self.asset_id}`"

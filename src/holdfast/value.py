@@ -17,6 +17,7 @@ from holdfast.plain import (
     PLACE,
     REFERENCE,
     escaped,
+    exact,
     plain,
     reference,
     unescaped,
@@ -33,10 +34,11 @@ _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
 
 
-def check_key(key: str, scope: StoreScope | None = None) -> None:
-    """Refuse what cannot be a key: empty, over 512 characters, with control characters."""
+def check_key(key: str, scope: StoreScope | None = None) -> str:
+    """Return a key as plain text. Refuse what cannot be one: empty, over 512 characters, with
+    control characters."""
     if type(key) is str and 0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable():
-        return
+        return key
     where = f" for {scope}" if scope else ""
     if not isinstance(key, str):
         raise InvalidType(f"a key must be text, not {type(key).__name__}{where}")
@@ -47,6 +49,7 @@ def check_key(key: str, scope: StoreScope | None = None) -> None:
             f"the key {key[:40]!r}…{where} has {len(key)} characters; the limit is {MAX_KEY_LENGTH}"
         )
     check_text(f"the key {key!r}{where}", key)
+    return exact(key)
 
 
 def encode(value: JsonValue) -> str:

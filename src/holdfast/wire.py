@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Union, cast, get_args
 import msgspec
 
 from holdfast import command, load_command, purge_command, run_command
+from holdfast.base_value import base_value
 from holdfast.command import Command
 from holdfast.errors import KINDS, HoldfastError, InvalidInput
 
@@ -28,7 +29,7 @@ class Wire:
     """One way of writing them down."""
 
     def __init__(self, encoder: Any, decoder: Any) -> None:
-        self.encode = encoder().encode
+        self.encode = encoder(enc_hook=base_value).encode
         self._decoder = decoder
         self._answer_decoders: dict[type[Command[Any]], Any] = {}
 

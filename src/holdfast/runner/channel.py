@@ -9,11 +9,13 @@ from threading import Lock
 
 import msgspec
 
+from holdfast.base_value import base_value
+
 ORDER = b"O"
 NOTICE = b"N"
 """Kinds of frames: downward and upward."""
 
-encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder(enc_hook=base_value).encode
 
 _LENGTH = struct.Struct(">I")
 _CHUNK = 1 << 16

@@ -65,13 +65,21 @@ def main(sock: socket.socket, lifeline: int) -> int:
     _flush()
     status = 1 if isinstance(report, Failed) else 0
     try:
-        channel.send(REPORT, encode(report))
+        channel.send(REPORT, _encoded(report))
     except OSError:
         log.warning("the task's connection to its supervisor is closed: nobody hears its report")
         status = 1
     atexit._run_exitfuncs()
     _flush()
     return status
+
+
+def _encoded(report: Report) -> bytes:
+    try:
+        return encode(report)
+    except Exception as error:
+        traceback.print_exc()
+        return encode(Failed(error=f"its report cannot be sent: {type(error).__name__}: {error}"))
 
 
 def _carry_out(startup: Startup, store: PipeStore, channel: Channel) -> Report:

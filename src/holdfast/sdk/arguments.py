@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypedDict
 
+from holdfast.base_value import base_timedelta
 from holdfast.dagspec import CallbackKind, Inlet, Outlet
 from holdfast.errors import InvalidDag
 from holdfast.run import TriggerRule
@@ -172,7 +173,7 @@ def duration(where: str, name: str, value: Any) -> timedelta:
         raise InvalidDag(
             f"{where}: {name} is {value!r}", hint="give a timedelta, or a number of seconds"
         )
-    return value
+    return base_timedelta(value)
 
 
 def _optional_duration(where: str, name: str, given: Mapping[str, Any]) -> timedelta | None:

@@ -11,6 +11,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 from holdfast.errors import HoldfastError, InvalidDag
+from holdfast.runner.channel import encode
 from holdfast.runner.messages import Parsed, ParseStartup
 from holdfast.sdk.dag import DAG, made
 from holdfast.sdk.tracebacks import formatted, line_in
@@ -68,13 +69,14 @@ def find_dag(path: str, dag_id: str) -> DAG:
 def parse(startup: ParseStartup) -> Parsed:
     """What a file holds, or why it cannot be imported; never an exception."""
     try:
-        dags = tuple(one.spec(startup.file) for one in load_file(startup.file))
+        parsed = Parsed(dags=tuple(one.spec(startup.file) for one in load_file(startup.file)))
+        encode(parsed)  # what cannot be sent is a mistake in the file, and is reported as one
     except HoldfastError as error:
         line = line_in(startup.file, error)
         return Parsed(error=f"{startup.file}:{line}: {error}" if line else str(error))
     except (Exception, SystemExit) as error:
         return Parsed(error=formatted(error))
-    return Parsed(dags=dags)
+    return parsed
 
 
 def _import(path: str) -> ModuleType:

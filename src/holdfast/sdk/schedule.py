@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
+from holdfast.base_value import base_datetime, base_timedelta
 from holdfast.dagspec import Cron, Every, OnAssets, Once, Schedule
 from holdfast.errors import InvalidDag
 from holdfast.sdk.asset import AssetAll, BaseAsset
@@ -39,7 +40,7 @@ def as_schedule(where: str, value: Any, zone: tzinfo | None) -> Schedule | None:
         case timedelta():
             if value <= timedelta(0):
                 raise InvalidDag(f"{where}: its schedule is {value}", hint="give a positive one")
-            return Every(value)
+            return Every(base_timedelta(value))
         case BaseAsset():
             return OnAssets(value.spec)
     assets = assets_of(value)
@@ -97,4 +98,5 @@ def in_utc(where: str, name: str, value: Any) -> datetime | None:
         return None
     if not isinstance(value, datetime):
         raise InvalidDag(f"{where}: {name} is {value!r}", hint="give a datetime")
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    moment = base_datetime(value)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

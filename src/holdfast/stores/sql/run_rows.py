@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.base_value import base_value
 from holdfast.run import (
     AssetEvent,
     AttemptInfo,
@@ -22,7 +23,7 @@ from holdfast.run import (
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.sql.rows import Row, instant, time_of
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=base_value).encode
 _decode_process = msgspec.json.Decoder(Process).decode
 _decode_scope = msgspec.json.Decoder(TaskScope).decode
 

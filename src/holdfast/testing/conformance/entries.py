@@ -72,11 +72,33 @@ ABOUT_ONE_ASSET: list[c.Command[Any]] = [
 ]
 
 
+class Text(str):
+    """Text that shows itself otherwise than it is, as the names of enumerations do."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"not {self!r}"
+
+
 class Entries(StoreFixtures):
     def test_what_was_set_can_be_got(self, do: Door, scope: StoreScope) -> None:
         do(Set(scope, "job_id", '"app_1"', ANN))
 
         assert do(Get(scope, "job_id")) == '"app_1"'
+
+    def test_text_of_a_subclass_counts_as_its_text(self, do: Door, scope: StoreScope) -> None:
+        do(Set(scope, Text("k"), "1", ANN))
+        do(Set(scope, "l", "2", ANN))
+
+        assert do(Get(scope, "k")) == "1"
+        assert do(Get(scope, Text("l"))) == "2"
+        named = TaskScope(Text("sales"), Text("monday"), Text("load"))
+        assert (named, named.ti_id) == (
+            TaskScope("sales", "monday", "load"),
+            TaskScope("sales", "monday", "load").ti_id,
+        )
+        assert str(AssetScope(name=Text("orders"))) == str(AssetScope(name="orders"))
 
     def test_a_key_that_was_never_set_is_absent(self, do: Door, scope: StoreScope) -> None:
         assert do(Get(scope, "job_id")) is None
