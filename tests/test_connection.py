@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 import holdfast
 from holdfast import NEVER_EXPIRE, Connection
 from holdfast import command as c
-from holdfast.accessor import Rules
+from holdfast.accessor import Rules, TaskStore
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import (
     InvalidInput,
@@ -63,6 +64,16 @@ async def test_a_connection_closes_in_its_event_loop(database_url: str) -> None:
 def test_reading_registers_nothing(connection: Connection) -> None:
     with pytest.raises(UnknownTaskInstance):
         connection.task_store(*LOAD).get("job")
+
+    assert connection.store.execute(c.ListTasks("sales", "monday")) == ()
+
+
+@pytest.mark.parametrize("remove", [lambda store: store.delete("job"), lambda store: store.clear()])
+def test_removing_from_an_unknown_task_is_an_error_and_registers_nothing(
+    connection: Connection, remove: Callable[[TaskStore], None]
+) -> None:
+    with pytest.raises(UnknownTaskInstance):
+        remove(connection.task_store(*LOAD))
 
     assert connection.store.execute(c.ListTasks("sales", "monday")) == ()
 

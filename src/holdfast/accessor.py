@@ -249,6 +249,8 @@ class ExternalTaskStore(TaskStore):
         try:
             answer: A = yield command
         except UnknownTaskInstance:
+            if not isinstance(command, c.Set | c.SetMany):
+                raise  # a mistyped name must not become a task instance by being cleared
             yield c.RegisterTask(self._scope)
             answer = yield command
         return answer
