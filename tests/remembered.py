@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from holdfast.accessor import AssetStore
+from holdfast.loadchain import following
+from holdfast.spark.loads.chain import highest_number, loads_that_count
 
 STARTED = "2026-01-31T05:00:00.000000Z"
 
 
 def record(number: int, to: Any, **more: Any) -> dict[str, Any]:
-    """The record of a load that started from a version of the watermark."""
+    """The record of the load of that number."""
     return {
         "holdfast": "load",
         "name": f"load=orders.watermark.{number:012}",
@@ -27,10 +31,16 @@ def record(number: int, to: Any, **more: Any) -> dict[str, Any]:
     }
 
 
+def next_number(store: AssetStore, key: str = "watermark") -> int:
+    """The number of the load that comes next."""
+    return highest_number(store, key, store.entry(key), with_undone=True) + 1
+
+
 def remember(store: AssetStore, to: Any, key: str = "watermark", **more: Any) -> int:
     """Load up to `to`: the watermark and the record, as one version. Returns its number."""
-    history = store.history(key)
-    number = history[0].version if history else 0
+    number = next_number(store, key)
+    chain = following(loads_that_count(store, key, store.entry(key)), number)
     mark = {"cursor": "id", "type": more.get("type", "integer"), "value": to}
+    mark["load"] = msgspec.to_builtins(chain)
     store.set_many({key: mark, f"{key}/load": record(number, to, **more)})
     return number

@@ -38,7 +38,7 @@ class LoadRecord(
     name: str
     """The name of the directory in which the load wrote, wherever that is."""
     number: int
-    """The version of the watermark's entry that the load started from."""
+    """Of a load: later loads have higher numbers. 0 of a backfill."""
     kind: str
     """`load`, which moved the watermark, or `backfill`, which did not."""
     cursor: str

@@ -19,7 +19,7 @@ from holdfast.entry import ApiWriter
 from holdfast.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
-from remembered import record, remember
+from remembered import next_number, record, remember
 
 WHAT_NEXT = (
     "Remove their data, or its rows are there twice: --remove-data removes directories. "
@@ -42,8 +42,7 @@ def orders(store: Store) -> AssetStore:
 
 def loaded(orders: AssetStore, lake: Path, to: int, **more: Any) -> Path:
     """Load up to `to` into a directory of the lake."""
-    history = orders.history("watermark")
-    name = f"load=orders.watermark.{history[0].version if history else 0:012}"
+    name = f"load=orders.watermark.{next_number(orders):012}"
     directory = lake / name
     directory.mkdir(parents=True)
     (directory / "part-0.parquet").write_text("rows")
@@ -60,9 +59,9 @@ def test_a_rewind_names_the_loads_that_it_undoes(holdfast, orders, tmp_path):
 
     assert dry.err.splitlines() == [
         "2 loads would be undone, whose rows the next loads load again:",
-        "  load=orders.watermark.000000000002, from version 2 up to 30, 10 rows",
+        "  load=orders.watermark.000000000002, up to 30, 10 rows",
         f"    {third}",
-        "  load=orders.watermark.000000000001, from version 1 up to 20, 10 rows",
+        "  load=orders.watermark.000000000001, up to 20, 10 rows",
         f"    {second}",
         WHAT_NEXT,
         "Would put version 1 of `watermark` of asset `orders` back:",
@@ -171,18 +170,25 @@ def test_a_directory_that_may_not_be_the_loads_own_is_left(holdfast, orders, tmp
     assert orders.get("watermark") is None
 
 
-def test_loads_without_a_directory_and_versions_without_a_load_are_told(holdfast, orders):
-    remember(orders, 10)
-    orders.set("watermark", {"cursor": "id", "type": "integer", "value": 15})
-    remember(orders, 20, rows=None)
+def test_loads_without_a_directory_or_a_record_are_told(holdfast, orders):
+    for to in (10, 15, 20):
+        remember(orders, to, rows=None, **{"from": to - 5})
+    orders.delete("watermark/load")
+    orders.set("watermark/load", record(1, 15, rows=None, **{"from": 10}))
+
+    told = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z").err.splitlines()
+
+    assert "  load=orders.watermark.000000000001, after 10 up to 15" in told
+    assert "    no directory is remembered" in told
+
+
+def test_loads_without_a_record_are_counted(holdfast, orders):
+    for number in range(3):
+        orders.set("watermark", {"value": number, "load": {"number": number}})
 
     told = holdfast(*REWIND, "--version", "1").err.splitlines()
 
-    assert told[1:3] == [
-        "  load=orders.watermark.000000000002, from version 2 up to 20",
-        "    no directory is remembered",
-    ]
-    assert told[4].startswith("No remembered load wrote the later versions 2 of the watermark")
+    assert told[0].startswith("2 more loads are undone, of which no record is left")
 
 
 def test_a_rewind_to_what_was_undone_warns(holdfast, orders):
@@ -192,9 +198,9 @@ def test_a_rewind_to_what_was_undone_warns(holdfast, orders):
 
     told = holdfast(*REWIND, "--version", "2", "--dry-run").err
 
-    assert told.startswith("This version was undone by an earlier rewind.")
-    assert "from version 1 up to 20" in told
-    assert "from version 2 up to 30" not in told
+    assert told.startswith("1 load that an earlier rewind has undone would count again.")
+    assert "up to 20" in told
+    assert "up to 30" not in told
 
 
 def test_data_is_not_removed_without_an_answer(holdfast, orders, tmp_path):

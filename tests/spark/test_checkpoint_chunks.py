@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 from pyspark.sql.utils import is_remote
 
-from holdfast.errors import InvalidInput, InvalidType
+from holdfast.errors import HoldfastError, InvalidInput, InvalidType
 from holdfast.spark import chunks
 from holdfast.spark.checkpoint import checkpointed
 from holdfast.spark.chunks import read_chunks, write_chunks
@@ -135,14 +135,14 @@ def test_a_chunk_that_is_recorded_and_gone_is_written_again(
         made.append(item)
         return spark.range(2)
 
-    write_chunks("abc", store, path, make, key="chunks")
+    write_chunks(list("abc"), store, path, make, key="chunks")
     shutil.rmtree(tmp_path / "out/chunk=a")
     for file in (tmp_path / "out/chunk=c").iterdir():
         file.unlink()
     made.clear()
 
-    write_chunks("abc", store, path, make, key="chunks")
-    write_chunks("abc", store, path, never, key="chunks")
+    write_chunks(list("abc"), store, path, make, key="chunks")
+    write_chunks(list("abc"), store, path, never, key="chunks")
 
     assert made == ["a", "c"]
     assert f"chunks: {path}/chunk=a is recorded, and gone; it is written again" in caplog.text
@@ -156,7 +156,7 @@ def test_what_an_earlier_version_has_recorded_is_not_written_again(
     for directory in checkpointed([f"{path}/chunk=a", f"{path}/chunk=b"], store, key="chunks"):
         spark.range(3).write.parquet(directory)
 
-    assert write_chunks("ab", store, path, never, key="chunks") == [
+    assert write_chunks(list("ab"), store, path, never, key="chunks") == [
         f"{path}/chunk=a",
         f"{path}/chunk=b",
     ]
@@ -166,10 +166,10 @@ def test_a_task_that_starts_over_replaces_its_chunks(
     spark: SparkSession, tmp_path: Path, layout: str
 ) -> None:
     store, path = store_of("over"), f"{tmp_path}/out"
-    first = write_chunks("ab", store, path, lambda _: spark.range(3), key="chunks")
+    first = write_chunks(list("ab"), store, path, lambda _: spark.range(3), key="chunks")
     store.clear()
 
-    second = write_chunks("ab", store, path, lambda _: spark.range(1), key="chunks")
+    second = write_chunks(list("ab"), store, path, lambda _: spark.range(1), key="chunks")
 
     assert read_chunks(spark, second).count() == 2
     assert (first == second) is (layout == "renamed")
@@ -180,12 +180,12 @@ def test_an_entry_that_is_no_record_is_refused(tmp_path: Path) -> None:
     store.set("chunks/edition", "mine")
 
     with pytest.raises(InvalidInput, match="`chunks/edition` of the task store is no record"):
-        write_chunks("ab", store, str(tmp_path), never, key="chunks")
+        write_chunks(list("ab"), store, str(tmp_path), never, key="chunks")
 
 
 def test_a_function_that_returns_nothing_to_write_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(InvalidType, match="'a' was made into a NoneType, which cannot be written"):
-        write_chunks("ab", store_of("none"), str(tmp_path), lambda _: None, key="x")  # type: ignore[arg-type,return-value]
+        write_chunks(list("ab"), store_of("none"), str(tmp_path), lambda _: None, key="x")  # type: ignore[arg-type,return-value]
 
 
 WORK = """
@@ -303,3 +303,33 @@ def test_chunks_of_different_schemas_are_read_together(
         "Row(a=1, b=None, chunk='007')",
         "Row(a=None, b=1, chunk='007')",
     ]
+
+
+@pytest.mark.parametrize("path", ["", None, "/", "file:"])
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, path: Any) -> None:
+    with pytest.raises(HoldfastError, match="the path is"):
+        write_chunks(["a"], store_of("pathless"), path, never, key="chunks")
+
+
+@pytest.mark.parametrize("items", ["abc", None, 5])
+def test_items_that_are_no_list_are_refused(tmp_path: Path, items: Any) -> None:
+    with pytest.raises(InvalidType, match="the items are"):
+        write_chunks(items, store_of("no list"), str(tmp_path), never, key="chunks")
+
+
+def test_a_column_that_the_directories_would_hide_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    df = spark.range(1).withColumnRenamed("id", "Chunk")
+    for made in (df, df.write.format("orc")):
+        with pytest.raises(InvalidInput, match="the column `Chunk`"):
+            write_chunks(
+                ["a"], store_of("hidden"), str(tmp_path), lambda _, made=made: made, key="chunks"
+            )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("paths", [5, [], [None], "a"])
+def test_paths_that_are_no_list_are_refused(spark: SparkSession, paths: Any) -> None:
+    with pytest.raises(InvalidInput, match="reads the paths that write_chunks has returned"):
+        read_chunks(spark, paths)

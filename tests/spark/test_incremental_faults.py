@@ -17,7 +17,7 @@ from holdfast.entry import ApiWriter
 from holdfast.errors import HoldfastError, InvalidInput, InvalidType, VersionConflict
 from holdfast.scope import AssetScope
 from holdfast.sdk.asset_stores import AssetStores
-from holdfast.spark.loads.incremental import Loaded, incremental
+from holdfast.spark.loads.incremental import Loaded, incremental, portions
 
 
 @pytest.fixture
@@ -58,6 +58,12 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"expect": {"where": "row_number() OVER (ORDER BY id) < 9"}}, "is no condition on the ro"),
         ({"until": "5"}, "until is '5'"),
         ({"until": timedelta(hours=1)}, "until is relative to now"),
+        ({"until": timedelta(hours=-1)}, "which is in the future"),
+        ({"expect": {"rows": (5, 1)}}, r"expect rows is \(5, 1\), which nothing can be"),
+        ({"expect": {"range": {"id": (5, 1)}}}, r"expect range id is \(5, 1\), which nothing"),
+        ({"expect": {"where": "id ="}}, r"is no condition on the rows: \[PARSE"),
+        ({"expect": {"not_null": "id"}, "quarantine": ""}, "quarantine is '', which is no dir"),
+        ({"expect": {"not_null": "id"}, "quarantine": 5}, "quarantine is 5"),
         ({"end_value": 5, "until": 4}, "a backfill has no until"),
         ({"end_value": 5, "max_rows": 4}, "a backfill has no max_rows"),
         ({"max_rows": 0}, "max_rows is 0"),
@@ -84,6 +90,51 @@ def test_a_load_that_makes_no_sense_is_refused(
         incremental(df, orders, **{"cursor": "at"} | rules)
 
 
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (lambda new, path: new.save(None), "the path is None"),
+        (lambda new, path: new.save(b"x"), "the path is b'x'"),
+        (lambda new, path: new.save(" "), "is no directory to write into"),
+        (lambda new, path: new.save("/"), "the path is '/', which is no directory"),
+        (lambda new, path: new.save("file:///"), "which is no directory"),
+        (lambda new, path: new.save("/proc/holdfast"), "/proc/holdfast.* cannot be written"),
+        (lambda new, path: new.save(path, format=None), "format is None"),
+        (lambda new, path: new.save(path, partition_by="nope"), "partition_by is `nope`"),
+        (lambda new, path: new.save(path, partition_by=5), "partition_by is 5"),
+        (lambda new, path: new.save(path, options=5), "options is 5"),
+        (lambda new, path: new.sql(None), "the statement is None"),
+        (lambda new, path: new.view(None), "the view's name is None"),
+        (lambda new, path: new.write(None), "the write is None"),
+    ],
+)
+def test_a_write_that_makes_no_sense_is_refused(
+    df: DataFrame, orders: AssetStore, tmp_path: Path, how: Any, message: str
+) -> None:
+    new = incremental(df, orders, cursor="at")
+
+    with pytest.raises(HoldfastError, match=message):
+        how(new, str(tmp_path / "out"))
+
+    assert orders.entry("watermark") is None
+    assert new.write(lambda rows: None).rows == 3
+
+
+def test_a_source_that_is_no_dataframe_is_refused(orders: AssetStore) -> None:
+    source: Any = [1, 2]
+
+    with pytest.raises(InvalidType, match="the source is a list"):
+        incremental(source, orders, cursor="at")
+
+
+def test_portions_say_what_they_need(df: DataFrame, orders: AssetStore) -> None:
+    size: Any = None
+    with pytest.raises(InvalidInput, match="max_rows is None"):
+        next(portions(df, orders, cursor="at", max_rows=size))
+    with pytest.raises(TypeError, match=r"portions\(\) got an unexpected keyword argument 'nope'"):
+        next(portions(df, orders, cursor="at", max_rows=1, nope=1))
+
+
 def test_a_stream_is_refused(local_spark: SparkSession, orders: AssetStore) -> None:
     stream = local_spark.readStream.format("rate").load()
 
@@ -103,7 +154,7 @@ def test_the_stores_of_a_task_do_where_they_are_of_one_asset(
     assert Table().load(incremental(df, stores("orders"), cursor="at")) == Loaded(3, None, 2)
     with pytest.raises(InvalidInput, match="declares several assets"):
         incremental(df, stores("orders", "customers"), cursor="at")
-    with pytest.raises(InvalidType, match="needs an asset store, not dict"):
+    with pytest.raises(InvalidType, match="the asset store is a dict"):
         incremental(df, {}, cursor="at")  # type: ignore[arg-type]
 
 
@@ -276,6 +327,6 @@ def test_the_condition_reaches_a_database_which_is_read_once(
     load = incremental(table, orders, cursor="at")
     frame(local_spark, [(3, 2)]).write.format("jdbc").options(**options).mode("append").save()
 
-    pushed = "PushedFilters: [*IsNotNull(at), *GreaterThan(at,1), *LessThanOrEqual(at,2)]"
+    pushed = "PushedFilters: [*IsNotNull(at), *GreaterThanOrEqual(at,1), *LessThanOrEqual(at,2)]"
     assert pushed in capsys.readouterr().out
     assert Table().load(load) == Loaded(1, 1, 2)

@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import Connection
 from holdfast.accessor import AssetStore
-from holdfast.spark.loads.chain import Chain, next_link, standing
-from holdfast.spark.loads.plan import Plan, plan_in
+from holdfast.errors import InvalidInput
+from holdfast.loadchain import Chain, following
+from holdfast.spark.loads.chain import loads_that_count
+from holdfast.spark.loads.plan import Planning
 from holdfast.stores.sql import SqlStore
+from remembered import record
 
 ASSETS = count()
 OPERATIONS = st.lists(
@@ -27,6 +30,8 @@ OPERATIONS = st.lists(
         st.tuples(st.just("retry"), st.just(0)),
         st.tuples(st.just("rewind"), st.integers(0, 12)),
         st.tuples(st.just("forget the plan"), st.just(0)),
+        st.tuples(st.just("crash before the record"), st.integers(1, 3)),
+        st.tuples(st.just("set by hand"), st.just(0)),
         st.tuples(st.just("delete"), st.just(0)),
         st.tuples(st.just("move"), st.just(0)),
     ),
@@ -35,15 +40,18 @@ OPERATIONS = st.lists(
 
 
 @pytest.fixture(scope="module", params=[100, 3])
-def stores(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[Connection]]:
-    """Two stores that remember so many versions."""
+def kept(request: pytest.FixtureRequest) -> int:
+    """How many versions the stores remember."""
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def stores(kept: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Connection]]:
     place = tmp_path_factory.mktemp("stores")
     urls = [f"sqlite:///{place / name}" for name in ("a.db", "b.db")]
     with (
-        SqlStore(urls[0], history_limit=request.param) as one,
-        SqlStore(urls[1], history_limit=request.param) as other,
+        SqlStore(urls[0], history_limit=kept) as one,
+        SqlStore(urls[1], history_limit=kept) as other,
     ):
         yield [Connection(one), Connection(other)]
 
@@ -51,12 +59,14 @@ def stores(
 class Lake:
     """An asset whose rows are the numbers up to its watermark, in one directory for each load."""
 
-    def __init__(self, stores: list[Connection]) -> None:
+    def __init__(self, stores: list[Connection], kept: int) -> None:
         self.stores = stores
+        self.kept = kept
         self.name = f"asset {next(ASSETS)}"
         self.store = self._declared(0)
         self.directories: dict[int, range] = {}
         self.finished: list[int] = []
+        self.done: list[tuple[str, int]] = []
 
     def _declared(self, number: int) -> AssetStore:
         name = f"{self.name} {next(ASSETS)}"
@@ -67,29 +77,29 @@ class Lake:
         found: Any = self.store.get("watermark", {"value": 0})
         return int(found["value"])
 
-    def plan(self) -> Plan | None:
-        found = self.store.get("watermark/plan")
-        return None if found is None else plan_in(found, "the plan")
+    def planning(self) -> Planning:
+        spark: Any = None
+        return Planning(self.store, "watermark", self.store.entry("watermark"), "rules", spark)
 
-    def load(self, rows: int, *, succeeds: bool = True) -> None:
-        before = self.plan()
-        link = next_link(self.store, "watermark", before)
-        own = before is not None and before.start == link.number
-        if not own:
-            assert link.number not in self.finished, "another load has this directory"
-            end = {"value": self.mark + rows}
-            plan = msgspec.to_builtins(Plan(link.number, link.version, "rules", end))
-            self.store.set("watermark/plan", plan)
-        planned: Any = self.plan()
-        self.directories[link.number] = range(self.mark + 1, planned.watermark["value"] + 1)
-        if succeeds:
-            assert all(link.number > number for number in self.finished), "a table would skip it"
-            self.finished.append(link.number)
-            chain = msgspec.to_builtins(link.chain(None))
-            self.store.set("watermark", {**planned.watermark, "load": chain})
-            done = msgspec.to_builtins(msgspec.structs.replace(planned, done=True))
-            self.store.set("watermark/plan", done)
-            self.store.set("watermark/load", {"kind": "load", "number": link.number})
+    def load(self, rows: int, *, until: str = "the record") -> None:
+        planning = self.planning()
+        number = planning.number
+        if planning.plan is None:
+            assert number not in self.finished, f"another load has this directory: {self.done}"
+        plan = planning.keep({"value": self.mark + rows}, tries=1)
+        self.directories[number] = range(self.mark + 1, plan.watermark["value"] + 1)
+        if until == "the write":
+            return
+        assert all(number > other for other in self.finished), f"a table would skip it: {self.done}"
+        self.finished.append(number)
+        chain = msgspec.to_builtins(following(planning.before, number))
+        self.store.set("watermark", {**plan.watermark, "load": chain})
+        if until == "the watermark":
+            return
+        self.store.set(
+            "watermark/plan", msgspec.to_builtins(msgspec.structs.replace(plan, done=True))
+        )
+        self.store.set("watermark/load", record(number, 0))
 
     def rewind(self, back: int) -> None:
         history = [step for step in self.store.history("watermark") if step.value]
@@ -105,35 +115,44 @@ class Lake:
         for key, value in values.items():
             self.store.set(key, value)
 
+    def is_complete(self) -> bool:
+        """Tell whether the history, which stays behind, says nothing that the entries do not: a
+        value set by hand, or a crash between the writes of a load outside an attempt."""
+        plan: Any = self.store.get("watermark/plan")
+        has_crashed = bool(plan) and not plan.get("done") and plan["number"] in self.finished
+        return "load" in self.store.get("watermark", {"load": {}}) and not has_crashed
+
     def apply(self, operation: str, number: int) -> None:
+        self.done.append((operation, number))
         match operation:
-            case "load" | "fail":
-                self.load(number, succeeds=operation == "load")
+            case "load":
+                self.load(number)
+            case "fail":
+                self.load(number, until="the write")
+            # Only the history says then which loads there were.
+            case "crash before the record" if self.kept == 100:
+                self.load(number, until="the watermark")
+            case "set by hand" if self.kept == 100 and self.mark:
+                self.store.set("watermark", {"value": self.mark})
             case "retry":
                 self.load(1)
             case "rewind":
                 self.rewind(number)
             case "forget the plan":
                 # With its directory, as the guide says.
-                plan = self.plan()
-                if plan is not None and plan.start not in self.finished:
-                    self.directories.pop(plan.start, None)
+                found: Any = self.store.get("watermark/plan")
+                if found is not None and found["number"] not in self.finished:
+                    self.directories.pop(found["number"], None)
                 self.store.delete("watermark/plan")
             case "delete":
                 self.store.delete("watermark")
             case "move":
-                self.move()
+                if self.is_complete():
+                    self.move()
 
     def counted(self) -> list[int]:
-        chain = standing(self.store, "watermark")
-        if chain is None:
-            return []
-        numbers = [
-            number
-            for number in self.directories
-            if number <= chain.number
-            and not any(first <= number <= last for first, last in chain.out)
-        ]
+        chain = loads_that_count(self.store, "watermark", self.store.entry("watermark"))
+        numbers = [number for number in self.directories if chain and chain.counts(number)]
         return sorted(row for number in numbers for row in self.directories[number])
 
 
@@ -142,24 +161,58 @@ class Lake:
 )
 @given(operations=OPERATIONS)
 def test_the_loads_that_count_have_each_row_once(
-    stores: list[Connection], operations: list[tuple[str, int]]
+    stores: list[Connection], kept: int, operations: list[tuple[str, int]]
 ) -> None:
-    lake = Lake(stores)
+    lake = Lake(stores, kept)
     for operation, number in operations:
         lake.apply(operation, number)
 
         assert lake.counted() == list(range(1, lake.mark + 1)), operations
 
 
-def test_a_watermark_that_was_set_by_hand_keeps_the_loads_before_it(tmp_path: Path) -> None:
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[AssetStore]:
     with holdfast.connect(f"sqlite:///{tmp_path / 'x.db'}") as connection:
-        store = connection.asset_store(name="orders", declare=True)
-        store.set("watermark", {"value": 5})
-        assert standing(store, "watermark") == Chain(0, 0)
-        link = next_link(store, "watermark", None)
-        assert (link.number, link.out) == (1, ())
-        store.set("watermark", {"value": 7, "load": msgspec.to_builtins(link.chain("2"))})
-        store.set("watermark", {"value": 6})
+        yield connection.asset_store(name="orders", declare=True)
 
-        assert standing(store, "watermark") == Chain(1, 1, 0, (), {"1": "2"})
-        assert next_link(store, "watermark", None).out == ((2, 2),)
+
+def planning(store: AssetStore) -> Planning:
+    spark: Any = None
+    return Planning(store, "watermark", store.entry("watermark"), "rules", spark)
+
+
+def test_a_watermark_that_was_set_by_hand_keeps_the_loads_before_it(orders: AssetStore) -> None:
+    orders.set("watermark", {"value": 5})
+    first = planning(orders)
+    assert (first.number, first.before) == (0, None)
+    chain = following(first.before, 1, "2")
+    orders.set("watermark", {"value": 7, "load": msgspec.to_builtins(chain)})
+    orders.set("watermark", {"value": 6})
+
+    second = planning(orders)
+
+    assert second.before == Chain(1, ((0, 0),), {"1": "2"})
+    assert second.number == 2
+
+
+def test_a_load_that_may_be_in_a_table_is_not_left_behind_silently(orders: AssetStore) -> None:
+    orders.set("watermark", {"value": 5})
+    planning(orders).keep({"value": 9}, numbered=True)
+    assert planning(orders).number == 0
+    orders.set("watermark", {"value": 3})
+
+    with pytest.raises(InvalidInput, match="may be in a table already, with the number 0"):
+        planning(orders)
+    orders.delete("watermark/plan")
+    assert planning(orders).number == 0
+
+
+def test_a_load_that_was_recorded_as_far_as_its_watermark_has_finished(orders: AssetStore) -> None:
+    first = planning(orders)
+    first.keep({"value": 9}, numbered=True)
+    # And here the process died, outside an attempt.
+    orders.set("watermark", {"value": 9, "load": {"number": 0}})
+
+    assert planning(orders).number == 1
+    orders.rewind("watermark", version=orders.history("watermark")[0].version)
+    assert planning(orders).number == 1

@@ -11,8 +11,9 @@ from loading import connection, frame
 from pyspark.sql import SparkSession
 
 from holdfast.accessor import AssetStore
-from holdfast.errors import CheckFailed, SourceChanged
-from holdfast.spark.loads.incremental import Loaded, incremental
+from holdfast.errors import CheckFailed, InvalidInput, SourceChanged
+from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads.incremental import Loaded, incremental, portions
 
 ROWS = [(1, 10, 5.0), (2, 11, None), (None, 12, -1.0), (1, 13, 7.0)]
 SCHEMA = "id long, at long, amount double"
@@ -165,3 +166,43 @@ def test_a_backfill_leaves_the_contract_alone(
     incremental(other, orders, cursor="at", contract="warn", end_value=5).write(lambda new: None)
 
     assert len(orders.history("watermark/schema")) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "loaded"), [((10, 19), 20), ((0, 14), 15), ((15, 29), 15), ((0, 29), 0)]
+)
+def test_portions_go_on_behind_rows_that_are_all_put_aside(
+    classic_spark: SparkSession,
+    orders: AssetStore,
+    tmp_path: Path,
+    bad: tuple[int, int],
+    loaded: int,
+) -> None:
+    df = classic_spark.range(30).selectExpr("id", "id AS at")
+    rules: dict[str, Any] = {
+        "expect": {"where": f"id NOT BETWEEN {bad[0]} AND {bad[1]}"},
+        "quarantine": tmp_path / "bad",
+    }
+
+    for new in portions(df, orders, cursor="at", max_rows=5, **rules):
+        new.save(str(tmp_path / "out"))
+
+    assert orders.get("watermark")["value"] == 29
+    assert read_loads(classic_spark, orders, str(tmp_path / "out")).count() == loaded
+    assert classic_spark.read.parquet(str(tmp_path / "bad")).count() == 30 - loaded
+
+
+@pytest.mark.parametrize(("data", "bad"), [("x", "x/"), ("x", "x/bad"), ("x/good", "x")])
+def test_rows_and_those_put_aside_have_different_places(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, data: str, bad: str
+) -> None:
+    new = incremental(
+        *(frame(classic_spark, [(1, 1), (2, 2)]), orders),
+        cursor="at",
+        expect={"where": "id < 2"},
+        quarantine=f"file:{tmp_path}/{bad}",
+    )
+
+    with pytest.raises(InvalidInput, match="one is in the other"):
+        new.save(f"{tmp_path}/{data}")
+    assert new.save(f"{tmp_path}/beside").rows == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ import pytest
 from loading import connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
+import holdfast
 from holdfast import Connection
 from holdfast.errors import InvalidInput, NotFound, VersionConflict
 from holdfast.spark.loads import directory
 from holdfast.spark.loads.directory import read_loads
-from holdfast.spark.loads.incremental import incremental
+from holdfast.spark.loads.incremental import Load, incremental
 
 
 @pytest.fixture
@@ -239,7 +242,8 @@ def test_a_backfill_counts_when_it_has_succeeded(
     with tasks[1].attempt() as one, tasks[2].attempt() as other:
         save(one, 0)
         save(other, 2)
-        assert ids(read_loads(classic_spark, asset, target)) == []
+        with pytest.raises(NotFound, match="`watermark` of asset `orders` knows of no loads"):
+            read_loads(classic_spark, asset, target)
 
     assert ids(read_loads(classic_spark, asset, target)) == [0, 1, 2, 3]
 
@@ -399,3 +403,206 @@ def test_a_retry_with_corrected_rows_replaces_what_was_saved(
         incremental(right, attempt.asset_store(name="orders"), cursor="at").save(target)
 
     assert ids(read_loads(spark, asset, target)) == [1]
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_partitions_are_read_with_the_types_that_they_had(
+    spark: SparkSession, store: Connection, tmp_path: Path, storage: str, format: str
+) -> None:
+    asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
+    row = ("007", date(2026, 1, 31), None, Decimal("1.50"), datetime(2026, 1, 31, 5), 1)  # noqa: DTZ001
+    schema = "id string, day date, none string, price decimal(5,2), at timestamp_ntz, n int"
+    df = spark.createDataFrame([row], schema)
+    way: dict[str, Any] = {"format": format, "options": {"header": "true", "inferSchema": "true"}}
+
+    incremental(df, asset, cursor="at").save(
+        target, partition_by=["id", "day", "none", "price"], **way
+    )
+
+    found = read_loads(spark, asset, target, **way)
+    found = found.select(*df.columns)
+    assert found.drop("at").dtypes == df.drop("at").dtypes
+    assert [one[:4] for one in found.collect()] == [row[:4]]
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_columns_that_came_later_and_wider_ones_are_read(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str, format: str
+) -> None:
+    asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
+    for schema, row in (
+        ("at long, id int, old string", (1, 1, "x")),
+        ("at long, ID long, new string", (2, 2**40, "y")),
+    ):
+        df = frame(classic_spark, [row], schema)
+        incremental(df, asset, cursor="at").save(target, format=format)
+
+    found = read_loads(classic_spark, asset, target, format=format).orderBy("at")
+
+    assert found.columns == ["at", "ID", "old", "new", "load"]
+    assert [tuple(one)[:-1] for one in found.collect()] == [
+        (1, 1, "x", None),
+        (2, 2**40, None, "y"),
+    ]
+
+
+def test_a_column_that_was_saved_as_two_types_is_told(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
+    for schema, row in (("at long, x string", (1, "a")), ("at long, x array<int>", (2, [1]))):
+        incremental(frame(classic_spark, [row], schema), asset, cursor="at").save(target)
+
+    with pytest.raises(InvalidInput, match="the column `x` was saved as string and as array"):
+        read_loads(classic_spark, asset, target)
+
+
+def test_rows_that_pass_a_corrected_check_are_no_longer_in_quarantine(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    target, bad = str(tmp_path / "out"), tmp_path / "bad"
+    df = frame(classic_spark, [(1, 1), (2, 2), (3, 3)])
+
+    def put_aside() -> list[int]:
+        files = [str(file) for file in bad.rglob("*.parquet")]
+        return ids(classic_spark.read.parquet(*files)) if files else []
+
+    for most, rows in ((1, [2, 3]), (2, [3]), (3, [])):
+        task = store.task_store("dag", "run", "load")
+        rules: dict[str, Any] = {"expect": {"where": f"id <= {most}"}, "quarantine": bad}
+        with pytest.raises(RuntimeError, match="crash"), task.attempt() as attempt:
+            asset = attempt.asset_store(name="orders")
+            incremental(df, asset, cursor="at", **rules).save(target)
+            raise RuntimeError("crash")
+        assert put_aside() == rows
+
+    with store.task_store("dag", "run", "load").attempt() as attempt:
+        asset = attempt.asset_store(name="orders")
+        incremental(df, asset, cursor="at").write(lambda new: None)
+    assert put_aside() == []
+    assert "quarantine" not in store.asset_store(name="orders").get("watermark/load")
+
+
+def test_a_backfill_beside_a_load_does_not_take_its_columns_away(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+    load, backfill = (store.task_store("dag", "run", name) for name in ("load", "backfill"))
+    with load.attempt() as one:
+        df = frame(classic_spark, [(5, "x", 1)], "at long, x string, n int")
+        incremental(df, one.asset_store(name="orders"), cursor="at").save(target)
+        with backfill.attempt() as other:
+            df = frame(classic_spark, [(1, "y", 2**40)], "at long, y string, n long")
+            rules: dict[str, Any] = {"cursor": "at", "initial": 0, "end_value": 3}
+            incremental(df, other.asset_store(name="orders"), **rules).save(target)
+
+    rows = read_loads(classic_spark, asset, target).select("at", "x", "y", "n").collect()
+
+    assert sorted(map(tuple, rows)) == [(1, None, "y", 2**40), (5, "x", None, 1)]
+
+
+def test_a_script_that_dies_after_the_watermark_has_said_its_columns(
+    classic_spark: SparkSession,
+    store: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+    incremental(frame(classic_spark, [(1, 1)], "at long, n int"), asset, cursor="at").save(target)
+    wider = frame(classic_spark, [(2, 2**40, "x")], "at long, n long, x string")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Load, "_record", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Load, "_manifest", lambda _: {})
+        incremental(wider, asset, cursor="at").save(target)
+
+    assert incremental(wider, asset, cursor="at").save(target).rows == 0
+    found = read_loads(classic_spark, asset, target).select("at", "n", "x").collect()
+    assert sorted(map(tuple, found)) == [(1, 1, None), (2, 2**40, "x")]
+
+
+def test_the_columns_of_an_undone_load_do_not_matter(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+
+    def load(at: int, x: Any, kind: str) -> None:
+        df = frame(classic_spark, [(at, x)], f"at long, x {kind}")
+        incremental(df, asset, cursor="at").save(target)
+
+    load(1, 1, "int")
+    first = asset.history("watermark")[0].version
+    load(2, "wrong", "string")
+    asset.rewind("watermark", version=first)
+    load(2, 2, "int")
+
+    found = read_loads(classic_spark, asset, target).select("at", "x").collect()
+    assert sorted(map(tuple, found)) == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("again", ["saved", "written"])
+def test_what_a_failed_attempt_has_saved_elsewhere_does_not_count(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str, again: str
+) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    asset, df = store.asset_store(name="orders"), frame(classic_spark, [(1, 1), (2, 2)])
+    incremental(frame(classic_spark, [(0, 0)]), asset, cursor="at").save(first)
+    task = store.task_store("dag", "run", "load")
+    with pytest.raises(RuntimeError, match="crash"), task.attempt() as attempt:
+        incremental(df, attempt.asset_store(name="orders"), cursor="at").save(first)
+        raise RuntimeError("crash")
+
+    load = incremental(df, asset, cursor="at", initial=2)
+    if again == "saved":
+        load.save(second)
+        assert ids(read_loads(classic_spark, asset, second)) == [2]
+    else:
+        load.write(lambda new: None)
+
+    assert ids(read_loads(classic_spark, asset, first)) == [0]
+
+
+def test_rows_without_any_cursor_value_cannot_be_saved(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    df = frame(classic_spark, [(1, None)])
+    rules: dict[str, Any] = {"cursor": "at", "on_null": "include", "primary_key": ()}
+    load = incremental(df, store.asset_store(name="orders"), **rules)
+
+    with pytest.raises(InvalidInput, match="no row .* has a cursor value"):
+        load.save(str(tmp_path / "out"))
+    assert load.write(lambda new: None).rows == 1
+
+
+def test_a_watermark_set_by_hand_and_moved_does_not_say_which_loads_count(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
+    incremental(frame(classic_spark, [(1, 1)]), asset, cursor="at").save(target)
+    asset.set("watermark", {"cursor": "at", "type": "integer", "value": 5})
+    rules: dict[str, Any] = {"cursor": "at", "initial": 1, "end_value": 2}
+    incremental(frame(classic_spark, [(1, 1)]), asset, **rules).save(target)
+    with holdfast.connect(f"sqlite:///{tmp_path / 'other.db'}") as other:
+        moved = other.asset_store(name="orders", declare=True)
+        for key, value in asset.items():
+            moved.set(key, value)
+
+        with pytest.raises(InvalidInput, match="which loads count is not known"):
+            read_loads(classic_spark, moved, target)
+        assert incremental(frame(classic_spark, [(6, 6)]), moved, cursor="at").save(target).rows
+        with pytest.raises(InvalidInput, match="which loads count is not known"):
+            read_loads(classic_spark, moved, target)
+        moved.set("watermark", moved.get("watermark") | {"load": {"number": 1}})
+        assert ids(read_loads(classic_spark, moved, target)) == [1, 1, 6]
+
+
+def test_a_backfill_with_long_names_has_a_short_directory(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    asset = store.asset_store(name="ä" * 300, declare=True)
+    df = classic_spark.createDataFrame([("x", "a" * 90)], f"id string, `{'c' * 90}` string")
+    rules: dict[str, Any] = {"cursor": "c" * 90, "initial": "a" * 60, "end_value": "b" * 60}
+
+    load = incremental(df, asset, key="k" * 90, **rules)
+
+    assert len(load.name) < 250
+    assert load.save(str(tmp_path / "out")).rows == 1

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.accessor import AssetStore
 from holdfast.errors import CheckFailed, InvalidInput
 from holdfast.spark.loads.incremental import Loaded, incremental, portions
-from holdfast.spark.loads.source import is_fixed
+from holdfast.spark.loads.source import source_of
 
 EVENTS = "id long, at timestamp"
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -289,7 +289,7 @@ def test_a_table_of_a_catalog_is_read_once(classic_spark: SparkSession, tmp_path
     place = str(tmp_path / "table")
     frame(classic_spark, [(1, 1)]).write.option("path", place).saveAsTable("listed_again")
 
-    assert not is_fixed(classic_spark.table("listed_again"))
+    assert not source_of(classic_spark.table("listed_again")).is_fixed
     classic_spark.sql("DROP TABLE listed_again")
 
 
@@ -309,7 +309,9 @@ def test_what_may_differ_between_two_reads_is_read_once(
     frame(spark, [(1, 1)]).write.parquet(files)
     df = spark.read.parquet(files)
 
-    assert [is_fixed(one) for one in (df, spark.range(3), df.where("id > 0").join(df, "id"))] == [
+    assert [
+        source_of(one).is_fixed for one in (df, spark.range(3), df.where("id > 0").join(df, "id"))
+    ] == [
         True,
         True,
         True,
@@ -325,4 +327,4 @@ def test_what_may_differ_between_two_reads_is_read_once(
         df.where("at < unix_timestamp()"),
         df.groupBy("id").agg({"at": "first"}),
     ]
-    assert [is_fixed(one) for one in changing] == [False] * len(changing)
+    assert [source_of(one).is_fixed for one in changing] == [False] * len(changing)

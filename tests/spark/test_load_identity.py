@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from loading import Table, connection, frame
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import CharType, DataType, StringType, StructType, VarcharType
 
 from holdfast.accessor import AssetStore
-from holdfast.errors import InvalidType
+from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.loads.column import Columns
 from holdfast.spark.loads.identity import Identity, kind_of, text_of
 from holdfast.spark.loads.incremental import incremental
@@ -165,3 +165,50 @@ def test_the_hash_does_not_depend_on_settings_of_the_session(local_spark: SparkS
         local_spark.conf.set("spark.sql.session.timeZone", "UTC")
         local_spark.conf.unset("spark.sql.ansi.enabled")
     assert len(found) == 1
+
+
+def test_a_struct_whose_fields_change_places_is_another_key(
+    classic_spark: SparkSession, orders: AssetStore
+) -> None:
+    first = frame(classic_spark, [(("x", "y"), 1)], "k struct<a:string,b:string>, at long")
+    incremental(first, orders, cursor="at", primary_key="k").write(lambda new: None)
+    second = frame(classic_spark, [(("x", "y"), 1)], "k struct<b:string,a:string>, at long")
+
+    with pytest.raises(InvalidInput, match="the primary key is now"):
+        incremental(second, orders, cursor="at", primary_key="k")
+
+
+def test_names_that_differ_in_case_are_different_keys_where_spark_says_so(
+    classic_spark: SparkSession, orders: AssetStore
+) -> None:
+    classic_spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        df = frame(classic_spark, [(1, 2, 1)], "id long, ID long, at long")
+        incremental(df, orders, cursor="at", primary_key="id").write(lambda new: None)
+        with pytest.raises(InvalidInput, match="the primary key is now"):
+            incremental(df, orders, cursor="at", primary_key="ID")
+        both = incremental(df, orders, cursor="at", primary_key=["id", "ID"], key="both")
+        both.write(lambda new: None)
+        assert set(orders.get("both")["seen"]["columns"]) == {"at", "id", "ID"}
+    finally:
+        classic_spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.parametrize("kind", [VarcharType(9), CharType(9), StringType()])
+def test_text_of_limited_length_ends_where_it_ends(kind: DataType) -> None:
+    assert text_of("k", kind) == text_of("k", StringType())
+    assert kind_of(kind) == "string"
+
+
+def test_a_column_that_is_called_as_ours_is_kept(
+    classic_spark: SparkSession, orders: AssetStore
+) -> None:
+    df = frame(
+        classic_spark,
+        [({"a": 1}, "mine", 1)],
+        "k map<string,int>, Holdfast_Identity string, at int",
+    )
+
+    load = incremental(df, orders, cursor="at", primary_key="k")
+
+    assert [row["Holdfast_Identity"] for row in load.df.collect()] == ["mine"]

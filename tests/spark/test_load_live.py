@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -56,26 +58,45 @@ def micros(url: str, table: str) -> list[tuple[int, int, int]]:
         return [(int(id_), int(n), int(at)) for id_, n, at in connection.execute(query)]  # type: ignore[arg-type]
 
 
-def test_a_table_that_changes_during_its_loads_is_loaded_without_loss_or_doubles(
-    postgres: Server, tmp_path: Path
-) -> None:
+@contextmanager
+def reached(postgres: Server) -> Iterator[tuple[str, str]]:
+    """A new database, as psycopg and as JDBC reach it."""
     if not JAR.exists():
         pytest.skip("PostgreSQL's JDBC driver is missing (Debian: libpostgresql-jdbc-java)")
     url = postgres.new_database().replace("+psycopg", "")
     with psycopg.connect(url) as connection:
-        connection.execute(TABLES)
         info = connection.info
         place, database = f"{info.host}/.s.PGSQL.{info.port}", info.dbname
-    changers = [
-        forks().Process(target=change, args=(url, str(tmp_path / "stop"), n)) for n in (1, 2)
-    ]
-    for changer in changers:
-        changer.start()
+    with relay(place) as port:
+        yield url, f"jdbc:postgresql://127.0.0.1:{port}/{database}"
 
+
+def test_no_row_is_lost_in_the_hour_that_comes_twice(postgres: Server, tmp_path: Path) -> None:
+    script = Path(__file__).with_name("zoned_loads.py")
+    with reached(postgres) as (url, jdbc):
+        done = subprocess.run(
+            [sys.executable, script, jdbc, url, tmp_path],
+            env={**os.environ, "TZ": "Europe/Berlin"},
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [[1, 2], [3, 4, 5, 6], [7]]
+
+
+def test_a_table_that_changes_during_its_loads_is_loaded_without_loss_or_doubles(
+    postgres: Server, tmp_path: Path
+) -> None:
     loads: list[list[Any]] = []
     script = Path(__file__).with_name("live_loads.py")
-    with relay(place) as port:
-        jdbc = f"jdbc:postgresql://127.0.0.1:{port}/{database}"
+    with reached(postgres) as (url, jdbc):
+        with psycopg.connect(url) as connection:
+            connection.execute(TABLES)
+        changers = [
+            forks().Process(target=change, args=(url, str(tmp_path / "stop"), n)) for n in (1, 2)
+        ]
+        for changer in changers:
+            changer.start()
         command = [sys.executable, script, jdbc, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

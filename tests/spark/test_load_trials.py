@@ -156,7 +156,7 @@ def test_the_column_of_a_load_has_one_type_and_a_backfill_says_its_range(
     backfill = load(9, initial=6, end_value=9)
 
     assert kinds == {"string"}
-    assert backfill.name == "load=orders.watermark.backfill.6.9"
+    assert backfill.name == "load=orders.watermark.backfill.c.6.9"
 
 
 MISTAKES: dict[str, Callable[[SparkSession, DataFrame], Any]] = {

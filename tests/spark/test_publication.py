@@ -23,7 +23,7 @@ from pyspark.sql.functions import lit
 from forks import forks
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.spark import publication
-from holdfast.spark.publication import manifest_of, publish, renames
+from holdfast.spark.publication import discard_drafts, manifest_of, publish, renames
 
 IDS = range(6)
 
@@ -362,6 +362,31 @@ def test_a_writer_whose_edition_another_has_published_is_content(
     assert publish(overtaken, f"{tmp_path}/chunk=a", edition="e", manifest={}) is False
 
     assert manifest_of(f"{tmp_path}/chunk=a") == {"edition": "e", "source": "second"}
+
+
+def test_what_killed_writers_of_an_edition_have_left_is_removed(tmp_path: Path) -> None:
+    left: list[str] = []
+
+    def write_and_look(edition: str, target: str) -> None:
+        """Copy the draft as it is while it is written, which is what a killed writer leaves."""
+
+        def write(draft: str) -> None:
+            Path(draft).mkdir()
+            hidden = Path(draft).parent
+            copy = hidden.with_name(f"{hidden.name[:-32]}{'0' * 32}")
+            shutil.copytree(hidden, tmp_path / "aside" / copy.name)
+            left.append(copy.name)
+
+        publish(write, f"{tmp_path}/out/{target}", edition=edition, manifest={})
+
+    write_and_look("this", "chunk=a")
+    write_and_look("other", "chunk=b")
+    shutil.copytree(tmp_path / "aside", tmp_path / "out", dirs_exist_ok=True)
+
+    discard_drafts(str(tmp_path / "out"), "this")
+    discard_drafts(str(tmp_path / "nowhere"), "this")
+
+    assert sorted(os.listdir(tmp_path / "out")) == sorted([left[1], "chunk=a", "chunk=b"])
 
 
 def test_the_manifest_is_text_that_others_can_read(

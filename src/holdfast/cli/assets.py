@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -13,7 +13,7 @@ from holdfast.accessor import run
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
-from holdfast.cli.opening import open_store
+from holdfast.cli.opening import as_worker, open_store
 from holdfast.cli.output import json_option, print_document, print_table, say, time_text
 from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
@@ -139,14 +139,15 @@ def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
     """
     if key is not None:
         check_key(key)
-    with open_store(load()) as store:
+    settings = load()
+    with open_store(settings) as store:
         asset = store.execute(c.GetAsset(AssetScope(name=name)))
         if key is None and not store.supports(c.List):
             raise NotSupported(
                 "the configured backend cannot list entries, to find the loads among them",
                 hint="say which watermark's: --key watermark",
             )
-        loads = run(store, loads_of(asset.scope, key))
+        loads = run(as_worker(store, settings), loads_of(asset.scope, key))
     if as_json:
         shown = [document.of_load(one) for one in loads[:limit]]
         print_document({"loads": shown, "total_entries": len(loads)})
@@ -175,6 +176,9 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
         print_document({"deleted": 1})
 
 
+_STATES: Final = {True: "undone", False: "stands", None: "unknown"}
+
+
 def print_loads(loads: Sequence[Load]) -> None:
     print_table(
         (
@@ -186,7 +190,7 @@ def print_loads(loads: Sequence[Load]) -> None:
                 one.key,
                 str(one.record.number),
                 one.record.kind,
-                "undone" if one.undone else "stands",
+                _STATES[one.undone],
                 _text(one.record.from_),
                 _text(one.record.to),
                 _text(one.record.rows),

@@ -22,6 +22,14 @@ def open_store(settings: Settings) -> Store:
     return connection.open_store(settings)
 
 
+def as_worker(store: Store, settings: Settings) -> Store:
+    """The same store, with the values that are in the workers' storage, where that is configured
+    here."""
+    from holdfast.offloading import Offloading
+
+    return Offloading.of(settings).over(store)
+
+
 def open_connection(settings: Settings) -> Connection:
     """The same, for writing as programs do."""
     from holdfast.connection import Connection, rules

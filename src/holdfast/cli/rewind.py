@@ -11,7 +11,7 @@ from holdfast import command as c
 from holdfast.accessor import rewind_target, run
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
 from holdfast.cli import document
-from holdfast.cli.opening import open_store, person
+from holdfast.cli.opening import as_worker, open_store, person
 from holdfast.cli.output import counted, json_option, print_document, say
 from holdfast.cli.parameter import VERSION, key_argument, time_option
 from holdfast.cli.question import ask, yes_or_terminal
@@ -75,12 +75,18 @@ def rewind(
     settings = load()
     removal = Removal()
     with open_store(settings) as store:
-        step = store.execute(c.Rewind(scope, key, target, person(), dry_run=True))
-        undoing = Undoing([], [], False, [])
-        loads = run(store, loads_of(scope, key)) if store.supports(c.History) else []
-        if loads:
-            history = store.execute(c.History(scope, key))
-            undoing = undone_by(history, loads, step)
+        worker = as_worker(store, settings)
+        step = worker.execute(c.Rewind(scope, key, target, person(), dry_run=True))
+        loads, undoing = [], Undoing([], [], 0)
+        if store.supports(c.History):
+            loads = run(worker, loads_of(scope, key))
+            undoing = run(worker, undone_by(scope, key, loads, step)) or undoing
+        if any(one.undone is None for one in loads):
+            say(
+                f"`{key}` does not say here which of its loads are undone: it is in the workers' "
+                "storage (rewind it where [workers] state_backend is configured), or it was set by "
+                "hand, and its history is gone."
+            )
         left = (one for one in loads if one.undone and may_be_there(settings, one))
         earlier = list(left) if remove_data else []
         tell(undoing, earlier, dry_run, remove_data)
@@ -94,7 +100,7 @@ def rewind(
             # Only now it is certain which loads are undone: one may have been faster than the
             # rewind. What a rewind that was interrupted has left is among them too.
             named = {one.version for one in undoing.undone}
-            loads = run(store, loads_of(scope, key))
+            loads = run(worker, loads_of(scope, key))
             gone = [one for one in loads if one.undone or one.version in named]
             removal = remove(settings, gone)
     for directory in removal.removed:
@@ -135,9 +141,11 @@ def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: 
     if earlier:
         say(f"{counted(len(earlier), 'load was', 'loads were')} undone before and left data:")
         tell_loads(earlier)
-    if undoing.forward:
+    if undoing.revived:
+        revived = counted(len(undoing.revived), "load", "loads")
+        verb = "would count" if dry_run else "counts" if len(undoing.revived) == 1 else "count"
         say(
-            "This version was undone by an earlier rewind. Where the data of its loads was "
+            f"{revived} that an earlier rewind has undone {verb} again. Where their data was "
             "removed, rows are missing from then on: rewind to an earlier version instead."
         )
         tell_loads(undoing.revived)
@@ -146,20 +154,18 @@ def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: 
             "Remove their data, or its rows are there twice: --remove-data removes directories. "
             "A write that replaces rows needs no removal."
         )
-    if undoing.others:
-        versions = ", ".join(map(str, sorted(undoing.others)))
-        say(
-            f"No remembered load wrote the later versions {versions} of the watermark: a load that "
-            "is not remembered, whose data stays; a person; or a rewind further back than the "
-            "history goes, which has undone what was loaded before it."
-        )
+    if undoing.forgotten:
+        more = counted(undoing.forgotten, "more load", "more loads")
+        verb = "would be" if dry_run else "is" if undoing.forgotten == 1 else "are"
+        say(f"{more} {verb} undone, of which no record is left; remove their data by hand.")
 
 
 def tell_loads(loads: Sequence[Load]) -> None:
     for one in loads:
         record = one.record
         rows = "" if record.rows is None else f", {counted(record.rows, 'row', 'rows')}"
-        say(f"  {record.name}, from version {record.number} up to {record.to}{rows}")
+        start = "" if record.from_ is None else f"after {record.from_} "
+        say(f"  {record.name}, {start}up to {record.to}{rows}")
         for directory in data_of(one):
             say(f"    {directory}")
         if not data_of(one):

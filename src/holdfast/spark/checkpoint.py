@@ -136,7 +136,7 @@ class Record:
             log.info(
                 "%s: skips %s of %s items, which an earlier attempt has done%s",
                 *(self.key, f"{skipped:,}", f"{items:,}"),
-                f"; {gone:,} that are recorded are no longer in the list" if gone else "",
+                f"; {gone:,} further records are not used" if gone else "",
             )
 
     def add(self, one: str) -> None:

@@ -14,7 +14,14 @@ from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.checkpoint import Record, digest
 from holdfast.spark.edition import TRY, Edition
 from holdfast.spark.item import directory_of, name_of, named
-from holdfast.spark.publication import is_there, publish, renames
+from holdfast.spark.publication import (
+    absolute,
+    check_path,
+    discard_drafts,
+    is_there,
+    publish,
+    renames,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,9 +51,9 @@ def write_chunks(
     returned counts: `read_chunks` reads what was returned. A chunk is recorded once it is written;
     what an attempt before this one has recorded is not written again, unless it is gone.
     """
+    base = _absolute(check_path("the path", path)).rstrip("/")
     record = Record(task_store, key, retention)
     edition = Edition(task_store, key, retention)
-    base = str(path).rstrip("/")
     chunks = {f"{base}/{directory_of(one)}": item for one, item in named(items, name).items()}
     places = edition.recorded(chunks, record.order)
     for directory in _gone(base, places):
@@ -61,6 +68,8 @@ def write_chunks(
             writer = _writer_of(make(chunks[directory]), chunks[directory])
             places[directory] = _write(writer, directory, edition)
             record.add(digest(places[directory]))
+    if (spark := _session()) is not None and renames(spark, base):
+        discard_drafts(base, edition.id)  # of items, too, that have left the list
     return [places[directory] for directory in chunks]
 
 
@@ -70,7 +79,8 @@ def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> 
     The column `chunk` has the names of the items, as text. Pass a reader instead of the session
     for another format than Parquet, or options: `read_chunks(spark.read.format("orc"), paths)`.
     """
-    if isinstance(paths, str) or not paths:
+    is_list = isinstance(paths, list | tuple) and all(isinstance(one, str) for one in paths)
+    if not paths or not is_list:
         raise InvalidInput(
             f"read_chunks reads the paths that write_chunks has returned, not {paths!r}",
             hint="paths = write_chunks(…); read_chunks(spark, paths)",
@@ -105,15 +115,27 @@ def _read(reader: Any, schema: StructType, base: str, paths: list[str]) -> DataF
     return rows.withColumn("chunk", name).drop(TRY)
 
 
+def _absolute(path: str) -> str:
+    """A path that means the same to Spark and to this process, where they share it."""
+    spark = _session()
+    return path if spark is None else absolute(spark, path)
+
+
 def _gone(base: str, places: dict[str, str]) -> list[str]:
     """The directories whose content is no longer there, where this process can see that."""
+    spark = _session()
+    if spark is None or not renames(spark, base):
+        return []
+    return [directory for directory, place in places.items() if not is_there(place)]
+
+
+def _session() -> SparkSession | None:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    with suppress(PySparkRuntimeError):  # there is no session
-        if renames(SparkSession.active(), base):
-            return [directory for directory, place in places.items() if not is_there(place)]
-    return []
+    with suppress(PySparkRuntimeError):  # there is none
+        return SparkSession.active()
+    return None
 
 
 def _writer_of(made: DataFrame | DataFrameWriter, item: object) -> Any:
@@ -123,8 +145,24 @@ def _writer_of(made: DataFrame | DataFrameWriter, item: object) -> Any:
             f"{item!r} was made into a {type(made).__name__}, which cannot be written",
             hint="return the DataFrame, or its writer: df.write.format(…).partitionBy(…)",
         )
+    for column in _columns(writer):
+        if column.lower() in ("chunk", TRY):
+            raise InvalidInput(
+                f"the column `{column}` of what was made of {item!r} would be hidden by the "
+                "directories of the chunks",
+                hint=f'rename it: withColumnRenamed("{column}", "…")',
+            )
     # Whole: in dynamic mode, partitions that this write does not have would stay.
     return writer.option("partitionOverwriteMode", "static").mode("overwrite")
+
+
+def _columns(writer: Any) -> list[str]:
+    """The columns that a writer writes."""
+    if hasattr(writer._df, "columns"):
+        return list(writer._df.columns)
+    from pyspark.sql.connect.dataframe import DataFrame
+
+    return DataFrame(writer._df, writer._spark).columns
 
 
 def _write(writer: Any, directory: str, edition: Edition) -> str:

@@ -34,6 +34,10 @@ def name_of(item: Any) -> str:
 
 def named(items: Iterable[T], name: Callable[[T], str]) -> dict[str, T]:
     """The items by name, in order; refused where two have the same."""
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise InvalidType(f"the items are {items!r}", hint="give a list of them")
+    if not callable(name):
+        raise InvalidType(f"name is {name!r}", hint="give a function that names an item")
     found: dict[str, T] = {}
     for item in items:
         called = name(item)

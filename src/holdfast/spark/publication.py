@@ -23,7 +23,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from holdfast.errors import Conflict, HoldfastError, InvalidInput
+from holdfast.errors import Conflict, HoldfastError, InvalidInput, InvalidType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +59,25 @@ def renames(spark: SparkSession, path: str) -> bool:
     return bool(_FILE_SCHEME.match(path)) or default.startswith("file:")
 
 
+def check_path(what: str, path: Any) -> str:
+    """Return a path as text. Raise InvalidType or InvalidInput where it names no directory, or a
+    whole file system."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise InvalidType(f"{what} is {path!r}", hint="give the path of a directory, as text")
+    text = os.fspath(path)
+    if not text.strip() or not text[_end_of_scheme(text) :].strip("/"):
+        raise InvalidInput(
+            f"{what} is {text!r}, which is no directory to write into",
+            hint="name one: '/lake/orders', 's3a://lake/orders'",
+        )
+    return text
+
+
+def _end_of_scheme(path: str) -> int:
+    found = _SCHEME.match(path)
+    return found.end() if found else 0
+
+
 def absolute(spark: SparkSession, path: str) -> str:
     """Return a path that means the same to Spark and to this process, where they share it."""
     from pyspark.sql.session import SparkSession as ClassicSession
@@ -69,6 +88,13 @@ def absolute(spark: SparkSession, path: str) -> str:
         jvm: Any = spark._jvm
         return os.path.join(jvm.java.lang.System.getProperty("user.dir"), path)
     return os.path.abspath(path)
+
+
+def is_inside(spark: SparkSession, path: str, other: str) -> bool:
+    """Tell whether a path is the other one, or below it."""
+    one, around = (absolute(spark, given) for given in (path, other))
+    one, around = _local(one) or one, _local(around) or around
+    return f"{one.rstrip('/')}/".startswith(f"{around.rstrip('/')}/")
 
 
 def publish(
@@ -85,7 +111,12 @@ def publish(
     """
     target = _checked(directory)
     parent, name = os.path.split(target)
-    os.makedirs(parent, exist_ok=True)
+    try:
+        os.makedirs(parent, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"{directory} cannot be written: {error.strerror}", hint="check the path, and its owner"
+        ) from error
     drafts = f"_holdfast-{_digest(name)}-"
     own = f"{drafts}{_digest(edition)}-"
     if _edition(target) == edition:
@@ -111,6 +142,18 @@ def publish(
     return published
 
 
+def withdraw(directory: str) -> None:
+    """Remove a published directory, and what would be published there."""
+    target = _checked(directory)
+    parent, name = os.path.split(target)
+    if os.path.isdir(parent):
+        _discard(parent, f"_holdfast-{_digest(name)}-")
+        aside = f"{parent}/_holdfast-{_digest(name)}-{_digest('')}-{uuid4().hex}"
+        with suppress(FileNotFoundError):
+            os.rename(target, aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+
 def manifest_of(directory: str) -> dict[str, Any] | None:
     """Read the manifest of a published directory; None where there is none."""
     try:
@@ -128,6 +171,15 @@ def is_there(directory: str) -> bool:
             return any(found)
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def discard_drafts(directory: str, edition: str) -> None:
+    """Remove what writers of an edition that were killed have left for places in a directory."""
+    place, own = _checked(directory), f"-{_digest(edition)}-"
+    if os.path.isdir(place):
+        for name in os.listdir(place):
+            if name.startswith("_holdfast-") and own in name:
+                _discard(place, name)
 
 
 def _local(path: str) -> str | None:

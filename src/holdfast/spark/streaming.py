@@ -11,6 +11,7 @@ from holdfast.accessor import AssetStore, TaskStore
 from holdfast.errors import KINDS, HoldfastError, InvalidType
 from holdfast.spark import batch
 from holdfast.spark.batch import Batch, Batches
+from holdfast.spark.publication import check_path
 from holdfast.value import check_key
 
 if TYPE_CHECKING:
@@ -45,9 +46,16 @@ def foreach_batch(
             f"foreach_batch calls a function for each batch, not a {type(function).__name__}",
             hint="foreach_batch(asset_store, function, checkpoint=…)",
         )
+    if not hasattr(asset_store, "handle"):
+        raise InvalidType(
+            f"foreach_batch records batches in an asset store, not in a "
+            f"{type(asset_store).__name__}",
+            hint="foreach_batch(asset_store, function, checkpoint=…)",
+        )
     check_key(key)
     cast("Callable[[ModuleType], None]", cloudpickle.register_pickle_by_value)(batch)
-    return Batches(asset_store.handle(), function, str(checkpoint), key)
+    place = check_path("checkpoint", checkpoint)
+    return Batches(asset_store.handle(), function, place, key)
 
 
 def follow(query: StreamingQuery, task_store: TaskStore, *, key: str = "query") -> None:
@@ -58,6 +66,10 @@ def follow(query: StreamingQuery, task_store: TaskStore, *, key: str = "query") 
     """
     from pyspark.errors import StreamingQueryException
 
+    if not hasattr(query, "awaitTermination"):
+        raise InvalidType(
+            f"the query is a {type(query).__name__}", hint="follow(writer.start(), …)"
+        )
     progress = QueryProgress(query, task_store, key)
     try:
         while not query.awaitTermination(INTERVAL):  # type: ignore[arg-type]  # seconds, also parts

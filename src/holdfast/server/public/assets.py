@@ -88,9 +88,12 @@ class AssetLoad(Answer):
 
     key: str = Field(description="The key of its watermark.")
     name: str = Field(description="The name of the directories that it wrote.")
-    number: int = Field(description="The version of the watermark that it started from.")
+    number: int = Field(description="Its number: later loads have higher ones. 0 of a backfill.")
     kind: str = Field(description="`load`, or `backfill`, which did not move the watermark.")
-    undone: bool = Field(description="The watermark was put back to before it.")
+    undone: bool | None = Field(
+        description="The watermark was put back to before it; null where the watermark is in the "
+        "workers' storage, so that the server cannot tell."
+    )
     cursor: str = Field(description="The column by which rows are new.")
     type: str = Field(description="The type of that column.")
     from_: str | int | None = Field(

@@ -14,7 +14,7 @@ from holdfast.errors import CheckFailed, InvalidInput
 from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.expectations import passes
 from holdfast.spark.loads.rules import LoadRules
-from holdfast.spark.loads.source import is_fixed
+from holdfast.spark.loads.source import source_of
 from holdfast.spark.loads.watermark import Bound, Memory, Watermark, latest
 
 if TYPE_CHECKING:
@@ -82,10 +82,21 @@ class _Bounding:
         self._mark = mark
         self._planned = planned
         self._where = where
-        self._cursor = rules.cursor.column
         self._start, self._memory = self._begin()
-        self._fixed = is_fixed(df) if rules.materialize is None else not rules.materialize
         self._source = df
+        found = source_of(df)
+        if rules.materialize is False and found.is_parsed:
+            raise InvalidInput(
+                f"the rows for {where} are parsed from text, and which of them are malformed "
+                "depends on the columns that are read: they have to be read once",
+                hint="leave materialize=False out",
+            )
+        repeatable = found.is_fixed and not found.is_parsed
+        self._fixed = repeatable if rules.materialize is None else not rules.materialize
+        self._compares_as_spark = found.compares_as_spark
+        self._cursor = rules.cursor.column
+        if not found.compares_as_spark:
+            self._cursor = _kept_in_spark(self._cursor)
 
     def result(self) -> Bounded:
         rules = self._rules
@@ -177,20 +188,23 @@ class _Bounding:
         """Keep the rows from the start of the load up to `top`."""
         if nulls is None:
             nulls = self._rules.on_null == "include"
-        low = self._start
-        literal = self._rules.cursor.literal
-        bounds = []
-        if low is not None:
-            value = literal(low.value)
-            bounds.append(self._cursor >= value if low.closed else self._cursor > value)
+        bounds = [] if self._start is None else [self._from(self._start)]
         if top is not None:
             bounds.append(self._up_to(top))
-        if nulls:
-            # One condition, which the source can apply.
-            return rows.where(reduce(and_, bounds) | self._cursor.isNull()) if bounds else rows
-        for condition in bounds or [self._cursor.isNotNull()]:
-            rows = rows.where(condition)
-        return rows
+        if not self._compares_as_spark:
+            rows = _all_hold(rows, self._rules.cursor.column, self._roughly(top), nulls)
+        return _all_hold(rows, self._cursor, bounds, nulls)
+
+    def _roughly(self, top: Value | None) -> list[Column]:
+        """Conditions for the source to apply, which no row of the range fails however it
+        compares values."""
+        cursor, low = self._rules.cursor, self._start
+        lowest = cursor.beside(low.value, -1) if low else None
+        highest = cursor.beside(top, 1) if top is not None else None
+        return [
+            *([] if lowest is None else [cursor.column >= cursor.literal(lowest)]),
+            *([] if highest is None else [cursor.column <= cursor.literal(highest)]),
+        ]
 
     def _up_to(self, top: Value) -> Column:
         value = self._rules.cursor.literal(top)
@@ -395,6 +409,23 @@ def _kept(rows: DataFrame) -> DataFrame:
     if not str(master).startswith("local"):
         level = StorageLevel.MEMORY_AND_DISK_2
     return rows.localCheckpoint(storageLevel=level)
+
+
+def _all_hold(rows: DataFrame, cursor: Column, conditions: list[Column], nulls: bool) -> DataFrame:
+    """Keep the rows for which all conditions hold, and those without a cursor value if asked."""
+    if nulls:
+        # One condition, which the source can apply.
+        return rows.where(reduce(and_, conditions) | cursor.isNull()) if conditions else rows
+    for condition in conditions or [cursor.isNotNull()]:
+        rows = rows.where(condition)
+    return rows
+
+
+def _kept_in_spark(column: Column) -> Column:
+    """The same value in a form that Spark hands to no source, so that it compares it itself."""
+    from pyspark.sql import functions as f
+
+    return f.element_at(f.array(column), 1)
 
 
 def null_cursor(name: str, where: str) -> str:

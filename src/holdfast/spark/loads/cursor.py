@@ -29,6 +29,9 @@ _CLOCKS: Final = timedelta(minutes=5)
 _EAST: Final = timedelta(hours=14)
 _WEST: Final = timedelta(hours=12)
 """How far local times may be from UTC, where a value does not say its time zone."""
+_ZONES: Final = timedelta(days=2)
+_NEW_CALENDARS: Final = 1900
+"""Two readings of a time in different zones are not further apart, from this year on."""
 
 
 class Cursor(ABC):
@@ -110,6 +113,18 @@ class Cursor(ABC):
             return None
         return earlier if self._fits(earlier) else None
 
+    def beside(self, value: Value, direction: int) -> Value | None:
+        """The value below (-1) or above (1) which no database takes one of the range for; None
+        where there is none."""
+        margin = self._margin(value)
+        if margin is None:
+            return None
+        try:
+            shifted = self._minus(value, margin if direction < 0 else -margin)
+        except ArithmeticError:
+            return None
+        return shifted if self._fits(shifted) else None
+
     def as_json(self, value: Value) -> str | int:
         return str(value)
 
@@ -153,6 +168,10 @@ class Cursor(ABC):
 
     def _minus(self, value: Any, lag: Any) -> Value:
         return value - lag  # type: ignore[no-any-return]
+
+    def _margin(self, value: Any) -> Any:
+        """How far off a database may be in comparing with this value; None: any distance."""
+        return _ZONES if value.year >= _NEW_CALENDARS else None
 
 
 class TimestampCursor(Cursor):
@@ -270,6 +289,9 @@ class IntegerCursor(Cursor):
     def _read(self, text: str) -> Value:
         return int(text)
 
+    def _margin(self, value: Any) -> Any:
+        return 0
+
     def _fits(self, value: Value) -> bool:
         bits = {"tinyint": 8, "smallint": 16, "int": 32}.get(self.spark_type.simpleString(), 64)
         assert isinstance(value, int)
@@ -314,6 +336,12 @@ class DecimalCursor(Cursor):
     def _minus(self, value: Any, lag: Any) -> Value:
         return _EXACT.subtract(value, lag)
 
+    def _margin(self, value: Any) -> Any:
+        from pyspark.sql.types import DecimalType
+
+        assert isinstance(self.spark_type, DecimalType)
+        return Decimal(1).scaleb(-self.spark_type.scale)  # a database may have more digits
+
 
 class StringCursor(Cursor):
     """Text, in the order of its bytes."""
@@ -338,6 +366,9 @@ class StringCursor(Cursor):
 
     def _accept(self, value: Any) -> Value | None:
         return value if isinstance(value, str) else None
+
+    def _margin(self, value: Any) -> None:
+        return None  # a collation may order text in any way
 
     def _accept_lag(self, lag: Any) -> Lag | None:
         return None

@@ -5,19 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from holdfast.accessor import AssetStore
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import InvalidInput, InvalidType, NotFound
+from holdfast.loadchain import NO_LOADS, Chain
 from holdfast.spark.edition import TRY
-from holdfast.spark.loads.chain import standing
+from holdfast.spark.loads import saved
+from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count
+from holdfast.spark.loads.column import Columns, quoted
 from holdfast.spark.loads.naming import origin_of
-from holdfast.spark.publication import absolute, publish, renames
+from holdfast.spark.publication import absolute, check_path, publish, renames
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
 
 BACKFILLS: Final = "/backfills/"
-"""A backfill that counts has an entry `orders/backfills/NAME`: the try of it that counts, or no
-text where directories are renamed."""
+"""A backfill that counts has an entry `orders/backfills/NAME`."""
+
+_BY_NAME: Final = frozenset({"orc", "parquet"})
+"""Formats whose files can be read with more columns than they have, and wider ones."""
+
+
+class Backfill(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A backfill that counts."""
+
+    tried: str = ""
+    """The try of it that counts, where directories cannot be renamed."""
+    columns: str = ""
+    """The digest of the schema with which it was saved."""
 
 
 class Writing(NamedTuple):
@@ -64,7 +81,14 @@ class Output(NamedTuple):
         return directory, writing.tried
 
     def check(self, df: DataFrame) -> None:
-        """Raise InvalidInput where a column has the name of a directory that loads have."""
+        """Raise InvalidInput or InvalidType where the rows cannot be written so."""
+        check_path("the path", self.path)
+        if not isinstance(self.format, str) or not self.format:
+            raise InvalidType(f"format is {self.format!r}", hint='format="parquet", "orc", …')
+        if not isinstance(self.options, Mapping):
+            raise InvalidType(f"options is {self.options!r}", hint='options={"header": "true"}')
+        for name in self._partitions():
+            Columns.of(df).find(name, "partition_by")
         for name in df.columns:
             if name.lower() in ("load", TRY):
                 raise InvalidInput(
@@ -72,10 +96,15 @@ class Output(NamedTuple):
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
 
+    def _partitions(self) -> Sequence[str]:
+        names = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
+        if not isinstance(names, list | tuple):
+            raise InvalidType(f"partition_by is {names!r}", hint='partition_by=["day", "country"]')
+        return names
+
     def _write(self, df: DataFrame, directory: str) -> None:
         writer = df.write.format(self.format).options(**self.options)
-        if self.partition_by:
-            names = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
+        if names := self._partitions():
             writer = writer.partitionBy(*names)
         # Whole: in dynamic mode, partitions that this write does not have would stay.
         writer.option("partitionOverwriteMode", "static").mode("overwrite").save(directory)
@@ -100,46 +129,102 @@ def read_loads(
     from holdfast.spark.loads.incremental import store_of
 
     store = store_of(asset_store)
+    place = absolute(spark, check_path("the path", path))
+
+    def read(schema: StructType | str) -> DataFrame:
+        return reader().schema(schema).load(place)
+
+    def reader() -> DataFrameReader:
+        return spark.read.format(format).options(**options or {})
+
     try:
-        rows = spark.read.format(format).options(**options or {}).load(absolute(spark, str(path)))
-        names = rows.select("load", "*").columns
+        # With any schema, Spark reads the names of directories only.
+        directories = read("holdfast_none string").columns[1:]
     except AnalysisException as error:
-        raise NotFound(
-            f"{path} has no loads: {str(error).partition(chr(10))[0]}",
-            hint="read it after the first load.save(…), with the format in which that wrote",
-        ) from error
-    tried = f.col(TRY).cast("string") if TRY in names else None
-    rows = rows.where(_is_counted(store, key, tried) | _is_backfill(store, key, tried))
-    return rows.drop(TRY)
+        raise _no_loads(path, str(error).partition("\n")[0]) from error
+    if "load" not in directories:
+        raise _no_loads(path, "none of its directories is that of a load")
+    counting = _counting(store, key)
+    schemas = [found for one in counting.columns if (found := store.get(key + saved.PREFIX + one))]
+    if len(schemas) < len(counting.columns) or not schemas or format.lower() not in _BY_NAME:
+        # Nothing was saved, or the files have to tell their columns: those of CSV go by place.
+        inferred = saved.columns_of(reader().load(place).drop("load", TRY).schema)
+        known = {name: kind for schema in schemas for name, kind in schema.items()}
+        schemas = [inferred | {name: known[name] for name in directories if name in known}]
+    schema = saved.schema_of(schemas, spark, where=f"`{key}` of {store._scope}")
+    names = [*schema.names, "load"]
+    tried = f.col(TRY) if TRY in directories else None
+    for name in ("load", TRY) if tried is not None else ("load",):
+        schema = schema.add(name, "string")
+    rows = read(schema).where(counting.is_load(tried) | counting.is_backfill(tried))
+    return rows.select(*map(quoted, names))
 
 
-def _is_counted(store: AssetStore, key: str, tried: Column | None) -> Column:
-    """The condition that a row is of a load that counts."""
-    from pyspark.sql import functions as f
-
-    chain = standing(store, key)
-    if chain is None:
-        return f.lit(False)
-    prefix = f"{origin_of(store, key)}."
-    number = f.expr(f"try_cast(substr(load, {len(prefix) + 1}) AS bigint)")
-    counts = f.col("load").startswith(prefix) & (number <= chain.number)
-    for first, last in chain.out:
-        counts &= ~number.between(first, last)
-    if tried is not None:
-        later = [f"{one}/{name}" for one, name in chain.tries.items()]
-        is_first = (tried == "1") & ~number.isin([int(one) for one in chain.tries])
-        is_later = f.concat(number.cast("string"), f.lit("/"), tried).isin(later)
-        counts &= is_first | is_later
-    return f.coalesce(counts, f.lit(False))
+def _no_loads(path: str, why: str) -> NotFound:
+    return NotFound(
+        f"{path} has no loads: {why}",
+        hint="read it after the first load.save(…), with the format in which that wrote",
+    )
 
 
-def _is_backfill(store: AssetStore, key: str, tried: Column | None) -> Column:
-    """The condition that a row is of a backfill that succeeded."""
-    from pyspark.sql import functions as f
+class _Counting(NamedTuple):
+    """What counts of an asset: its loads, and its backfills."""
 
-    prefix, keys = key + BACKFILLS, store.keys()
+    prefix: str
+    """That of the names of its loads."""
+    chain: Chain
+    backfills: dict[str, Backfill]
+
+    @property
+    def columns(self) -> list[str]:
+        """The digests of the schemas with which all of it was saved."""
+        of_backfills = (one.columns for one in self.backfills.values() if one.columns)
+        return list(dict.fromkeys([*self.chain.columns, *of_backfills]))
+
+    def is_load(self, tried: Column | None) -> Column:
+        """The condition that a row is of a load that counts."""
+        from pyspark.sql import functions as f
+
+        number = f.expr(f"try_cast(substr(load, {len(self.prefix) + 1}) AS bigint)")
+        counts = f.col("load").startswith(self.prefix) & (number <= self.chain.number)
+        for first, last in self.chain.out:
+            counts &= ~number.between(first, last)
+        if tried is not None:
+            tries = self.chain.tries
+            later = [f"{one}/{name}" for one, name in tries.items()]
+            is_first = (tried == "1") & ~number.isin([int(one) for one in tries])
+            is_later = f.concat(number.cast("string"), f.lit("/"), tried).isin(later)
+            counts &= is_first | is_later
+        return f.coalesce(counts, f.lit(False))
+
+    def is_backfill(self, tried: Column | None) -> Column:
+        """The condition that a row is of a backfill that succeeded."""
+        from pyspark.sql import functions as f
+
+        if tried is None:
+            return f.col("load").isin([*self.backfills])
+        chosen = [f"{name}/{one.tried}" for name, one in self.backfills.items()]
+        return f.concat("load", f.lit("/"), tried).isin(chosen)
+
+
+def _counting(store: AssetStore, key: str) -> _Counting:
+    """Find what counts. Raise NotFound where nothing is known of loads, InvalidInput where it
+    cannot be known."""
+    entry, prefix, keys = store.entry(key), key + BACKFILLS, store.keys()
     names = [one.removeprefix(prefix) for one in keys if one.startswith(prefix)]
-    if tried is None:
-        return f.col("load").isin(names)
-    chosen = [f"{name}/{store.get(prefix + name)}" for name in names]
-    return f.concat("load", f.lit("/"), tried).isin(chosen)
+    if entry is None and not names and store.entry(key + PLAN_SUFFIX) is None:
+        raise NotFound(
+            f"`{key}` of {store._scope} knows of no loads",
+            hint="check the asset and key=; read after the first load.save(…)",
+        )
+    chain = loads_that_count(store, key, entry) or NO_LOADS
+    if chain.guessed:
+        raise InvalidInput(
+            f"which loads count is not known: `{key}` of {store._scope} was set by hand, and the "
+            "history that says so is not here",
+            hint='set it again with its loads, as {…, "load": {"number": 7, "out": [[2, 3]]}}: '
+            "those up to 7 count, but for 2 and 3; `holdfast assets loads` lists them where the "
+            "history is",
+        )
+    backfills = {name: msgspec.convert(store.get(prefix + name), Backfill) for name in names}
+    return _Counting(f"{origin_of(store, key)}.", chain, backfills)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.loads.column import Columns, SourceColumn
-from holdfast.spark.loads.source import is_fixed
+from holdfast.spark.loads.source import source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -114,7 +114,8 @@ def _checked(df: DataFrame, text: str) -> Column:
             _ = df.where(condition).schema  # it refuses what is not about single rows
     except PySparkException as error:
         raise InvalidInput(
-            f"expect where {text!r} is no condition on the rows: {str(error).partition(chr(10))[0]}"
+            f"expect where {text!r} is no condition on the rows: "
+            f"{str(error).strip().partition(chr(10))[0]}"
         ) from None
     if not isinstance(field.dataType, BooleanType):
         raise InvalidType(
@@ -122,11 +123,13 @@ def _checked(df: DataFrame, text: str) -> Column:
             hint="write a condition, which is true or false for each row",
         )
     columns = [functions.lit(None).cast(one.dataType).alias(one.name) for one in df.schema]
-    if not is_fixed(df.sparkSession.range(0).select(*columns).where(condition)):
+    if not source_of(df.sparkSession.range(0).select(*columns).where(condition)).is_fixed:
         raise InvalidInput(
-            f"expect where {text!r} depends on the clock, on chance or on another source",
+            f"expect where {text!r} depends on the clock, on chance, on another source, or on a "
+            "function that may",
             hint="it is asked more than once, and must say the same each time: compare with a "
-            "value, as in \"at <= timestamp '2026-01-31 12:00:00'\"",
+            "value, as in \"at <= timestamp '2026-01-31 12:00:00'\", or make it a column of the "
+            "DataFrame before the load",
         )
     return condition
 
@@ -150,4 +153,12 @@ def _pair(rule: str, given: Any) -> tuple[Any, Any]:
             f"expect {rule} is {given!r}", hint="give the lowest and the highest: (1, None)"
         )
     low, high = given
+    try:
+        is_empty = low is not None and high is not None and low > high
+    except TypeError:
+        is_empty = False  # the types are checked elsewhere
+    if is_empty:
+        raise InvalidInput(
+            f"expect {rule} is {given!r}, which nothing can be", hint="the lowest comes first"
+        )
     return low, high

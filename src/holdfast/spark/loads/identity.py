@@ -24,11 +24,15 @@ class Identity(NamedTuple):
     """The columns by which rows are known: the cursor and the primary key."""
 
     columns: tuple[SourceColumn, ...]
+    case_sensitive: bool = False
 
     @property
     def kinds(self) -> dict[str, str]:
         """Name and kind of each column: rows hashed under other kinds are not comparable."""
-        return {column.name.lower(): kind_of(column.type) for column in self.columns}
+        return {
+            column.name if self.case_sensitive else column.name.lower(): kind_of(column.type)
+            for column in self.columns
+        }
 
     @property
     def hash(self) -> str:
@@ -42,15 +46,17 @@ class Identity(NamedTuple):
 
         if all(_is_comparable(column) for column in self.columns):
             return rows.dropDuplicates([column.name for column in self.columns])
-        name = "holdfast_identity"
-        while name in rows.columns:
+        name, taken = "holdfast_identity", {column.lower() for column in rows.columns}
+        while name in taken:
             name += "_"
         texts = ", ';', ".join(text_of(column.sql, column.type) for column in self.columns)
         marked = rows.withColumn(name, functions.expr(f"concat({texts})"))
         return marked.dropDuplicates([name]).drop(name)
 
 
-def identity_of(cursor: SourceColumn, key: Sequence[SourceColumn]) -> Identity | None:
+def identity_of(
+    cursor: SourceColumn, key: Sequence[SourceColumn], *, case_sensitive: bool = False
+) -> Identity | None:
     """Return the identity of rows with that cursor and primary key; None for an empty key."""
     if not key:
         return None
@@ -58,7 +64,7 @@ def identity_of(cursor: SourceColumn, key: Sequence[SourceColumn]) -> Identity |
         _check(column)
     # Sorted, so that the order in which the caller names the columns does not matter.
     others = {column.path: column for column in key if column.path != cursor.path}
-    return Identity((cursor, *(others[path] for path in sorted(others))))
+    return Identity((cursor, *(others[path] for path in sorted(others))), case_sensitive)
 
 
 def kind_of(spark_type: DataType) -> str:
@@ -72,14 +78,15 @@ def kind_of(spark_type: DataType) -> str:
             return "floating"
         case t.DecimalType():
             return f"decimal({spark_type.scale})"
-        case t.StringType():
+        case t.StringType() | t.CharType() | t.VarcharType():
             return "string"
         case t.ArrayType():
             return f"array<{kind_of(spark_type.elementType)}>"
         case t.MapType():
             return f"map<{kind_of(spark_type.keyType)},{kind_of(spark_type.valueType)}>"
         case t.StructType():
-            return f"struct<{','.join(kind_of(field.dataType) for field in spark_type.fields)}>"
+            fields = (f"{one.name.lower()}:{kind_of(one.dataType)}" for one in spark_type.fields)
+            return f"struct<{','.join(fields)}>"
         case _:
             return spark_type.simpleString()
 
@@ -91,7 +98,7 @@ def text_of(sql: str, spark_type: DataType, depth: int = 0) -> str:
     match spark_type:
         case t.NullType():
             return _NULL
-        case t.StringType():
+        case t.StringType() | t.CharType() | t.VarcharType():
             text = f"concat(length({sql}), ':', {sql})"
         case t.DecimalType():
             # Unlike a cast, it does not depend on the session's settings.

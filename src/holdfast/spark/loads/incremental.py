@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +94,15 @@ def portions(
     on with the next portion. The other arguments are those of `incremental`.
     """
     store = store_of(asset_store)
+    if max_rows is None:
+        raise InvalidInput("max_rows is None", hint="say how many rows a portion has: 1_000_000")
+    if unknown := rules.keys() - signature(incremental).parameters.keys():
+        raise TypeError(f"portions() got an unexpected keyword argument {min(unknown)!r}")
     load: Load | None = None
     while True:
         checked = load_rules(df, max_rows=max_rows, **rules)
         begins, load = load is None, Load(df, store, key, checked, at_once=True)
-        if load.rows == 0 or (load.end == load.watermark and not begins):
+        if load.end == load.watermark and not (begins and load.has_rows):
             return
         yield load
         if not load.is_written:
@@ -114,7 +119,7 @@ def store_of(asset_store: AssetStore | AssetStores) -> AssetStore:
         asset_store = bound.__self__
     if not isinstance(asset_store, AssetStore):
         raise InvalidType(
-            f"an incremental load needs an asset store, not {type(asset_store).__name__}",
+            f"the asset store is a {type(asset_store).__name__}",
             hint='context["asset_store"][my_asset], or connection.asset_store(name=…)',
         )
     return asset_store

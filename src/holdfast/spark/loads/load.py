@@ -12,26 +12,24 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor import AssetStore, run
-from holdfast.entry import TaskWriter
-from holdfast.errors import (
-    InvalidInput,
-    SourceChanged,
-    SparkBusy,
-    VersionConflict,
-)
+from holdfast.accessor import AssetStore
+from holdfast.entry import Entry, TaskWriter
+from holdfast.errors import InvalidInput, InvalidType, SourceChanged
+from holdfast.loadchain import NO_TRY, following
 from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
 from holdfast.loadrecord import as_json as record_as_json
-from holdfast.spark.loads import contract, plan
+from holdfast.spark.loads import contract, saved
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
-from holdfast.spark.loads.chain import Link, next_link
+from holdfast.spark.loads.chain import PLAN_SUFFIX
 from holdfast.spark.loads.cursor import Value
-from holdfast.spark.loads.directory import BACKFILLS, Output, Writing
-from holdfast.spark.loads.naming import application, backfill_name, load_name
+from holdfast.spark.loads.directory import BACKFILLS, Backfill, Output, Writing
+from holdfast.spark.loads.naming import application, backfill_name, digest_of, load_name
 from holdfast.spark.loads.observation import observed
-from holdfast.spark.loads.plan import Plan, plan_in
+from holdfast.spark.loads.plan import Planning
 from holdfast.spark.loads.rules import LoadRules
+from holdfast.spark.loads.statement import is_query
 from holdfast.spark.loads.watermark import Watermark, as_json, from_json
+from holdfast.spark.publication import absolute, check_path, is_inside, renames, withdraw
 from holdfast.value import check_key
 
 if TYPE_CHECKING:
@@ -58,6 +56,14 @@ class Loaded(NamedTuple):
     """Rows that failed a check and were put aside."""
 
 
+class _Saved(NamedTuple):
+    """Where a load was saved, and as what."""
+
+    directory: str
+    tried: str | None
+    columns: str
+
+
 class Load:
     """The new rows of an asset's source, up to an end that is fixed."""
 
@@ -75,21 +81,15 @@ class Load:
         """Whether the rows are written, and the watermark has moved or is staged."""
         self._new_schema = self._check_contract(df)
         self._mark: Watermark | None = None
-        self._link = Link(0, 0, None, ())
-        self._plan: Plan | None = None
-        self._plan_version = 0
-        self._former: Plan | None = None
-        """The plan of an earlier attempt at this load, maybe with other rules."""
+        self._planning: Planning | None = None
         if rules.is_backfill:
             self._name = backfill_name(store, key, rules)
         else:
-            self._mark = self._read_watermark()
-            self._plan_version, last = self._last_plan()
-            self._link = next_link(store, key, last)
-            self._former = self._own(last)
-            self._plan = self._kept(self._former)
-            self._name = load_name(store, key, self._link.number)
-        self._session = str(getattr(df.sparkSession, "session_id", ""))
+            entry = self._watermark_entry()
+            if entry is not None:
+                self._mark = from_json(entry.value, rules.cursor, self._where())
+            self._planning = Planning(store, key, entry, rules.digest(), df.sparkSession)
+            self._name = load_name(store, key, self._planning.number)
         self._bounded = self._bound(df)
 
     def __repr__(self) -> str:
@@ -107,6 +107,11 @@ class Load:
         return self._bounded.rows
 
     @property
+    def has_rows(self) -> bool:
+        """Whether there is something to write, or to put aside."""
+        return self.rows != 0 or self._bounded.quarantined != 0
+
+    @property
     def watermark(self) -> Value | None:
         """The watermark that the load starts from; None before the first load."""
         return self._mark.value if self._mark else None
@@ -122,13 +127,13 @@ class Load:
 
         Every retry has the same rows from then on, as a table may have the number.
         """
-        if self._rules.is_backfill:
+        if self._planning is None:
             raise InvalidInput(
                 "a backfill has no number", hint="use new.name, which is made from its range"
             )
         if self.rows != 0 and self.end is not None:
-            self._keep_plan(numbered=True)
-        return self._link.number
+            self._planning.keep(self._planned_mark(), numbered=True)
+        return self._planning.number
 
     @property
     def name(self) -> str:
@@ -148,19 +153,20 @@ class Load:
         if self.rows == 0:
             return {}
         if self.end is None:
-            raise InvalidInput(
-                f"no row for {self._where()} has a cursor value: such a load has no number",
-                hint="write it so that doing it again changes nothing",
-            )
+            raise self._without_a_number()
         return {"txnAppId": application(self._store, self._key), "txnVersion": str(number)}
 
     def view(self, name: str) -> str:
         """Make the rows a temporary view of that name, for SQL; return the name."""
+        if not isinstance(name, str):
+            raise InvalidType(f"the view's name is {name!r}", hint='new.view("updates")')
         self.df.createOrReplaceTempView(name)
         return name
 
     def sql(self, query: str, **arguments: Any) -> Loaded:
         """Write the rows with one SQL statement, in which `{new}` stands for them."""
+        if not isinstance(query, str):
+            raise InvalidType(f"the statement is {query!r}", hint='new.sql("INSERT INTO …")')
         double = "double braces that are meant as such: {{ and }}"
         try:
             names = [name for _, name, _, _ in Formatter().parse(query) if name is not None]
@@ -177,7 +183,15 @@ class Load:
                     f"the statement has {{{name}}}, which is nothing that it was given",
                     hint=double,
                 )
-        return self.write(lambda new: new.sparkSession.sql(query, new=new, **arguments))
+
+        def run(new: DataFrame) -> None:
+            if is_query(new.sparkSession.sql(query, new=new, **arguments)):
+                raise InvalidInput(
+                    "the statement is a query: it writes nothing",
+                    hint="INSERT INTO orders SELECT * FROM {new}",
+                )
+
+        return self.write(run)
 
     def save(
         self,
@@ -188,20 +202,26 @@ class Load:
         options: Mapping[str, str] | None = None,
     ) -> Loaded:
         """Write the rows into the directory `name` below `path`, which appears as a whole."""
-        output = Output(str(path), format, partition_by, options or {})
+        given = {} if options is None else options
+        output = Output(check_path("the path", path), format, partition_by, given)
         output.check(self.df)
-        writing = self._begin(saves=True)
-        if writing is None:
-            return self._finish([], (), None)
+        self._check_apart(output.path)
+        counts = self._moves() or self._rules.is_backfill
+        if not counts and self.end is None and self.rows != 0:
+            raise self._without_a_number()
+        writing = self._begin(output if counts else None)
+        if writing is None or not counts:
+            return self._finish([])
+        columns = self._keep_columns()
         published: list[tuple[str, str | None]] = []
-        self._call(
-            lambda rows: published.append(
-                output.publish(rows, self.name, writing, self._manifest())
-            ),
-            self.df,
-        )
+
+        def publish(rows: DataFrame) -> None:
+            published.append(output.publish(rows, self.name, writing, self._manifest()))
+
+        with observed(self.df) as handed:
+            self._call(publish, handed.df)
         [(directory, tried)] = published
-        return self._finish([], (directory,), tried)
+        return self._finish(handed.counts, _Saved(directory, tried, columns))
 
     def write(self, fn: Callable[[DataFrame], object]) -> Loaded:
         """Let `fn` write the rows; then the watermark is the end of the load.
@@ -209,56 +229,48 @@ class Load:
         It moves when the attempt succeeds, on condition that nobody has moved it meanwhile; at
         once where the store belongs to no attempt. Errors of `fn` are raised as they are.
         """
+        if not callable(fn):
+            raise InvalidType(f"the write is {fn!r}", hint="give a function of the new rows")
         self._begin()
         with observed(self.df) as handed:
             self._call(fn, handed.df)
-        return self._finish(handed.counts, (), None)
+        return self._finish(handed.counts)
+
+    def _without_a_number(self) -> InvalidInput:
+        return InvalidInput(
+            f"no row for {self._where()} has a cursor value: such a load has no number",
+            hint="write it with new.write or new.sql, so that doing it again changes nothing",
+        )
 
     def _where(self, suffix: str = "") -> str:
         return f"`{self._key}{suffix}` of {self._store._scope}"
 
-    def _read_watermark(self) -> Watermark | None:
+    def _check_apart(self, path: str) -> None:
+        """Raise InvalidInput where what is put aside would be among the rows, or around them."""
+        aside, spark = self._rules.quarantine, self.df.sparkSession
+        if aside is None:
+            return
+        if is_inside(spark, path, aside) or is_inside(spark, aside, path):
+            raise InvalidInput(
+                f"quarantine is {aside}, and the rows go to {path}: one is in the other, and "
+                "readers would take both for rows",
+                hint="put them side by side: /lake/orders and /lake/orders-bad",
+            )
+
+    def _watermark_entry(self) -> Entry[Any] | None:
         entry = self._store.entry(self._key)
-        if entry is None:
-            return None
-        if entry.staged:
+        if entry is not None and entry.staged:
             raise InvalidInput(
                 f"this attempt has loaded already: {self._where()} waits for its success",
                 hint="load once in an attempt, or give another key=; portions() loads in steps",
             )
-        return from_json(entry.value, self._rules.cursor, self._where())
-
-    def _last_plan(self) -> tuple[int, Plan | None]:
-        """Return the plan that was stored last, of whichever load, and its version."""
-        entry = self._store.entry(self._key + plan.SUFFIX)
-        if entry is None:
-            return 0, None
-        return entry.version, plan_in(entry.value, self._where(plan.SUFFIX))
-
-    def _own(self, last: Plan | None) -> Plan | None:
-        """Return the plan if it is of this load."""
-        return last if last is not None and last.start == self._link.number else None
-
-    def _kept(self, found: Plan | None) -> Plan | None:
-        """Return the plan of an earlier attempt if this one has the same rules."""
-        if found is None or found.rules == self._rules.digest():
-            return found
-        if found.numbered:
-            raise InvalidInput(
-                f"a load from {self._where()} that did not finish had other rules, and may be in "
-                "a table already",
-                hint="run it with its former rules first; or, if the table has no commit of it, "
-                f"delete `{self._key}{plan.SUFFIX}`",
-            )
-        log.warning(
-            "%s: a load that did not finish had other rules, and is replaced", self._where()
-        )
-        return None
+        return entry
 
     def _bound(self, df: DataFrame) -> Bounded:
         planned = None
-        if self._plan is not None:
-            planned = from_json(self._plan.watermark, self._rules.cursor, self._where(plan.SUFFIX))
+        if self._planning is not None and self._planning.plan is not None:
+            stored = self._planning.plan.watermark
+            planned = from_json(stored, self._rules.cursor, self._where(PLAN_SUFFIX))
             log.info(
                 "%s: goes on with a load that did not finish, up to %s",
                 *(self._where(), planned.value),
@@ -285,87 +297,29 @@ class Load:
             return self._bounded.mark != self._mark  # given by `until`
         return self._bounded.rows != 0 or self._bounded.mark != self._mark
 
-    def _keep_plan(self, *, numbered: bool = False, tries: int = 0) -> Plan:
-        """Store the plan, before anything is written that follows it."""
-        key = self._key + plan.SUFFIX
-        while True:
-            self._await_predecessor()
-            before = self._plan or self._new_plan()
-            kept = msgspec.structs.replace(
-                before,
-                numbered=before.numbered or numbered,
-                session=self._session,
-                tries=before.tries + tries,
-            )
-            if kept == self._plan:
-                return kept
-            try:
-                step = self._store._set(key, msgspec.to_builtins(kept), False, self._plan_version)
-                version = run(self._store._store, step)
-            except VersionConflict:
-                self._plan_version, last = self._last_plan()
-                self._former = self._own(last)
-                self._plan = self._kept(self._former)
-                if self._plan is None or self._plan.watermark != kept.watermark:
-                    raise VersionConflict(
-                        f"another load from {self._where()} has begun with another range",
-                        hint="run this one again: it then has the same rows",
-                    ) from None
-            else:
-                self._former = self._plan = kept
-                self._plan_version = version
-                return kept
-
-    def _await_predecessor(self) -> None:
-        """Wait until an attempt of another run, which began this load, writes nothing any more.
-
-        Earlier attempts of the same task have ended when a task gets its session.
-        """
-        before = self._former.session if self._former else ""
-        if not self._session or before in ("", self._session):
-            return
-        from pyspark.errors import PySparkException
-
-        from holdfast.spark.operations import LIMIT, await_end, other_session
-
-        session: Any = self.df.sparkSession
-        other = other_session(session, before)
-        try:
-            running = await_end(other, time.monotonic() + LIMIT)
-        except PySparkException as error:
-            log.debug("%s: the session before is unknown: %s", self._where(), error)
-            running = []
-        finally:
-            other.client.close()
-        if running:
-            raise SparkBusy(
-                f"another load from {self._where()} still writes after {LIMIT:.0f} s: "
-                f"{', '.join(running)} of session {before}",
-                hint="let one load of an asset run at a time: max_active_runs=1; then run it again",
-            )
-
-    def _new_plan(self) -> Plan:
+    def _planned_mark(self) -> Any:
+        """Return the watermark of the plan, which says nothing of other loads yet."""
         assert self._bounded.mark is not None
-        mark = as_json(self._bounded.mark, self._rules.cursor)
-        tries = self._former.tries if self._former else 0
-        return Plan(self._link.number, self._link.version, self._rules.digest(), mark, tries=tries)
+        return as_json(self._bounded.mark, self._rules.cursor)
 
-    def _begin(self, *, saves: bool = False) -> Writing | None:
+    def _begin(self, output: Output | None = None) -> Writing | None:
         """Store the plan, and put aside what does not pass; return how to write directories."""
         if self.is_written:
             raise InvalidInput("this load is written", hint="call incremental() for the next one")
-        self._check_unmoved()
-        rejected = self._bounded.rejected
-        if rejected is None and not (saves and (self._moves() or self._rules.is_backfill)):
-            if self._moves():
-                self._keep_plan()
-            return None
-        writing = self._writing()
+        if self._planning is not None:
+            self._planning.check_unmoved()
+        rejected, aside = self._bounded.rejected, None
         if rejected is not None:
             assert self._rules.quarantine is not None
-            output = Output(self._rules.quarantine, "parquet", (), {})
-            output.check(rejected)
-            self._quarantine, _ = output.publish(rejected, self.name, writing, self._manifest())
+            aside = Output(self._rules.quarantine, "parquet", (), {})
+            aside.check(rejected)
+        spark = self.df.sparkSession
+        places = [absolute(spark, one.path) for one in (output, aside) if one is not None]
+        writing = self._writing(places)
+        if rejected is not None and aside is not None and writing is not None:
+            # With a name of its own, lest it be taken for the data of the load.
+            apart = writing._replace(edition=f"{writing.edition} aside")
+            self._quarantine, _ = aside.publish(rejected, self.name, apart, self._manifest())
         return writing
 
     def _call(self, fn: Callable[[DataFrame], object], df: DataFrame) -> None:
@@ -379,27 +333,30 @@ class Load:
             failure = null_cursor(self._rules.cursor.name, self._where())
             if self._rules.on_null == "error" and self.rows is None and failure in str(error):
                 raise InvalidInput(
-                    f"{failure}; nothing was loaded", hint='on_null="skip" leaves such rows out'
+                    f"{failure}; the watermark stays", hint='on_null="skip" leaves such rows out'
                 ) from error
             raise
 
-    def _writing(self) -> Writing:
+    def _writing(self, places: list[str]) -> Writing | None:
         """Begin a try of the load, which replaces what earlier tries have written."""
-        if not self._moves():
+        planning = self._planning
+        if planning is None or not self._moves():
             own = f"b{uuid4().hex}"
-            return Writing(own, own, lambda: None)
-        begun = self._keep_plan(tries=1)
-        return Writing(f"{begun.id} {begun.tries}", str(begun.tries), lambda: self._confirm(begun))
-
-    def _confirm(self, begun: Plan) -> None:
-        """Raise VersionConflict unless this is still the newest try of the load."""
-        self._check_unmoved()
-        _, found = self._last_plan()
-        if found is None or (found.id, found.tries) != (begun.id, begun.tries):
-            raise VersionConflict(
-                f"a later load from {self._where()} replaces this one",
-                hint="let one load of an asset run at a time: max_active_runs=1",
-            )
+            return Writing(own, own, lambda: None) if places else None
+        former = planning.places
+        begun = planning.keep(
+            self._planned_mark(),
+            tries=1 if places else 0,
+            places=tuple(dict.fromkeys([*former, *places])),
+        )
+        for place in former:
+            if place not in places and renames(self.df.sparkSession, place):
+                withdraw(f"{place.rstrip('/')}/{self.name}")
+        if not places:
+            return None
+        return Writing(
+            f"{begun.id} {begun.tries}", str(begun.tries), lambda: planning.confirm(begun)
+        )
 
     def _manifest(self) -> dict[str, Any]:
         return {
@@ -407,7 +364,7 @@ class Load:
             **record_as_json(self._record(self.rows, ())),
         }
 
-    def _finish(self, counts: list[int], directories: tuple[str, ...], tried: str | None) -> Loaded:
+    def _finish(self, counts: list[int], saved_as: _Saved | None = None) -> Loaded:
         rows = self._counted(counts)
         self.is_written = True
         bounded, rules = self._bounded, self._rules
@@ -418,35 +375,52 @@ class Load:
             bounded.beyond,
             bounded.quarantined,
         )
-        if not self._moves() and not rules.is_backfill:
+        if self._planning is None:
+            backfill = Backfill(saved_as.tried or "", saved_as.columns) if saved_as else Backfill()
+            name = self.name.removeprefix("load=")
+            self._set(BACKFILLS + name, msgspec.to_builtins(backfill))
+        elif self._moves():
+            self._planning.check_unmoved()
+            self._keep_watermark(self._planning, saved_as)
+        else:
             log.info("nothing new for %s after %s", self._where(), self.watermark)
             return result
-        self._check_unmoved()
-        if rules.is_backfill:
-            self._set(BACKFILLS + self.name.removeprefix("load="), tried or "")
-        else:
-            self._keep_watermark(tried)
+        directories = (saved_as.directory,) if saved_as else ()
         self._set(RECORD_SUFFIX, record_as_json(self._record(rows, directories)), inline=True)
         return result
 
-    def _keep_watermark(self, tried: str | None) -> None:
+    def _keep_watermark(self, planning: Planning, saved_as: _Saved | None) -> None:
         """Set the watermark and what belongs to it.
 
         Outside an attempt these are separate writes, in an order in which a crash between them
         loses and doubles nothing.
         """
         assert self._bounded.mark is not None
-        assert self._plan is not None
-        done = msgspec.to_builtins(msgspec.structs.replace(self._plan, done=True))
+        assert planning.plan is not None
+        done = msgspec.to_builtins(msgspec.structs.replace(planning.plan, done=True))
         # On condition that no other load has replaced the plan, which it may have written since.
-        held = done if self._stages else msgspec.to_builtins(self._plan)
-        self._set(plan.SUFFIX, held, if_version=self._plan_version)
-        value = as_json(self._bounded.mark, self._rules.cursor, self._link.chain(tried))
-        self._set("", value, if_version=self._link.version)
+        held = done if self._stages else msgspec.to_builtins(planning.plan)
+        self._set(PLAN_SUFFIX, held, if_version=planning.stored_version)
+        tried, columns = (saved_as.tried, saved_as.columns) if saved_as else (None, None)
+        spark = self.df.sparkSession
+        if tried is None and not all(renames(spark, place) for place in planning.places):
+            tried = NO_TRY  # what an earlier attempt has saved elsewhere
+        chain = following(planning.before, planning.number, tried, columns)
+        value = as_json(self._bounded.mark, self._rules.cursor, chain)
+        self._set("", value, if_version=planning.version)
         if not self._stages:
-            self._set(plan.SUFFIX, done)
+            self._set(PLAN_SUFFIX, done)
         if self._new_schema is not None:
             self._set(contract.SUFFIX, self._new_schema)
+
+    def _keep_columns(self) -> str:
+        """Store the columns with which `read_loads` reads this load; return their digest."""
+        columns = saved.columns_of(self.df.schema)
+        digest = digest_of(columns)
+        if self._store.entry(self._key + saved.PREFIX + digest) is None:
+            # At once: it is the same for all that have these columns, and means nothing by itself.
+            self._store.set(self._key + saved.PREFIX + digest, columns)
+        return digest
 
     def _record(self, rows: int | None, directories: tuple[str, ...]) -> LoadRecord:
         bounded, rules = self._bounded, self._rules
@@ -454,7 +428,7 @@ class Load:
         start = rules.initial if rules.is_backfill else self.watermark
         return LoadRecord(
             name=self.name,
-            number=self._link.number,
+            number=self._planning.number if self._planning else 0,
             kind="backfill" if rules.is_backfill else "load",
             cursor=rules.cursor.name,
             type=rules.cursor.kind,
@@ -504,19 +478,6 @@ class Load:
                 "%s: the source's schema has changed: %s", self._where(), "; ".join(changed)
             )
         return columns if columns != stored else None
-
-    def _check_unmoved(self) -> None:
-        if self._rules.is_backfill:
-            return
-        entry = self._store.entry(self._key)
-        version = entry.version if entry else 0
-        if version != self._link.version:
-            raise VersionConflict(
-                f"{self._where()} has version {version}, and this load started from "
-                f"{self._link.version}: another load was faster, or it was set back, and this "
-                "load is discarded",
-                hint="run it again: it loads what is new since then",
-            )
 
     @property
     def _stages(self) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from holdfast import command as c
 from holdfast.accessor import AssetStore
@@ -12,6 +13,7 @@ from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.rules import LoadRules
 
 _LONGEST: Final = 48
+_LONGEST_NAME: Final = 240
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -21,10 +23,13 @@ def load_name(store: AssetStore, key: str, number: int) -> str:
 
 
 def backfill_name(store: AssetStore, key: str, rules: LoadRules) -> str:
-    """Name a backfill by its range."""
+    """Name a backfill by its cursor and its range."""
     ends = (_end(rules, rules.initial), _end(rules, rules.end))
     closed = "" if rules.closed == "left" else f".{rules.closed}"
-    return f"load={origin_of(store, key)}.backfill.{'.'.join(ends)}{closed}"
+    by = plain(rules.cursor.name)
+    name = f"{origin_of(store, key)}.backfill.{by}.{'.'.join(ends)}{closed}"
+    # File systems have 255 bytes for a name.
+    return f"load={name}" if len(name) <= _LONGEST_NAME else f"load={name[:150]}_{_digest(name)}"
 
 
 def application(store: AssetStore, key: str) -> str:
@@ -38,6 +43,11 @@ def origin_of(store: AssetStore, key: str) -> str:
     if scope.name is None:
         scope = store._store.execute(c.GetAsset(scope)).scope
     return f"{plain(str(scope.name))}.{plain(key)}"
+
+
+def digest_of(value: Any) -> str:
+    """Identify a value that the store holds."""
+    return _digest(json.dumps(value, sort_keys=True))[:32]
 
 
 def _end(rules: LoadRules, value: Value | None) -> str:
@@ -54,4 +64,8 @@ def plain(text: str) -> str:
     written = _OTHER.sub("-", text)[:_LONGEST]
     if written == text:
         return text
-    return f"{written}_{sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return f"{written}_{_digest(text)[:8]}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()

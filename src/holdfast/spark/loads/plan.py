@@ -7,24 +7,34 @@ in files or in a table's transaction, is what its successor would write.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import logging
+import time
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
 
-from holdfast.errors import InvalidInput
+from holdfast.accessor import AssetStore, run
+from holdfast.entry import Entry
+from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
+from holdfast.spark.loads.chain import PLAN_SUFFIX, highest_number, loads_that_count
+from holdfast.spark.loads.naming import digest_of
 
-SUFFIX: Final = "/plan"
-"""The plan of the watermark `orders` is stored as `orders/plan`."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("holdfast")
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a load set out to do."""
 
-    start: int
+    number: int
     """The number of the load."""
     version: int
     """The version of the watermark that it starts from."""
+    after: str
+    """The digest of that watermark, as versions differ between stores."""
     rules: str
     watermark: Any
     """The value to store when the load succeeds."""
@@ -37,14 +47,186 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The load has succeeded."""
     tries: int = 0
     """How many attempts have begun to write into a place of their own."""
+    places: tuple[str, ...] = ()
+    """The paths below which attempts have published a directory of this load, or begun to."""
 
 
-def plan_in(found: Any, where: str) -> Plan:
-    """Read a stored plan. Raise InvalidInput where it is none."""
-    try:
-        return msgspec.convert(found, Plan)
-    except msgspec.ValidationError:
-        raise InvalidInput(
-            f"{where} is {str(found)[:60]}, which no incremental load has written",
-            hint="delete that entry, or use another key= for the load",
-        ) from None
+class Planning:
+    """The plan of the load that follows the watermark as it stands."""
+
+    def __init__(
+        self, store: AssetStore, key: str, entry: Entry[Any] | None, rules: str, spark: SparkSession
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._rules = rules
+        self._spark = spark
+        self._session = str(getattr(spark, "session_id", ""))
+        self._after = digest_of(entry.value) if entry else ""
+        self.version = entry.version if entry else 0
+        """The version of the watermark's entry; 0: there is none."""
+        self.before = loads_that_count(store, key, entry)
+        self.stored_version, last = self._last()
+        finished = last is not None and last.done and self.before is not None
+        newest = highest_number(store, key, entry, with_undone=not finished)
+        self._former = self._taken_over(last) if last and self._is_open(last, newest) else None
+        """The plan of an earlier attempt at this load, maybe with other rules."""
+        if self._former is not None:
+            newest = self._former.number - 1
+        elif last is not None:
+            newest = max(newest, last.number)
+        self.number = newest + 1
+        """The number of this load: that of its earlier attempts, or one that no load has had."""
+        self.plan = self._kept(self._former)
+        """The plan that an earlier attempt at this load has stored, if it had the same rules."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The paths below which earlier attempts have published a directory of this load."""
+        return self._former.places if self._former else ()
+
+    def keep(self, watermark: Any, *, tries: int = 0, **marks: Any) -> Plan:
+        """Store the plan, before anything is written that follows it."""
+        while True:
+            self._await_predecessor()
+            before = self.plan or self._new(watermark)
+            kept = msgspec.structs.replace(
+                before, session=self._session, tries=before.tries + tries, **marks
+            )
+            if kept == self.plan:
+                return kept
+            try:
+                self.stored_version = self._set(kept)
+            except VersionConflict:
+                self._read_again(kept)
+            else:
+                self._former = self.plan = kept
+                return kept
+
+    def confirm(self, begun: Plan) -> None:
+        """Raise VersionConflict unless this is still the newest try of the load."""
+        self.check_unmoved()
+        _, found = self._last()
+        if found is None or (found.id, found.tries) != (begun.id, begun.tries):
+            raise VersionConflict(
+                f"a later load from {self._where()} replaces this one",
+                hint="let one load of an asset run at a time: max_active_runs=1",
+            )
+
+    def check_unmoved(self) -> None:
+        """Raise VersionConflict unless the watermark is the one that the load starts from."""
+        entry = self._store.entry(self._key)
+        version = entry.version if entry else 0
+        if version != self.version:
+            raise VersionConflict(
+                f"{self._where()} has version {version}, and this load started from "
+                f"{self.version}: another load was faster, or it was set back, and this load is "
+                "discarded",
+                hint="run it again: it loads what is new since then",
+            )
+
+    def _where(self, suffix: str = "") -> str:
+        return f"`{self._key}{suffix}` of {self._store._scope}"
+
+    def _last(self) -> tuple[int, Plan | None]:
+        """Return the plan that was stored last, of whichever load, and its version."""
+        entry = self._store.entry(self._key + PLAN_SUFFIX)
+        if entry is None:
+            return 0, None
+        try:
+            return entry.version, msgspec.convert(entry.value, Plan)
+        except msgspec.ValidationError:
+            raise InvalidInput(
+                f"{self._where(PLAN_SUFFIX)} is {str(entry.value)[:60]}, which no incremental load "
+                "has written",
+                hint="delete that entry, or use another key= for the load",
+            ) from None
+
+    def _is_open(self, last: Plan, newest: int) -> bool:
+        # A crash between the watermark and this mark leaves a load that has succeeded.
+        return not last.done and last.number > newest
+
+    def _taken_over(self, last: Plan) -> Plan | None:
+        """Return the plan of a load that did not finish, if it started from this watermark."""
+        if (last.version, last.after) == (self.version, self._after):
+            return last
+        if last.numbered:
+            raise InvalidInput(
+                f"a load from {self._where()} that did not finish started from another value, and "
+                f"may be in a table already, with the number {last.number}",
+                hint="remove its rows if the table has them; then delete "
+                f"`{self._key}{PLAN_SUFFIX}` and run this one again",
+            )
+        return None
+
+    def _kept(self, found: Plan | None) -> Plan | None:
+        """Return the plan of an earlier attempt if this one has the same rules."""
+        if found is None or found.rules == self._rules:
+            return found
+        if found.numbered:
+            raise InvalidInput(
+                f"a load from {self._where()} that did not finish had other rules, and may be in "
+                "a table already",
+                hint="run it with its former rules first; or, if the table has no commit of it, "
+                f"delete `{self._key}{PLAN_SUFFIX}`",
+            )
+        log.warning(
+            "%s: a load that did not finish had other rules, and is replaced", self._where()
+        )
+        return None
+
+    def _new(self, watermark: Any) -> Plan:
+        former = self._former
+        return Plan(
+            self.number,
+            self.version,
+            self._after,
+            self._rules,
+            watermark,
+            tries=former.tries if former else 0,
+            places=former.places if former else (),
+        )
+
+    def _set(self, plan: Plan) -> int:
+        value = msgspec.to_builtins(plan)
+        step = self._store._set(self._key + PLAN_SUFFIX, value, False, self.stored_version)
+        return run(self._store._store, step)
+
+    def _read_again(self, kept: Plan) -> None:
+        """Take over the plan that another load has stored meanwhile, if it is the same."""
+        self.stored_version, last = self._last()
+        self._former = last if last is not None and last.number == self.number else None
+        self.plan = self._kept(self._former)
+        if self.plan is None or self.plan.watermark != kept.watermark:
+            raise VersionConflict(
+                f"another load from {self._where()} has begun with another range",
+                hint="run this one again: it then has the same rows",
+            ) from None
+
+    def _await_predecessor(self) -> None:
+        """Wait until an attempt of another run, which began this load, writes nothing any more.
+
+        Earlier attempts of the same task have ended when a task gets its session.
+        """
+        before = self._former.session if self._former else ""
+        if not self._session or before in ("", self._session):
+            return
+        from pyspark.errors import PySparkException
+
+        from holdfast.spark.operations import LIMIT, await_end, other_session
+
+        spark: Any = self._spark
+        other = other_session(spark, before)
+        try:
+            running = await_end(other, time.monotonic() + LIMIT)
+        except PySparkException as error:
+            log.debug("%s: the session before is unknown: %s", self._where(), error)
+            running = []
+        finally:
+            other.client.close()
+        if running:
+            raise SparkBusy(
+                f"another load from {self._where()} still writes after {LIMIT:.0f} s: "
+                f"{', '.join(running)} of session {before}",
+                hint="let one load of an asset run at a time: max_active_runs=1; then run it again",
+            )

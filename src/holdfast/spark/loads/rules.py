@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from holdfast.errors import InvalidInput, InvalidType
@@ -14,6 +13,7 @@ from holdfast.spark.loads.cursor import Cursor, Lag, Value, cursor_of
 from holdfast.spark.loads.expectations import Expectations, expectations
 from holdfast.spark.loads.identity import Identity, identity_of
 from holdfast.spark.loads.watermark import Bound
+from holdfast.spark.publication import check_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,6 +107,8 @@ def load_rules(
 
     Raise InvalidInput or InvalidType, which name the argument.
     """
+    if not hasattr(df, "isStreaming"):
+        raise InvalidType(f"the source is a {type(df).__name__}", hint="give a Spark DataFrame")
     if df.isStreaming:
         raise InvalidInput(
             "a streaming DataFrame has its own progress", hint="use holdfast.spark.foreach_batch"
@@ -136,11 +138,13 @@ def load_rules(
         on_null=on_null,
         replaces=keys is not None and not keys,
         identity=identity_of(
-            by.source, [columns.find(name, "the primary key") for name in keys or ()]
+            by.source,
+            [columns.find(name, "the primary key") for name in keys or ()],
+            case_sensitive=columns.case_sensitive,
         ),
         remember=remember,
         expect=expectations(df, columns, expect),
-        quarantine=str(quarantine) if isinstance(quarantine, PurePath) else quarantine,
+        quarantine=None if quarantine is None else check_path("quarantine", quarantine),
         contract=contract,
         materialize=materialize,
         now=now,
@@ -154,6 +158,11 @@ def _until(cursor: Cursor, until: Any, now: datetime) -> Value | None:
     if given is None:
         return None
     if isinstance(given, timedelta):
+        if given < timedelta(0):
+            raise InvalidInput(
+                f"until is {given!r}, which is in the future",
+                hint="it is how long before now the load ends: timedelta(minutes=5)",
+            )
         try:
             given = cursor.at(now - given)
         except OverflowError:
@@ -177,14 +186,11 @@ def _check(rules: LoadRules) -> None:
             "rows without a cursor value would be loaded again by each load",
             hint='give primary_key=() for a write that replaces rows, or on_null="skip"',
         )
-    if rules.quarantine is not None:
-        if not isinstance(rules.quarantine, str) or not rules.quarantine:
-            raise InvalidType(f"quarantine is {rules.quarantine!r}", hint="give a directory's path")
-        if not rules.expect.conditions:
-            raise InvalidInput(
-                "quarantine is for rows that fail a check, and there is none",
-                hint="give expect= with not_null, range or where",
-            )
+    if rules.quarantine is not None and not rules.expect.conditions:
+        raise InvalidInput(
+            "quarantine is for rows that fail a check, and there is none",
+            hint="give expect= with not_null, range or where",
+        )
     if rules.is_backfill:
         _check_backfill(rules)
     elif rules.closed in ("right", "both"):

@@ -1,15 +1,17 @@
-"""Sources of loads: whether reading one twice gives the same rows."""
+"""Sources of loads: what can be relied on when one is read twice, or in parts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FILES: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+_FILES: Final = frozenset({"avro", "orc", "parquet", "text"})
+_PARSED_FILES: Final = frozenset({"csv", "json", "xml"})
 _FIXED_RELATIONS: Final = frozenset(
     {
         "cached_local_relation",
@@ -20,18 +22,43 @@ _FIXED_RELATIONS: Final = frozenset(
     }
 )
 _FIXED_LEAVES: Final = frozenset({"LocalRelation", "OneRowRelation", "Range"})
-_CHOOSING_NODES: Final = frozenset({"Deduplicate", "GlobalLimit", "LocalLimit", "Offset", "Sample"})
+_MEMORY_LEAVES: Final = frozenset({"ExternalRDD", "InMemoryRelation", "LogicalRDD"})
+_CHOOSING_NODES: Final = frozenset(
+    {"Deduplicate", "GlobalLimit", "LocalLimit", "Offset", "Sample", "Window"}
+)
 _CHOOSING_RELATIONS: Final = frozenset({"deduplicate", "limit", "offset", "sample", "tail"})
-"""What takes some of the rows below it, and may take others the next time."""
+"""What takes some of the rows below it, or puts them into an order that ties leave open."""
 _RANDOM: Final = re.compile(
-    r"\b(rand|randn|random|randstr|uuid|shuffle|uniform|now|curdate|curtime|localtimestamp"
-    r"|unix_timestamp|first|first_value|last|last_value|any_value)\b|current_|_id\(\)",
+    r"\b(rand|randn|random|randstr|uuid|shuffle|uniform|now|curdate|curtime|unix_timestamp"
+    r"|first|first_value|last|last_value|any_value|max_by|min_by|mode|collect_list|collect_set"
+    r"|array_agg|listagg|string_agg|over)\s*\(|\bselect\b|localtimestamp|current_|_id\(\)",
     re.IGNORECASE,
 )
+_PARSING: Final = re.compile(r"\bfrom_(json|csv|xml)\b", re.IGNORECASE)
+_CALLED: Final = re.compile(r"([A-Za-z_][\w.`]*)\s*\(")
+_WORDS: Final = frozenset(
+    {"and", "array", "as", "between", "binary", "by", "case", "cast", "char", "decimal", "distinct"}
+    | {"div", "else", "end", "from", "if", "ilike", "in", "interval", "is", "like", "map", "mod"}
+    | {"not", "null", "numeric", "or", "rlike", "string", "struct", "then", "to", "varchar", "when"}
+)
+"""Words of SQL that may stand before a parenthesis without being a function."""
 
 
-def is_fixed(df: DataFrame) -> bool:
-    """Tell whether every read of `df` gives the same rows, whatever happens to its source.
+class Source(NamedTuple):
+    """What can be relied on."""
+
+    is_fixed: bool = True
+    """Every read gives the same rows, whatever happens to the source meanwhile."""
+    is_parsed: bool = False
+    """Which rows there are, and their values, may depend on the columns that are read: text that
+    is malformed is noticed only in those."""
+    compares_as_spark: bool = True
+    """A condition that Spark hands to the source means the same there. A database has its own
+    collation, and may read a time in another time zone."""
+
+
+def source_of(df: DataFrame) -> Source:
+    """Find out what `df` reads, and how.
 
     Files that were listed once are fixed, and data that is in the plan itself. Tables of a
     database or of a catalog are not, nor is what takes some rows of many, or depends on chance or
@@ -40,11 +67,28 @@ def is_fixed(df: DataFrame) -> bool:
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     if isinstance(df, ClassicDataFrame):
-        plan = df._jdf.queryExecution().analyzed()
-        return all(map(_is_fixed_node, _nodes(plan)))
+        return _all(map(_of_node, _nodes(df._jdf.queryExecution().analyzed())))
     client: Any = df.sparkSession.client
     proto = df._plan.to_proto(client)  # type: ignore[operator]
-    return all(map(_is_fixed_message, _messages(proto.root)))
+    return _all(map(_of_message, _messages(proto.root)))
+
+
+def _all(sources: Iterable[Source]) -> Source:
+    """Return what can be relied on where these are parts of one."""
+    found = list(sources)
+    return Source(
+        is_fixed=all(one.is_fixed for one in found),
+        is_parsed=any(one.is_parsed for one in found),
+        compares_as_spark=all(one.compares_as_spark for one in found),
+    )
+
+
+def _of_files(kind: str) -> Source:
+    """Return what can be relied on for files of that format."""
+    if kind in _PARSED_FILES:
+        return Source(is_parsed=True)
+    is_known = kind in _FILES
+    return Source(is_fixed=is_known, compares_as_spark=is_known)
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -55,19 +99,31 @@ def _nodes(plan: Any) -> Iterator[Any]:
             yield from _nodes(several.apply(number))
 
 
-def _is_fixed_node(node: Any) -> bool:
+def _of_node(node: Any) -> Source:
     kind = node.getClass().getSimpleName()
     if node.children().size():
+        shown = node.expressions().mkString(" ")
         # To Spark, what depends on the clock is deterministic: it is the same within a query.
-        chance = not node.deterministic() or _RANDOM.search(node.expressions().mkString(" "))
-        return kind not in _CHOOSING_NODES and not chance
+        by_chance = not node.deterministic() or bool(_RANDOM.search(shown))
+        return Source(
+            is_fixed=kind not in _CHOOSING_NODES and not by_chance,
+            is_parsed=bool(_PARSING.search(shown)),
+        )
     if kind != "LogicalRelation":
-        return kind in _FIXED_LEAVES
+        is_fixed = kind in _FIXED_LEAVES
+        return Source(is_fixed=is_fixed, compares_as_spark=is_fixed or kind in _MEMORY_LEAVES)
     relation = node.relation()
+    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+        return Source(is_fixed=False, compares_as_spark=False)
+    found = _of_files(_format_of(relation))
     is_table = node.catalogTable().isDefined()  # its files are listed again after an INSERT
-    if is_table or relation.getClass().getSimpleName() != "HadoopFsRelation":
-        return False
-    return bool(relation.location().getClass().getSimpleName() == "InMemoryFileIndex")
+    is_listed = relation.location().getClass().getSimpleName() == "InMemoryFileIndex"
+    return found._replace(is_fixed=found.is_fixed and is_listed and not is_table)
+
+
+def _format_of(relation: Any) -> str:
+    name: str = relation.fileFormat().getClass().getSimpleName()
+    return name.removesuffix("FileFormat").lower()
 
 
 def _messages(message: Any) -> Iterator[Any]:
@@ -83,33 +139,53 @@ def _messages(message: Any) -> Iterator[Any]:
                 yield from _messages(part)
 
 
-def _is_fixed_message(message: Any) -> bool:
+def _of_message(message: Any) -> Source:
     match message.DESCRIPTOR.name:
-        case "UnresolvedFunction":
-            return not _RANDOM.search(f"{message.function_name}()")
-        case "CommonInlineUserDefinedFunction":
-            return bool(message.deterministic)
+        case "UnresolvedFunction" | "CallFunction":
+            return _of_sql(f"{message.function_name}()")
         case "ExpressionString":
-            return not _RANDOM.search(message.expression)
+            return _of_sql(message.expression)
+        case "CommonInlineUserDefinedFunction":
+            return Source(is_fixed=bool(message.deterministic))
+        case "Window":
+            return Source(is_fixed=False)
         case "Relation":
-            return _is_fixed_relation(message)
-    return True
+            return _of_relation(message)
+    return Source()
 
 
-def _is_fixed_relation(relation: Any) -> bool:
+def _of_sql(text: str) -> Source:
+    """Return what can be relied on in an expression: functions of users may do anything."""
+    called = {name.lower() for name in _CALLED.findall(text)}
+    is_known = called <= _functions() | _WORDS
+    return Source(
+        is_fixed=is_known and not _RANDOM.search(text), is_parsed=bool(_PARSING.search(text))
+    )
+
+
+@cache
+def _functions() -> frozenset[str]:
+    """The names of Spark's own functions."""
+    from pyspark.sql import functions
+
+    return frozenset(name.lower() for name in dir(functions) if not name.startswith("_"))
+
+
+def _of_relation(relation: Any) -> Source:
     kind = relation.WhichOneof("rel_type")
     if kind in _CHOOSING_RELATIONS:
-        return False
+        return Source(is_fixed=False)
     if kind != "read":
         inner = getattr(relation, kind)
         has_relation = any(
             one.DESCRIPTOR.name == "Relation" for one in _messages(inner) if one is not inner
         )
-        return has_relation or kind in _FIXED_RELATIONS
+        is_known = has_relation or kind in _FIXED_RELATIONS
+        return Source(is_fixed=is_known, compares_as_spark=is_known)
     read = relation.read
-    return (
-        read.WhichOneof("read_type") == "data_source"
-        and not read.is_streaming
-        and read.data_source.format.lower() in _FILES
-        and not read.data_source.predicates
+    if read.WhichOneof("read_type") != "data_source":
+        return Source(is_fixed=False, compares_as_spark=False)
+    found = _of_files(read.data_source.format.lower())
+    return found._replace(
+        is_fixed=found.is_fixed and not read.is_streaming and not read.data_source.predicates
     )

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from holdfast import command as c
 from holdfast.connection import open_store
 from holdfast.errors import HoldfastError, InvalidUrl
-from holdfast.loadrecord import cells, record_of
+from holdfast.loadrecord import expand_records
 from holdfast.plain import LITERAL
 from holdfast.report import LOADS, stored_columns
 from holdfast.settings import load
@@ -115,12 +115,10 @@ def _stored_schema(reading: Reading) -> pa.Schema:
 
 def _expand_records(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The records of loads, without rows whose value is none."""
-    records = [record_of(text) for text in batch.column("value").to_pylist()]
-    kept = batch.filter(pa.array([record is not None for record in records]))
-    rows = [cells(record) for record in records if record]
-    derived = pa.schema([field for field in schema if field.name not in batch.schema.names])
-    made = record_batch([[row[name] for row in rows] for name in derived.names], derived)
-    arrays = [(kept if name in kept.schema.names else made).column(name) for name in schema.names]
+    found = expand_records(batch.to_pydict())
+    arrays = [
+        pa.array(found[name], kind) for name, kind in zip(schema.names, schema.types, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
