@@ -193,6 +193,12 @@ class Forbidden(HoldfastError, PermissionError):
     status = 403
 
 
+class TokenRefused(Forbidden):
+    """A token that is not valid, or not any more; another one may be."""
+
+    code = "token_refused"
+
+
 class TooManyRequests(HoldfastError):
     """A token is used more often than the server lets one."""
 

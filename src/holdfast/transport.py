@@ -113,6 +113,15 @@ class Transport:
         """The server's, without a slash at its end."""
         return self._address.url
 
+    @property
+    def token(self) -> str:
+        """What requests are sent with; the server may have replaced the one given."""
+        return self._token
+
+    @token.setter
+    def token(self, token: str) -> None:
+        self._token = checked_token(token)
+
     def request(
         self,
         method: str,

@@ -14,7 +14,10 @@ from alternating import alternating
 from project import Project, new_project, wait_until
 from serving import Served
 
+from holdfast import command as c
+from holdfast import run_command as r
 from holdfast.run import RunState
+from holdfast.scope import TaskScope
 from servers import Server, postgres_server
 
 KEY = "a-key-of-the-test-that-is-long-enough"
@@ -160,7 +163,7 @@ def postgres_sockets(pid: int, url: str) -> list[str]:
     ]
 
 
-def test_a_supervisor_whose_token_is_not_good_any_more_is_replaced(
+def test_tokens_that_ran_out_while_the_server_was_away_cost_no_attempt(
     project: Project, servers: list[Served]
 ) -> None:
     project.write("wait", "")
@@ -169,13 +172,18 @@ def test_a_supervisor_whose_token_is_not_good_any_more_is_replaced(
         "HOLDFAST__API__TOKEN_LIFETIME": "4s",
     }
     with project.start("run", "dag.py", "--run-id", "r", **environ) as run:
-        wait_until(lambda: project.task_store("part"))
-        [supervisor] = project.processes(".supervisor")
+        parts = c.List(c.TaskFilter("d", "r", "part"))
+        wait_until(lambda: len(project.store.execute(parts).found) == 3)
+        supervisor = project.processes(".supervisor")
         servers[0].process.send_signal(signal.SIGSTOP)
+        project.path("wait").unlink()  # each task waits for the server now
         time.sleep(9.5)
         servers[0].process.send_signal(signal.SIGCONT)
-        wait_until(lambda: supervisor not in project.processes(".supervisor"))
-        project.path("wait").unlink()
+        wait_until(lambda: project.states().get("total"))
+
+        assert project.processes(".supervisor") == supervisor
         assert run.wait(timeout=60) == 0
 
     assert project.run_of().state is RunState.SUCCESS
+    attempts = [r.ListAttempts(TaskScope("d", "r", "part", index)) for index in range(3)]
+    assert [len(project.store.execute(one)) for one in attempts] == [1, 1, 1]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ from holdfast.errors import (
     RequestTooLarge,
     StaleAttempt,
     StoreUnavailable,
+    TokenRefused,
     TooManyRequests,
     UnknownAsset,
     VersionConflict,
@@ -40,6 +42,7 @@ from holdfast.stores.http import HttpStore
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sql.store import SqlStore
 from holdfast.testing import Clock, MakeStore, StoreConformance
+from holdfast.transport import Response
 from served import Everybody, ServedStores
 from servers import ServerDatabase, SqliteDatabase
 from webserver import Answer, WebServer, answer, free_port, serving
@@ -115,6 +118,47 @@ def test_a_token_that_has_run_out_is_refused(served: ServedStores) -> None:
         store.execute(c.Now())
 
     assert token not in str(caught.value)
+
+
+def test_a_request_whose_token_has_run_out_is_sent_again_with_a_new_one(
+    served: ServedStores, behind: SqlStore
+) -> None:
+    ann = UserIdentity("ann", Role.EDITOR)
+    tokens = served.server.tokens
+    old = tokens.issue(ann, timedelta(seconds=-10))
+    with HttpStore(served.server.url, old, new_token=lambda: tokens.issue(ann)) as store:
+        store.execute(c.Set(ORDERS, "k", "1", ANN))
+
+    assert behind.execute(c.Get(ORDERS, "k")) == "1"
+
+
+def test_a_request_whose_token_has_run_out_uses_the_one_that_another_request_was_given(
+    served: ServedStores, behind: SqlStore, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = served.server.tokens.issue(UserIdentity("ann", Role.EDITOR), timedelta(seconds=-10))
+    with HttpStore(served.server.url, old) as store:
+        transport = store._transport
+        request = transport.request
+
+        def beside_another(*args: Any, **options: Any) -> Response:
+            response = request(*args, **options)
+            transport.token = token
+            return response
+
+        monkeypatch.setattr(transport, "request", beside_another)
+        store.execute(c.Set(ORDERS, "k", "1", ANN))
+
+    assert behind.execute(c.Get(ORDERS, "k")) == "1"
+
+
+def test_a_new_token_that_is_refused_too_is_an_error(served: ServedStores) -> None:
+    identity = UserIdentity("ann", Role.ADMIN)
+    issue, past = served.server.tokens.issue, timedelta(seconds=-10)
+    store = HttpStore(
+        served.server.url, issue(identity, past), new_token=lambda: issue(identity, past)
+    )
+    with store, pytest.raises(TokenRefused, match="run out"):
+        store.execute(c.Now())
 
 
 def test_a_token_that_is_none_is_refused(served: ServedStores) -> None:

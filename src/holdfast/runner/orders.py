@@ -13,7 +13,8 @@ from holdfast.scope import TaskScope
 
 
 class UseServer(msgspec.Struct, frozen=True, tag="server"):
-    """The first order of all where `workers.server_url` is set: with what to reach the store."""
+    """With what to reach the store: where `workers.server_url` is set, the first order of all, and
+    the answer to each `NeedToken`."""
 
     url: str
     token: str
@@ -89,7 +90,12 @@ class Alive(msgspec.Struct, frozen=True, tag="alive"):
     """Sent now and then."""
 
 
+class NeedToken(msgspec.Struct, frozen=True, tag="token"):
+    """The server does not accept the token any more, as after a time without connection."""
+
+
 Notice: TypeAlias = FileParsed | Ended | Alive
+Upward: TypeAlias = Notice | NeedToken
 
 order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
-notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
+upward_decoder: msgspec.msgpack.Decoder[Upward] = msgspec.msgpack.Decoder(Upward)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Lock, Semaphore, Thread, current_thread
+from threading import Condition, Event, Lock, Semaphore, Thread, current_thread
 
 from holdfast import run_command as r
 from holdfast.authority import ImportIdentity
@@ -26,12 +26,13 @@ from holdfast.runner.orders import (
     CallBack,
     Ended,
     FileParsed,
-    Notice,
+    NeedToken,
     Order,
     ParseFile,
     RunTask,
     Stop,
     Unwatch,
+    Upward,
     UseServer,
     WarmSpark,
     WatchAsset,
@@ -49,6 +50,8 @@ from holdfast.store import Store
 
 TICK = 0.1
 PARSE_LIMIT = 60.0
+TOKEN_LIMIT = 10.0
+"""Seconds that the scheduler has to answer with a new token."""
 MOST_IMPORTS = 3
 """How often a file is tried whose import was not to blame for its end."""
 
@@ -67,7 +70,9 @@ class Supervisor:
         self._scheduler = scheduler
         self._nursery = nursery
         self._through_server = bool(settings.workers.server_url)
-        self._store = _open_store(settings, scheduler)
+        self._token = ""
+        self._token_came = Condition()
+        self._store = self._open_store(settings)
         self._spark = SparkServer(settings, nursery)
         self._endpoints = Endpoints(settings, self._store)
         its = rules(settings)
@@ -110,6 +115,18 @@ class Supervisor:
         self._endpoints.close()
         self._store.close()
 
+    def _open_store(self, settings: Settings) -> Store:
+        window = settings.core.retry_window
+        if not settings.workers.server_url:
+            return open_store(settings, retry_window=window)
+        frame = self._scheduler.receive()
+        order = order_decoder.decode(frame[1]) if frame else None
+        if not isinstance(order, UseServer):
+            sys.exit("error: the scheduler ended before it told how to reach the server")
+        from holdfast.stores.http import HttpStore
+
+        return HttpStore(order.url, order.token, retry_window=window, new_token=self._new_token)
+
     def _take(self, order: Order) -> None:
         if isinstance(order, RunTask):
             self._begin(self._attempt, order)
@@ -121,6 +138,10 @@ class Supervisor:
             self._begin(self._warm_spark, order)
         elif isinstance(order, WatchAsset):
             self._watch(order)
+        elif isinstance(order, UseServer):
+            with self._token_came:
+                self._token = order.token
+                self._token_came.notify_all()
         elif isinstance(order, Unwatch):
             watching = self._watchings.pop(_name(order), None)
             if watching is not None:
@@ -244,7 +265,7 @@ class Supervisor:
         try:
             lost = self._store.execute(heartbeat)
         except Forbidden as error:
-            log.warning("%s; another supervisor gets a new token", error.message)
+            log.warning("%s; another supervisor is needed", error.message)
             self._scheduler.end_input()
             return
         except HoldfastError as error:
@@ -258,22 +279,17 @@ class Supervisor:
             if watches[watch].watch == watch:
                 watches[watch].lose()
 
-    def _tell(self, notice: Notice) -> None:
+    def _new_token(self) -> str:
+        """Ask the scheduler for a token; return the one before where it does not answer."""
+        with self._token_came:
+            before = self._token
+            self._tell(NeedToken())
+            self._token_came.wait_for(lambda: self._token != before, TOKEN_LIMIT)
+            return self._token
+
+    def _tell(self, notice: Upward) -> None:
         with suppress(OSError):
             self._scheduler.send(NOTICE, encode(notice))
-
-
-def _open_store(settings: Settings, scheduler: Channel) -> Store:
-    window = settings.core.retry_window
-    if not settings.workers.server_url:
-        return open_store(settings, retry_window=window)
-    frame = scheduler.receive()
-    order = order_decoder.decode(frame[1]) if frame else None
-    if not isinstance(order, UseServer):
-        sys.exit("error: the scheduler ended before it told how to reach the server")
-    from holdfast.stores.http import HttpStore
-
-    return HttpStore(order.url, order.token, retry_window=window)
 
 
 def _name(order: WatchAsset | Unwatch) -> str:

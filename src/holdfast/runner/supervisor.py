@@ -20,11 +20,12 @@ from holdfast.errors import HoldfastError, RunnerFailed
 from holdfast.runner.channel import ORDER, Channel, encode
 from holdfast.runner.orders import (
     Alive,
+    NeedToken,
     Notice,
     Order,
     Stop,
     UseServer,
-    notice_decoder,
+    upward_decoder,
 )
 from holdfast.runner.process import this_process
 from holdfast.settings import VARIABLE_PREFIX, Settings
@@ -108,7 +109,7 @@ class SupervisorLink:
             self.order(_use_server(self._settings))
         self._notices: Queue[Notice | None] = Queue()
         self._heard = time.monotonic()
-        listening = (self._popen, self._channel, self._notices)
+        listening = (self._popen, self._channel, self._notices, self._settings)
         self._listener = Thread(target=_listen, args=listening, daemon=True)
         self._listener.start()
 
@@ -138,12 +139,26 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _listen(
-    popen: subprocess.Popen[bytes], channel: Channel, notices: Queue[Notice | None]
+    popen: subprocess.Popen[bytes],
+    channel: Channel,
+    notices: Queue[Notice | None],
+    settings: Settings,
 ) -> None:
     while (frame := channel.receive()) is not None:
-        notices.put(notice_decoder.decode(frame[1]))
+        notice = upward_decoder.decode(frame[1])
+        if isinstance(notice, NeedToken):
+            _send_token(channel, settings)
+        else:
+            notices.put(notice)
     popen.wait()
     notices.put(None)
+
+
+def _send_token(channel: Channel, settings: Settings) -> None:
+    try:
+        channel.send(ORDER, encode(_use_server(settings)))
+    except (HoldfastError, OSError) as error:
+        log.warning("the supervisor gets no new token: %s", error)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from holdfast.authority import (
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.errors import Forbidden, InvalidInput, InvalidSettings
+from holdfast.errors import InvalidInput, InvalidSettings, TokenRefused
 from holdfast.server.keys import SigningKeys, open_keys
 from holdfast.settings import Settings
 
@@ -105,7 +105,7 @@ class Tokens:
         return jwt.encode(claims, key.secret, ALGORITHM, headers={"kid": key.id})
 
     def verify(self, text: str) -> Verified:
-        """Whose it is; Forbidden where it is not good."""
+        """Whose it is; TokenRefused where it is not good."""
         known = self._known.get(text)
         if known is not None:
             if _is_good(known.verified) and self._keys.find(known.key):
@@ -163,8 +163,8 @@ def _is_good(verified: Verified) -> bool:
     return verified.expires_at + LEEWAY > time.time()
 
 
-def _refused(why: str) -> Forbidden:
-    return Forbidden(
+def _refused(why: str) -> TokenRefused:
+    return TokenRefused(
         f"the token is not accepted: {why}",
         hint="a task's token is renewed while it is used; get a new one with "
         "`holdfast auth task-token` or `holdfast auth user-token`",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cached_property
 from http import HTTPStatus
@@ -19,6 +19,7 @@ from holdfast.errors import (
     NoToken,
     RequestTooLarge,
     StoreUnavailable,
+    TokenRefused,
     TooManyRequests,
 )
 from holdfast.store import Store
@@ -49,7 +50,9 @@ class HttpStore(Store):
 
     While the server is away or busy, commands wait for it up to `retry_window`. A write whose
     answer was lost is sent again, and carried out once. What a person writes is recorded under the
-    name that is in the token.
+    name that is in the token. Where that ran out, as in a request that waited for the server, the
+    request is sent again with the one that another request was given meanwhile, or `new_token`
+    returns.
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class HttpStore(Store):
         *,
         retry_window: timedelta = timedelta(0),
         timeout: timedelta = timedelta(seconds=30),
+        new_token: Callable[[], str] | None = None,
     ) -> None:
+        self._new_token = new_token
         try:
             self._transport = Transport(
                 url,
@@ -118,6 +123,20 @@ class HttpStore(Store):
     def _ask(
         self, method: str, body: bytes = b"", *, path: str = COMMANDS, once: bool = False
     ) -> Response:
+        used = self._transport.token
+        response = self._send(method, path, body, once)
+        refused = response.status == TokenRefused.status
+        if refused and isinstance(self._refusal(response), TokenRefused) and self._renewed(used):
+            response = self._send(method, path, body, once)
+        return response
+
+    def _renewed(self, used: str) -> bool:
+        """Have another token than the one that was refused; False where there is none."""
+        if self._transport.token == used and self._new_token is not None:
+            self._transport.token = self._new_token()
+        return self._transport.token != used
+
+    def _send(self, method: str, path: str, body: bytes, once: bool) -> Response:
         try:
             return self._transport.request(method, path, body, _HEADERS, once=once)
         except Unreachable as error:
