@@ -12,6 +12,7 @@ from typing import Final, Self
 import msgspec
 
 from holdfast import command as c
+from holdfast import distribution
 from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, Steps, TaskStore, arun, run
 from holdfast.backend import load_backend
 from holdfast.entry import ApiWriter, TaskWriter, Writer
@@ -55,6 +56,7 @@ def connect(url: str | None = None, *, token: str | None = None) -> Connection:
     A server is at `http://…` or `https://…`, and wants a token: given here, or in the variable
     HOLDFAST_TOKEN.
     """
+    distribution.check()
     settings = load()
     if url is not None and url.lower().startswith(("http://", "https://")):
         return _connected(_served(url, token, settings), settings)

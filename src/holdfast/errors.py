@@ -307,6 +307,12 @@ class MissingDependency(HoldfastError, ImportError):
     code = "missing_dependency"
 
 
+class ForeignPackage(HoldfastError, ImportError):
+    """Another project's package named `holdfast` is installed over this one."""
+
+    code = "foreign_package"
+
+
 class SparkUnavailable(HoldfastError):
     """There is no Spark to run tasks on: it cannot be started, or does not answer."""
 

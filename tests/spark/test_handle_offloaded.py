@@ -94,7 +94,7 @@ def test_where_holdfast_is_not_installed_the_handle_says_so(connection: Connecti
 
     said = in_another_process(use, "sys.modules.update(holdfast=None, msgspec=None)")
 
-    assert 'pip install "holdfast[objects]"' in said
+    assert 'pip install "holdfast-state[objects]"' in said
 
 
 BACKEND = """

@@ -67,6 +67,7 @@ def zstd() -> ModuleType:
     except ModuleNotFoundError:
         raise MissingDependency(
             "zstd needs the package backports.zstd, which is not installed",
-            hint='pip install "holdfast[objects]", or set [object_store] compression = "gzip"',
+            hint='pip install "holdfast-state[objects]", or set '
+            '[object_store] compression = "gzip"',
         ) from None
     return zstd  # type: ignore[no-any-return, unused-ignore]

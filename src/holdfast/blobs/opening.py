@@ -50,7 +50,7 @@ def check_installed() -> None:
     if find_spec("obstore") is None:
         raise MissingDependency(
             "ObjectStoreBackend needs the package obstore, which is not installed",
-            hint='pip install "holdfast[objects]"',
+            hint='pip install "holdfast-state[objects]"',
         )
 
 

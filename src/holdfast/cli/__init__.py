@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import click
 
+from holdfast import distribution
 from holdfast.cli.lazy import LazyGroup
 from holdfast.errors import HoldfastError
 from holdfast.version import __version__
@@ -54,6 +55,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(args: Sequence[str] | None) -> int:
     try:
+        distribution.check()
         return cli.main(args, "holdfast", standalone_mode=False) or 0
     except HoldfastError as error:
         return fail(error.message, error.hint, error.exit_status)

@@ -19,5 +19,5 @@ def check() -> None:
         if found is None:
             raise MissingDependency(
                 f"the server needs the package {package}, which is not installed",
-                hint='pip install "holdfast[server]"',
+                hint='pip install "holdfast-state[server]"',
             )

@@ -58,7 +58,7 @@ def check_packages() -> None:
         if found is None:
             raise MissingDependency(
                 f"Spark tasks need the package {package.split('.')[0]}, which is not installed",
-                hint='pip install "holdfast[spark]"',
+                hint='pip install "holdfast-state[spark]"',
             )
 
 

@@ -73,7 +73,7 @@ def ship() -> None:
     except ImportError:
         raise MissingDependency(
             "handles are for Spark, and the package pyspark is not installed",
-            hint='pip install "holdfast[spark]"',
+            hint='pip install "holdfast-state[spark]"',
         ) from None
     for module in (errors, plain, retention, transport, handle):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

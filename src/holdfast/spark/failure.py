@@ -33,7 +33,7 @@ def _told(doing: str, text: str) -> HoldfastError:
     if absent:
         return MissingDependency(
             f"Spark's executors are to {doing}, and have no package `{absent[1]}`",
-            hint='pip install "holdfast[spark,objects]" there, with the driver of the database',
+            hint='pip install "holdfast-state[spark,objects]" there, with the database\'s driver',
         )
     ours = _OURS.findall(text)
     if ours:

@@ -137,7 +137,7 @@ class Handle:
             raise MissingDependency(
                 f"the values of {self} are kept by a worker-side backend, which needs Holdfast "
                 f"where Spark's executors run: {error}",
-                hint='there: pip install "holdfast[objects]", with the storage\'s credentials',
+                hint='pip install "holdfast-state[objects]" there, with the storage\'s credentials',
             ) from None
         url, token, retry_window = self._endpoint
         return offloaded.ask(url, token, retry_window, self._offloading, body)

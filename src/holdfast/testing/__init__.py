@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise MissingDependency(
         f"holdfast.testing needs {error.name}, which is not installed",
-        hint="pip install 'holdfast[testing]'",
+        hint="pip install 'holdfast-state[testing]'",
     ) from error
 
 for _module in ("conformance", "machine", "worker_backend"):

@@ -75,7 +75,7 @@ def spark_home() -> Path:
     if package is None or package.origin is None:
         raise MissingDependency(
             "Spark is not installed here, and the variable SPARK_HOME is not set",
-            hint='pip install "holdfast[spark]"',
+            hint='pip install "holdfast-state[spark]"',
         )
     return Path(package.origin).parent
 

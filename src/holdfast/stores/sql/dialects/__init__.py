@@ -62,7 +62,7 @@ def make_engine(url: sa.URL, dialect: Dialect, answer_timeout: float | None = No
     except ImportError as error:
         raise MissingDependency(
             f"the driver for {url.get_backend_name()} is not installed ({error.name})",
-            hint=f'pip install "holdfast[{dialect.extra}]"',
+            hint=f'pip install "holdfast-state[{dialect.extra}]"',
         ) from None
     dialect.before_connect(url)
     sa.event.listen(engine, "connect", lambda connection, record: dialect.on_connect(connection))
