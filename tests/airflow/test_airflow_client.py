@@ -230,7 +230,7 @@ def test_a_token_that_nobody_signed_is_refused(
 
     assert refusal.value.args[0] == "ServerResponseError"
     assert refusal.value.status == 403
-    assert refusal.value.detail["reason"] == "forbidden"
+    assert refusal.value.detail["reason"] == "token_refused"
     assert worker.tasks.get(worker.ti_id, "forged")["error"] == "TASK_STORE_NOT_FOUND"
 
 

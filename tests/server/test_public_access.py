@@ -100,6 +100,6 @@ def test_a_token_that_is_not_good_is_not_accepted(api: Api) -> None:
 
     for token in ("x.y.z", ended):
         reply = api.ask("PUT", f"{STATE}/k", {"value": 1}, token=token)
-        assert (reply.status, reply.reason) == (403, "forbidden")
+        assert (reply.status, reply.reason) == (403, "token_refused")
         assert token not in str(reply.json)
     assert api.ask("GET", f"{STATE}/k").status == 404

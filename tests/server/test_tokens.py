@@ -232,7 +232,7 @@ def test_a_bad_token_is_403_and_writes_nothing(
 ) -> None:
     answer = served.ask("PUT", read(task), {"value": 1}, token=text)
 
-    assert (answer.status, answer.reason) == (403, "forbidden")
+    assert (answer.status, answer.reason) == (403, "token_refused")
     assert text.encode() not in answer.body
     assert served.entries(task.scope) == {}
 
