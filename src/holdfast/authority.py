@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -266,7 +266,7 @@ def check(identity: Identity, command: c.Command[Any]) -> None:
     if not _permits(identity, command):
         raise Forbidden(
             f"{type(command).__name__}{_about(identity, command)}: {identity} may not do this",
-            hint=_HINTS.get(type(identity), "ask for a token that allows it"),
+            hint=_SUPERVISED if _is_supervised(command) else _HINTS[type(identity)],
         )
 
 
@@ -284,6 +284,8 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
             return _permits_watcher(identity, command)
         case WorkerIdentity():
             return _permits_worker(command)
+        case UserIdentity() if _is_supervised(command):
+            return False
         case UserIdentity(role=Role.ADMIN):
             return True
         case UserIdentity(role=Role.EDITOR):
@@ -396,6 +398,11 @@ def _permits_worker(command: c.Command[Any]) -> bool:
     return is_read(command) or isinstance(command, running)
 
 
+def _is_supervised(command: c.Command[Any]) -> bool:
+    """It begins an attempt whose process may be killed once its lease has passed."""
+    return isinstance(command, c.StartAttempt) and (command.worker or command.lease) is not None
+
+
 def _is_modest(heartbeat: r.Heartbeat) -> bool:
     """It renews no run, which only schedulers hold, and nothing for so long that a worker which
     died would not be missed."""
@@ -476,6 +483,7 @@ def _about(identity: Identity, command: c.Command[Any]) -> str:
     return f" of {scope}" if scope is not None else ""
 
 
+_SUPERVISED: Final = "leave `worker` and `lease` out: only a worker's supervisor may give them"
 _HINTS: dict[type, str] = {
     TaskIdentity: "a task has its own store and those of the assets among its inlets and outlets; "
     "it writes while it runs",
@@ -485,6 +493,7 @@ _HINTS: dict[type, str] = {
     WatcherIdentity: "a watcher has the store of the asset that it watches",
     UserIdentity: "an editor may write, an admin may do everything: "
     "`holdfast auth user-token --role editor`",
-    CallbackIdentity: "callbacks may read the stores, not write",
+    WorkerIdentity: "a worker acts for attempts and watchers that it runs",
+    CallbackIdentity: "a callback may read what its task may read, not write",
     ImportIdentity: "a DAG file may not use the stores while it is imported, only its tasks",
 }

@@ -72,12 +72,14 @@ class TriggerRule(StrEnum):
     ONE_SUCCESS = "one_success"
 
 
-class Process(msgspec.Struct, frozen=True):
+class Process(msgspec.Struct, frozen=True, omit_defaults=True):
     """A process, told from a later one with the same number by when it started."""
 
     host: str
     pid: int
     started: str
+    mark: str = ""
+    """What the process of a task has in its environment, and no process that is not ours."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"

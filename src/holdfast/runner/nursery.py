@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread, Timer
+from uuid import uuid4
 
 import msgspec
 
@@ -27,7 +28,7 @@ from holdfast.runner.launcher import (
     PreloadSpark,
     WriteLog,
 )
-from holdfast.runner.process import identify, kill_group
+from holdfast.runner.process import MARK, identify, kill_group
 from holdfast.settings import VARIABLE_PREFIX
 
 LOG_LIMIT = 256 * 2**20
@@ -47,9 +48,10 @@ class LauncherGone(HoldfastError):
 class Child:
     """A forked process, waiting for its startup."""
 
-    def __init__(self, nursery: Nursery, number: int, channel: Channel) -> None:
+    def __init__(self, nursery: Nursery, number: int, channel: Channel, mark: str) -> None:
         self._nursery = nursery
         self._number = number
+        self._mark = mark
         self._launched = Event()
         self._ended = Event()
         self.channel = channel
@@ -89,7 +91,7 @@ class Child:
 
     def take(self, notice: Notice) -> None:
         if isinstance(notice, Launched):
-            self.process = identify(notice.pid)
+            self.process = identify(notice.pid, self._mark)
             self._launched.set()
         else:
             self.end(notice.status)
@@ -117,6 +119,8 @@ class Nursery:
             for name, text in os.environ.items()
             if name == HOME or not name.startswith(VARIABLE_PREFIX)
         }
+        # Its children have it in their environment, too, by which they are known later.
+        self._mark = environ[MARK] = uuid4().hex
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "holdfast.runner.launcher", str(its.fileno())],
             pass_fds=[its.fileno()],
@@ -138,7 +142,7 @@ class Nursery:
                 if self._spark:
                     self._send(PreloadSpark())
             self._last += 1
-            child = self._children[self._last] = Child(self, self._last, Channel(ours))
+            child = self._children[self._last] = Child(self, self._last, Channel(ours), self._mark)
             with its:
                 self._send(Launch(self._last), [its.fileno()])
         child.wait_launched()

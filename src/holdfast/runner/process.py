@@ -12,10 +12,13 @@ from pathlib import Path
 
 from holdfast.run import Process
 
+MARK = "HOLDFAST_LAUNCHER"
+"""The variable by which a task's process shows which launcher it comes from."""
 
-def identify(pid: int) -> Process:
-    """A process of this machine."""
-    return Process(_host(), pid, _started(pid))
+
+def identify(pid: int, mark: str = "") -> Process:
+    """A process of this machine, and the mark in its environment if it is a task's."""
+    return Process(_host(), pid, _started(pid), mark)
 
 
 @cache
@@ -30,8 +33,12 @@ def has_ended(process: Process) -> bool:
 
 
 def kill_group(process: Process) -> None:
-    """End what is left of a process of this machine and of all that it started."""
-    if process.host == _host() and _started(process.pid) == process.started:
+    """Kill what is left of a task's process on this machine and of all that it started.
+
+    Leave alone what does not show the mark that was remembered with the process.
+    """
+    same = process.host == _host() and _started(process.pid) == process.started
+    if same and process.mark and _mark(process.pid) == process.mark:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -45,6 +52,16 @@ def _host() -> str:
         numbers = os.readlink("/proc/self/ns/pid").strip("pid:[]")
         return f"{socket.gethostname()}/{boot[:8]}/{numbers}"
     return socket.gethostname()
+
+
+def _mark(pid: int) -> str:
+    """Return the mark in a process's environment; empty where there is none to be read."""
+    with suppress(OSError):
+        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            name, _, text = variable.partition(b"=")
+            if name == MARK.encode():
+                return text.decode(errors="replace")
+    return ""
 
 
 def _started(pid: int) -> str:

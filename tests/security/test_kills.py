@@ -1,0 +1,103 @@
+"""Nothing is killed on the word of somebody else: only processes that show that they are tasks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+import pytest
+from project import Project
+from talk import Answer, Served
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.authority import Identity, Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.run import Process, TaskState
+from holdfast.runner.process import MARK, identify, kill_group
+from holdfast.scope import TaskScope
+from holdfast.wire import JSON
+
+GONE = Process("another machine", 1, "1")
+MOMENT = timedelta(microseconds=1)
+LEASED = {"worker": identify(os.getpid()), "lease": MOMENT}
+DAG = """
+    from holdfast.sdk import DAG, task
+
+    with DAG("d"):
+
+        @task
+        def work():
+            return 1
+
+        work()
+    """
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process group of its own, which is nobody's task."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("mark", ["", "a mark that it does not have"])
+def test_who_takes_a_run_over_kills_no_process_that_is_not_a_task(
+    project: Project, bystander: subprocess.Popen[bytes], mark: str
+) -> None:
+    project.write("dag.py", DAG)
+    project.holdfast("db", "migrate")
+    project.store.execute(r.CreateRun(dag_id="d", run_id="r"))
+    project.store.execute(r.ClaimRun(dag_id="d", run_id="r", process=GONE, lease=MOMENT))
+    change = r.TaskChange("work", -1, TaskState.SCHEDULED)
+    project.store.execute(r.ChangeTasks("d", "r", GONE, (change,)))
+    claimed = identify(bystander.pid, mark)
+    project.store.execute(c.StartAttempt(TaskScope("d", "r", "work"), claimed, MOMENT))
+
+    ended = project.holdfast("run", "dag.py", "--run-id", "r")
+
+    assert ended.status == 0, ended.err
+    assert [one.outcome for one in project.attempts("work")] == ["interrupted", "success"]
+    assert bystander.poll() is None
+
+
+def test_a_process_is_killed_by_its_own_mark_alone() -> None:
+    environ = os.environ | {MARK: "of this launcher"}
+    with subprocess.Popen(["sleep", "600"], env=environ, start_new_session=True) as task:
+        its = identify(task.pid, "of this launcher")
+        kill_group(msgspec.structs.replace(its, mark="of another launcher"))
+        kill_group(msgspec.structs.replace(its, started="before"))
+        spared = task.poll() is None
+        kill_group(its)
+
+    assert spared
+    assert task.returncode == -9
+
+
+@pytest.mark.parametrize("role", [Role.EDITOR, Role.ADMIN])
+@pytest.mark.parametrize("field", LEASED)
+def test_people_may_not_say_which_process_an_attempt_is(
+    served: Served, task: TaskIdentity, role: Role, field: str
+) -> None:
+    start = c.StartAttempt(task.scope, **{field: LEASED[field]})
+
+    answer = _send(served, start, UserIdentity("mallory", role))
+
+    assert (answer.status, answer.reason) == (403, "forbidden")
+    assert "`worker` and `lease`" in answer.json["detail"]["hint"]
+
+
+def test_people_begin_attempts_and_workers_say_which_process_they_are(
+    served: Served, task: TaskIdentity
+) -> None:
+    by_person = _send(served, c.StartAttempt(task.scope), UserIdentity("ed", Role.EDITOR))
+    by_worker = _send(served, c.StartAttempt(task.scope, **LEASED), WorkerIdentity("w1"))
+
+    assert (by_person.status, by_worker.status) == (200, 200)
+
+
+def _send(served: Served, command: c.StartAttempt, identity: Identity) -> Answer:
+    return served.ask("POST", "/execution/commands", JSON.encode(command), token=identity)
