@@ -55,9 +55,16 @@ class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
 
 
 class ChildIdentity(msgspec.Struct, frozen=True, tag="child"):
-    """The process of an attempt under its supervisor, which begins and ends the attempt."""
+    """The process of an attempt under its supervisor, which begins and ends the attempt; and the
+    assets that its task declares."""
 
     writer: TaskWriter
+    assets: Assets = ()
+    asset_ids: tuple[int, ...] = ()
+
+    @property
+    def scope(self) -> TaskScope:
+        return self.writer.scope
 
     def __str__(self) -> str:
         return f"attempt {self.writer.attempt} of {self.writer}"
@@ -118,10 +125,14 @@ class UserIdentity(msgspec.Struct, frozen=True, tag="user"):
 
 
 class CallbackIdentity(msgspec.Struct, frozen=True, tag="callback"):
-    """A callback, which runs when its attempt is over."""
+    """A callback of a run, or of one of its attempts, which is over."""
+
+    dag_id: str
+    run_id: str
+    task: ChildIdentity | None = None
 
     def __str__(self) -> str:
-        return "a callback"
+        return f"a callback of {self.task or f'run {self.dag_id}/{self.run_id}'}"
 
 
 class ImportIdentity(msgspec.Struct, frozen=True, tag="import"):
@@ -144,19 +155,16 @@ Identity: TypeAlias = (
 )
 Wanted: TypeAlias = TaskIdentity | JobIdentity | HandleIdentity
 """Those whom others may give a token."""
+_Attempted: TypeAlias = TaskIdentity | ChildIdentity | JobIdentity
 
 _ENTRY_READS = (c.Get, c.GetEntry, c.List, c.History, c.GetAsset)
 _RUN_READS = (r.GetResults, r.RunEvents, r.GetRun)
-_TASK_READS = (
-    *(*_ENTRY_READS, *_RUN_READS, c.ListAssets, c.Now),
-    *(r.AliasAssets, r.ListAssetEvents, r.ListAttempts),
-)
 _READS = (
-    *_TASK_READS,
+    *(*_ENTRY_READS, *_RUN_READS, c.ListAssets, c.Now),
     *(c.ListTasks, c.CountExpired, c.ListExpired, c.ListOrphans),
     *(c.Scan, c.PlanScan),
     *(r.ListFiles, r.ListDags, r.GetDag, r.ListRuns, r.ListTaskInstances, r.ListAttempts),
-    *(r.ListWatches, r.Count, pc.CountPurges),
+    *(r.AliasAssets, r.ListAssetEvents, r.ListWatches, r.Count, pc.CountPurges),
 )
 _ENTRY_WRITES = (
     *(c.Set, c.SetMany, c.Advance, c.Delete, c.Clear, c.Rewind),
@@ -274,8 +282,8 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
     match identity:
         case TaskIdentity():
             return _permits_task(identity, command)
-        case ChildIdentity(writer=writer):
-            return _permits_child(writer, command)
+        case ChildIdentity():
+            return _permits_child(identity, command)
         case JobIdentity():
             return _permits_job(identity, command)
         case HandleIdentity():
@@ -295,7 +303,7 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
         case UserIdentity():
             return is_read(command)
         case CallbackIdentity():
-            return isinstance(command, _TASK_READS)
+            return _permits_callback(identity, command)
         case ImportIdentity():
             return False
 
@@ -320,16 +328,22 @@ def _permits_task(identity: TaskIdentity, command: c.Command[Any]) -> bool:
     return _permits_reading(identity, command)
 
 
-def _permits_child(writer: TaskWriter, command: c.Command[Any]) -> bool:
+def _permits_child(identity: ChildIdentity, command: c.Command[Any]) -> bool:
     if isinstance(command, _ATTEMPT_WRITES):
-        scope = _scope(command)
-        reached = not isinstance(scope, TaskScope) or scope == writer.scope
-        return command.writer == writer and reached
+        return command.writer == identity.writer and _reaches(identity, command)
     if isinstance(command, _PURGES):
-        own = _scope(command)
-        return _permits_purge(command, own == writer.scope or isinstance(own, AssetScope))
-    reader = getattr(command, "reader", None)
-    return isinstance(command, _TASK_READS) and reader in (None, writer)
+        return _permits_purge(command, _reaches(identity, command))
+    if isinstance(command, r.ListAttempts):
+        return command.scope == identity.scope
+    return _permits_reading(identity, command)
+
+
+def _permits_callback(identity: CallbackIdentity, command: c.Command[Any]) -> bool:
+    if identity.task is not None:
+        return is_read(command) and _permits_child(identity.task, command)
+    if isinstance(command, _RUN_READS):
+        return (command.dag_id, command.run_id) == (identity.dag_id, identity.run_id)
+    return isinstance(command, c.Now)
 
 
 def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
@@ -413,7 +427,7 @@ def _is_watchers(write: r.AssetWrite) -> bool:
     return isinstance(write.writer, WatcherWriter) and not getattr(write, "on_success", False)
 
 
-def _permits_reading(identity: TaskIdentity | JobIdentity, command: c.Command[Any]) -> bool:
+def _permits_reading(identity: _Attempted, command: c.Command[Any]) -> bool:
     if getattr(command, "reader", None) not in (None, identity.writer):
         return False
     if isinstance(command, _RUN_READS):
@@ -424,7 +438,7 @@ def _permits_reading(identity: TaskIdentity | JobIdentity, command: c.Command[An
     )
 
 
-def _reaches(identity: TaskIdentity | JobIdentity, command: c.Command[Any]) -> bool:
+def _reaches(identity: _Attempted, command: c.Command[Any]) -> bool:
     """The command is about the task instance itself, or about an asset that it declares."""
     scope = _scope(command)
     if scope is None:
@@ -432,10 +446,11 @@ def _reaches(identity: TaskIdentity | JobIdentity, command: c.Command[Any]) -> b
     return _is_own(identity, scope)
 
 
-def _is_own(identity: TaskIdentity | JobIdentity, scope: StoreScope) -> bool:
+def _is_own(identity: _Attempted, scope: StoreScope) -> bool:
     if isinstance(scope, TaskScope):
         return scope == identity.scope
-    return _is_one_of(scope, identity.assets)
+    known = identity.asset_ids if isinstance(identity, ChildIdentity) else ()
+    return scope.asset_id in known or _is_one_of(scope, identity.assets)
 
 
 def _foreign(identity: Identity, command: c.Command[Any]) -> StoreScope | None:
@@ -487,7 +502,8 @@ _SUPERVISED: Final = "leave `worker` and `lease` out: only a worker's supervisor
 _HINTS: dict[type, str] = {
     TaskIdentity: "a task has its own store and those of the assets among its inlets and outlets; "
     "it writes while it runs",
-    ChildIdentity: "a task writes to its own store and to those of its assets, while it runs",
+    ChildIdentity: "a task has its own store, those of the assets among its inlets and outlets, "
+    "and the results of its own run",
     JobIdentity: "a job has the stores of the task that submitted it",
     HandleIdentity: "a handle has the one store that it was made of",
     WatcherIdentity: "a watcher has the store of the asset that it watches",

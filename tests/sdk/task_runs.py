@@ -15,7 +15,7 @@ from holdfast.accessor import Rules
 from holdfast.dagspec import CallbackKind, DagSpec
 from holdfast.entry import TaskWriter
 from holdfast.run import AssetEvent, Run, RunKind, RunState, Watch
-from holdfast.run_command import AliasAssets, Emit, GetResults, PutResult, RunEvents
+from holdfast.run_command import Emit, GetResults, PutResult, RunEvents
 from holdfast.runner.messages import (
     CallbackStartup,
     Failed,
@@ -59,10 +59,6 @@ class RunStore(Store):
                 scope = command.writer.scope
                 self.results[scope.task_id, command.key, scope.map_index] = command.value
                 answer = None
-            case AliasAssets():
-                known = self.inner.execute(c.ListAssets())
-                names = self.aliases.get(command.alias, [])
-                answer = tuple(info for info in known if info.name in names)
             case RunEvents():
                 answer = tuple(self.run_events)
             case Emit():
@@ -122,6 +118,10 @@ class Pipeline:
             run=self.run_of(dag_id),
             max_tries=3,
             rules=Rules(),
+            aliases={
+                alias: tuple(AssetScope(name=name) for name in names)
+                for alias, names in self.store.aliases.items()
+            },
         )
 
     def run(self, task_id: str, map_index: int = -1) -> Succeeded | Skipped | Failed:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from public_client import STATE, Api, serving
@@ -76,7 +77,7 @@ def test_an_admin_does_everything(api: Api) -> None:
     "identity",
     [
         TaskIdentity(TASK, 1),
-        JobIdentity(TASK, "job", "intent"),
+        JobIdentity(TASK, "job.intent", str(uuid4())),
         WatcherIdentity(Watch(AssetScope(name="orders", uri="s3://lake/orders"), "w", 1)),
         WorkerIdentity("w1"),
     ],

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import jwt
 import msgspec
@@ -41,7 +42,7 @@ SCOPE = TaskScope("sales", "r1", "load", 3)
 BEARERS: list[Identity] = [
     TaskIdentity(SCOPE, 2, (ORDERS, ("named", None), (None, "s3://by/uri"))),
     WatcherIdentity(Watch(AssetScope(name="orders", uri="s3://lake/orders"), "files", 4)),
-    JobIdentity(SCOPE, "job", "intent-1", (ORDERS,)),
+    JobIdentity(SCOPE, "job.intent", str(uuid4()), (ORDERS,)),
     HandleIdentity(SCOPE, "ann"),
     HandleIdentity(AssetScope(name="orders"), "ann"),
     WorkerIdentity("worker-1"),
@@ -75,7 +76,7 @@ def test_a_token_says_whose_it_is(tokens: Tokens, identity: Identity) -> None:
 
 
 @pytest.mark.parametrize(
-    "identity", [ChildIdentity(TaskWriter(SCOPE, 1)), CallbackIdentity(), ImportIdentity()]
+    "identity", [ChildIdentity(TaskWriter(SCOPE, 1)), CallbackIdentity("d", "r"), ImportIdentity()]
 )
 def test_who_lives_behind_a_pipe_gets_no_token(tokens: Tokens, identity: Identity) -> None:
     with pytest.raises(InvalidInput, match="cannot have a token"):

@@ -62,9 +62,11 @@ class TestPipeStore(StoreConformance):
 def attempt_store(sqlite_database: SqliteDatabase):
     inner = SqlStore(sqlite_database.empty())
     inner.execute(c.RegisterTask(TASK))
-    store = RelayedStore(
-        inner, ChildIdentity(TaskWriter(TASK, inner.execute(c.StartAttempt(TASK))))
-    )
+    inner.execute(c.DeclareAsset("customers"))
+    orders = inner.execute(c.DeclareAsset("orders", "s3://lake/orders"))
+    writer = TaskWriter(TASK, inner.execute(c.StartAttempt(TASK)))
+    identity = ChildIdentity(writer, ((orders.name, orders.uri),), (orders.asset_id,))
+    store = RelayedStore(inner, identity)
     yield store
     store.close()
 

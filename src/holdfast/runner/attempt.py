@@ -18,10 +18,11 @@ from holdfast.accessor import Rules
 from holdfast.authority import CallbackIdentity, ChildIdentity
 from holdfast.dagspec import CallbackKind
 from holdfast.entry import TaskWriter
-from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable
+from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable, ValueTooLarge
 from holdfast.run import Ending, Outcome, TaskState
 from holdfast.runner.channel import encode
 from holdfast.runner.child import STARTUP
+from holdfast.runner.declared import Declared, own_report
 from holdfast.runner.ending import StopReason, ending_of
 from holdfast.runner.endpoint import open_endpoint
 from holdfast.runner.logs import log_path
@@ -80,6 +81,7 @@ class Attempt:
         self._stop: StopReason | None = None
         self._timeout_at: float | None = None
         self._kill_at: float | None = None
+        self._declared = Declared((), {})
         self.writer: TaskWriter | None = None
         """Set while the attempt is live."""
 
@@ -102,6 +104,7 @@ class Attempt:
         if self._stop is not None:  # it came while there was no child to be told
             return Ended(scope)
         try:
+            self._declared = Declared.by(self._order.task, self._with.store)
             start = c.StartAttempt(scope, child.process, LEASE, after=self._order.instance.attempt)
             self.writer = TaskWriter(scope, self._with.store.execute(start))
         except HoldfastError as error:
@@ -169,9 +172,12 @@ class Attempt:
             child.channel.send(STARTUP, encode(startup))
         except OSError:
             return None
-        store = self._with.store
-        endpoint = partial(open_endpoint, self._with.endpoints, store, task, writer)
-        report = relay(child.channel, store, ChildIdentity(writer), endpoint)
+        except ValueTooLarge as error:
+            return Failed(error=f"it could not be started: {error.message}")
+        store, identity = self._with.store, self._declared.child(writer)
+        endpoint = partial(open_endpoint, self._with.endpoints, store, identity)
+        limit = self._with.rules.max_value_bytes
+        report = own_report(task, relay(child.channel, store, identity, limit, endpoint))
         self._timeout_at = None
         if isinstance(report, Failed) and startup.spark:
             if report.spark_is_busy:
@@ -188,6 +194,7 @@ class Attempt:
             run=order.run,
             max_tries=(writer.attempt or 1) + order.task.retries - order.instance.failures,
             rules=self._with.rules,
+            aliases=self._declared.aliases,
         )
 
     def _finish(
@@ -238,11 +245,18 @@ class Attempt:
             exception=report.exception if isinstance(report, Failed) else None,
         )
         path = log_path(self._with.home, writer.scope, writer.attempt)
-        call_back(self._with, startup, path)
+        call_back(self._with, startup, path, self._declared.child(writer))
 
 
-def call_back(surroundings: Surroundings, startup: CallbackStartup, path: Path) -> None:
-    """Run callbacks in a process of their own. What comes of them changes nothing else."""
+def call_back(
+    surroundings: Surroundings,
+    startup: CallbackStartup,
+    path: Path,
+    task: ChildIdentity | None = None,
+) -> None:
+    """Run callbacks of a task, or of a run, in a process of their own. What comes of them changes
+    nothing else."""
+    identity = CallbackIdentity(startup.run.dag_id, startup.run.run_id, task)
     try:
         child = surroundings.nursery.launch()
     except LauncherGone as error:
@@ -252,9 +266,9 @@ def call_back(surroundings: Surroundings, startup: CallbackStartup, path: Path) 
         child.log_to(path)
         with child.limited(CALLBACK_LIMIT):
             child.channel.send(STARTUP, encode(startup))
-            if relay(child.channel, surroundings.store, CallbackIdentity()) is None:
+            if relay(child.channel, surroundings.store, identity) is None:
                 log.warning("the process of callbacks ended before they did; see %s", path)
-    except (OSError, LauncherGone) as error:
+    except (OSError, HoldfastError) as error:
         log.warning("callbacks were not called: %s", error)
     finally:
         child.kill()

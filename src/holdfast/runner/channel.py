@@ -10,37 +10,55 @@ from threading import Lock
 import msgspec
 
 from holdfast.base_value import base_value
+from holdfast.errors import ValueTooLarge
 
 ORDER = b"O"
 NOTICE = b"N"
 """Kinds of frames: downward and upward."""
 
+LARGEST_OF_TASK = 64 * 2**20
+"""Bytes of a frame between a child and its supervisor, which has many of them."""
+
 encode = msgspec.msgpack.Encoder(enc_hook=base_value).encode
 
 _LENGTH = struct.Struct(">I")
 _CHUNK = 1 << 16
-_LONGEST = 1 << 30
+_LARGEST = 1 << 30
 
 
 class Channel:
     """One end of a socket pair. Several threads may send; one receives."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, largest: int = _LARGEST) -> None:
         self.sock = sock
+        self._largest = largest
         self._received = bytearray()
         self._sending = Lock()
 
     def send(self, kind: bytes, data: bytes = b"") -> None:
-        """A frame: what it is, in one byte, and its content. OSError where nobody listens."""
+        """Send a frame: what it is, in one byte, and its content. Raise OSError where nobody
+        listens, and ValueTooLarge where the other end would not take it."""
+        frame = self._framed(kind, data)
         with self._sending:
-            self.sock.sendall(_LENGTH.pack(len(data) + 1) + kind + data)
+            self.sock.sendall(frame)
 
     def send_with(self, kind: bytes, data: bytes, descriptors: list[int]) -> None:
         """The same, together with open files for the other process."""
+        frame = self._framed(kind, data)
         with self._sending:
-            frame = _LENGTH.pack(len(data) + 1) + kind + data
             sent = socket.send_fds(self.sock, [frame], descriptors)
             self.sock.sendall(frame[sent:])
+
+    def _framed(self, kind: bytes, data: bytes) -> bytes:
+        length = len(data) + 1
+        if length > self._largest:
+            raise ValueTooLarge(
+                f"{length:,} bytes are too many for one message between a task and its "
+                f"supervisor; the limit is {self._largest:,}",
+                hint="keep large data in files or an object store and store the path, or read and "
+                "write fewer entries at once",
+            )
+        return _LENGTH.pack(length) + kind + data
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """The next frame; None once the other end is closed."""
@@ -77,7 +95,7 @@ class Channel:
     def _broken(self) -> bool:
         """What has come in is no frame of ours."""
         head = self._received[: _LENGTH.size]
-        return len(head) == _LENGTH.size and _LENGTH.unpack(head)[0] > _LONGEST
+        return len(head) == _LENGTH.size and _LENGTH.unpack(head)[0] > self._largest
 
     def end_input(self) -> None:
         """Let `receive` answer None once it has handed out what has come in."""

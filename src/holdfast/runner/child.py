@@ -18,7 +18,7 @@ from types import FrameType
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.runner.channel import Channel, encode
+from holdfast.runner.channel import LARGEST_OF_TASK, Channel, encode
 from holdfast.runner.messages import (
     CallbackStartup,
     Done,
@@ -48,7 +48,7 @@ class Stopped(BaseException):
 
 def main(sock: socket.socket, lifeline: int) -> int:
     """Exit status: 0 where the work was done, 1 where it failed."""
-    channel = Channel(sock)
+    channel = Channel(sock, LARGEST_OF_TASK)
     store = PipeStore(channel)
     Thread(target=_watch, args=(lifeline,), daemon=True).start()
     signal.signal(signal.SIGTERM, _stopper(store))
@@ -65,7 +65,7 @@ def main(sock: socket.socket, lifeline: int) -> int:
     _flush()
     status = 1 if isinstance(report, Failed) else 0
     try:
-        channel.send(REPORT, _encoded(report))
+        _send(channel, report)
     except OSError:
         log.warning("the task's connection to its supervisor is closed: nobody hears its report")
         status = 1
@@ -74,12 +74,19 @@ def main(sock: socket.socket, lifeline: int) -> int:
     return status
 
 
-def _encoded(report: Report) -> bytes:
+def _send(channel: Channel, report: Report) -> None:
     try:
-        return encode(report)
+        channel.send(REPORT, encode(report))
+    except OSError:
+        raise
     except Exception as error:
-        traceback.print_exc()
-        return encode(Failed(error=f"its report cannot be sent: {type(error).__name__}: {error}"))
+        log.exception("the report cannot be sent")
+        why = (
+            error.message
+            if isinstance(error, HoldfastError)
+            else f"{type(error).__name__}: {error}"
+        )
+        channel.send(REPORT, encode(Failed(error=f"its report cannot be sent: {why}")))
 
 
 def _carry_out(startup: Startup, store: PipeStore, channel: Channel) -> Report:

@@ -10,6 +10,7 @@ from holdfast.accessor import Rules
 from holdfast.dagspec import CallbackKind, DagSpec
 from holdfast.entry import TaskWriter
 from holdfast.run import EmittedEvent, Process, Run, Watch
+from holdfast.scope import AssetScope
 
 
 class SparkAddress(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     """How many attempts there may be before the task has failed, counted from its last clearing."""
     rules: Rules
     spark: SparkAddress | None = None
+    aliases: dict[str, tuple[AssetScope, ...]] = {}
+    """The assets behind each alias among its inlets."""
 
 
 class CallbackStartup(msgspec.Struct, frozen=True, kw_only=True, tag="callback"):

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.run import Process
-from holdfast.runner.channel import ORDER, Channel, encode
+from holdfast.runner.channel import LARGEST_OF_TASK, ORDER, Channel, encode
 from holdfast.runner.launcher import (
     Exited,
     Kill,
@@ -142,7 +142,9 @@ class Nursery:
                 if self._spark:
                     self._send(PreloadSpark())
             self._last += 1
-            child = self._children[self._last] = Child(self, self._last, Channel(ours), self._mark)
+            child = self._children[self._last] = Child(
+                self, self._last, Channel(ours, LARGEST_OF_TASK), self._mark
+            )
             with its:
                 self._send(Launch(self._last), [its.fileno()])
         child.wait_launched()

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError, NotSupported
 from holdfast.runner.channel import Channel
 from holdfast.runner.child import REPORT, report_decoder
 from holdfast.runner.messages import Purpose, Report
+from holdfast.server.content import checked
 from holdfast.store import Store
 from holdfast.stores.pipe import ANSWER, COMMAND, ENDPOINT, ERROR
 from holdfast.transport import Endpoint
@@ -29,6 +30,7 @@ def relay(
     channel: Channel,
     store: Store,
     identity: Identity,
+    max_value_bytes: int = 0,
     endpoint: Callable[[Purpose], Endpoint] = no_endpoint,
 ) -> Report | None:
     """Until the child reports, which is its last word, or its end of the channel closes.
@@ -42,10 +44,9 @@ def relay(
             if kind == REPORT:
                 return report_decoder.decode(data)
             if kind == COMMAND:
-                channel.send(*_answered(partial(_carry_out, data, store, identity)))
+                _answer(channel, partial(_carry_out, data, store, identity, max_value_bytes))
             elif kind == ENDPOINT:
-                purpose = _purposes.decode(data)
-                channel.send(*_answered(partial(endpoint, purpose)))
+                _answer(channel, partial(endpoint, _purposes.decode(data)))
             else:
                 return None
         except (OSError, msgspec.DecodeError):
@@ -53,14 +54,15 @@ def relay(
     return None
 
 
-def _carry_out(data: bytes, store: Store, identity: Identity) -> Any:
+def _carry_out(data: bytes, store: Store, identity: Identity, max_value_bytes: int) -> Any:
     command = MSGPACK.decode_command(data)
+    command = checked(command, max_value_bytes, may_hold_nul=b"\0" in data)
     check(identity, command)
     return store.execute(command)
 
 
-def _answered(ask: Callable[[], Any]) -> tuple[bytes, bytes]:
+def _answer(channel: Channel, ask: Callable[[], Any]) -> None:
     try:
-        return ANSWER, MSGPACK.encode(ask())
+        channel.send(ANSWER, MSGPACK.encode(ask()))
     except HoldfastError as error:
-        return ERROR, MSGPACK.encode_error(error)
+        channel.send(ERROR, MSGPACK.encode_error(error))

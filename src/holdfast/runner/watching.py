@@ -114,7 +114,8 @@ class Watching:
                 rules=self._with.rules,
             )
             child.channel.send(STARTUP, encode(startup))
-            report = relay(child.channel, self._with.store, WatcherIdentity(watch))
+            identity, limit = WatcherIdentity(watch), self._with.rules.max_value_bytes
+            report = relay(child.channel, self._with.store, identity, limit)
         finally:
             child.kill()
             child.wait()

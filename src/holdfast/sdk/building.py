@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.accessor import TaskStore
 from holdfast.run import Run
-from holdfast.run_command import AliasAssets
 from holdfast.runner.messages import TaskStartup
 from holdfast.scope import AssetScope
 from holdfast.sdk.asset import AssetAlias
@@ -63,19 +62,19 @@ def task_context(startup: TaskStartup, store: Store, dag: DAG, task: TaskNode) -
     }
     writer, rules = startup.writer, startup.rules
     context |= dict.fromkeys(TASK_STORE, TaskStore(store, writer.scope, writer, rules))
-    assets = list(_assets(task, store))
+    assets = list(_assets(task, startup.aliases))
     if assets:
         context |= dict.fromkeys(ASSET_STORE, AssetStores(store, owner, assets, writer, rules))
     return context
 
 
-def _assets(task: TaskNode, store: Store) -> Iterator[AssetScope]:
+def _assets(task: TaskNode, aliases: Mapping[str, Sequence[AssetScope]]) -> Iterator[AssetScope]:
     """The concrete assets that a task declares. What is behind an alias among its outlets is
     known only once the task has said it."""
     for inlet in task.inlets:
         if isinstance(inlet, AssetAlias):
-            for info in store.execute(AliasAssets(inlet.name)):
-                yield AssetScope(name=info.name, uri=info.uri)
+            for scope in aliases.get(inlet.name, ()):
+                yield AssetScope(name=scope.name, uri=scope.uri)
         else:
             yield AssetScope(name=inlet.name, uri=inlet.uri)
     for outlet in task.outlets:

@@ -1,5 +1,5 @@
 """What a command from outside may hold. Programs of ours check values where they make them; what
-comes over HTTP may have been made by anything."""
+comes over HTTP, or from the process of a task, may have been made by anything."""
 
 from __future__ import annotations
 
@@ -31,11 +31,17 @@ log = logging.getLogger("holdfast.server")
 def decode_command(body: bytes, identity: Identity, max_value_bytes: int) -> c.Command[Any]:
     """Their command in a body; InvalidInput where it is none, or holds what cannot be stored."""
     command = signed(identity, JSON.decode_command(body))
+    return checked(command, max_value_bytes, rb"\u0000" in body)
+
+
+def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -> c.Command[Any]:
+    """Return the command as it is to be carried out; raise InvalidInput where it holds what cannot
+    be stored."""
     if isinstance(command, AddToLoad):
         # The store checks its values, since it is to keep them in another form.
         command = msgspec.structs.replace(command, max_value_bytes=max_value_bytes)
     _check(command, "")
-    if rb"\u0000" in body:
+    if may_hold_nul:
         _check_text(command, "")
     for scope, key, text, writer in _values(command):
         where = f"`{key}` of {scope}"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.command import Command
-from holdfast.errors import NotSupported, StoreUnavailable
+from holdfast.errors import NotSupported, StoreUnavailable, ValueTooLarge
 from holdfast.runner.channel import Channel
 from holdfast.runner.messages import Purpose
 from holdfast.store import Store
@@ -46,7 +46,11 @@ class PipeStore(Store):
         return command in command_types()
 
     def execute(self, command: Command[A]) -> A:
-        return MSGPACK.decode_answer(command, self._ask(COMMAND, MSGPACK.encode(command)))
+        try:
+            answer = self._ask(COMMAND, MSGPACK.encode(command))
+        except ValueTooLarge as error:
+            raise ValueTooLarge(f"{_shown(command)}: {error.message}", hint=error.hint) from None
+        return MSGPACK.decode_answer(command, answer)
 
     def endpoint(self, purpose: Purpose = None) -> Endpoint:
         """Where other processes reach the stores of this task, for as long as its attempt lives;
@@ -100,3 +104,10 @@ class PipeStore(Store):
                 hint="it has stopped, or the task has closed its connection; the task is run again",
             )
         return frame
+
+
+def _shown(command: Command[Any]) -> str:
+    """Name a command, with the scope and key that it is about."""
+    key, scope = getattr(command, "key", None), getattr(command, "scope", None)
+    about = " of ".join(str(part) for part in (key and f"`{key}`", scope) if part)
+    return f"{type(command).__name__} {about}".rstrip()
