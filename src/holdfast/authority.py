@@ -401,13 +401,13 @@ def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool
 
 def _permits_worker(command: c.Command[Any]) -> bool:
     if isinstance(command, _ATTEMPT_WRITES):
+        if isinstance(command.writer, WatcherWriter):
+            return isinstance(command, pc.ReserveObjects | pc.ReleaseObjects)
         return isinstance(command.writer, TaskWriter) and command.writer.attempt is not None
     if isinstance(command, r.Heartbeat):
         return _is_modest(command)
     if isinstance(command, r.Emit):
         return all(map(_is_watchers, command.writes))
-    if isinstance(command, pc.ReserveObjects | pc.ReleaseObjects):
-        return isinstance(command.writer, WatcherWriter)
     running = (c.StartAttempt, c.FinishAttempt, r.StartWatch, *_RECONCILING)
     return is_read(command) or isinstance(command, running)
 

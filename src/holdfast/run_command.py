@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr
 from holdfast.command import Advance, Clear, Command, Delete, ListAssets, Set, SetMany
 from holdfast.dagspec import DagSpec
 from holdfast.entry import AssetInfo, TaskWriter, Writer
+from holdfast.errors import InvalidInput
 from holdfast.identifier import check_id
 from holdfast.run import (
     RETURN_VALUE,
@@ -297,6 +298,12 @@ class PutResult(Command[None], frozen=True):
     value: str
 
     def __post_init__(self) -> None:
+        if self.writer.attempt is None:
+            raise InvalidInput(
+                f"the result `{self.key:.80}` of {self.writer.scope}: it is not said which attempt "
+                "has it",
+                hint="only an attempt has results; give its number",
+            )
         force_setattr(self, "key", check_key(self.key, self.writer.scope))
         check_json(f"the result `{self.key}` of {self.writer.scope}", self.value)
 

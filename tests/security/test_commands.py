@@ -1,0 +1,67 @@
+"""Commands that are refused or taken for what they are, never answered with a server's failure."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from talk import ORDERS, Served
+
+from holdfast import command as c
+from holdfast import purge_command as pc
+from holdfast import run_command as r
+from holdfast.authority import (
+    HandleIdentity,
+    Identity,
+    Role,
+    TaskIdentity,
+    UserIdentity,
+    WorkerIdentity,
+)
+from holdfast.entry import TaskWriter, WatcherWriter
+from holdfast.run import Process
+from holdfast.scope import AssetScope
+from holdfast.wire import JSON
+
+WORKER = WorkerIdentity("w1")
+ASSET = AssetScope(name=ORDERS[0])
+
+
+@pytest.mark.parametrize("who", ["viewer", "editor", "admin", "handle", "task", "worker"])
+def test_a_result_of_no_attempt_is_refused(served: Served, task: TaskIdentity, who: str) -> None:
+    bearers: dict[str, Identity] = {
+        **{role: UserIdentity("ann", role) for role in Role},
+        "handle": HandleIdentity(task.scope, "ann"),
+        "task": task,
+        "worker": WORKER,
+    }
+    result = {
+        "command": "PutResult",
+        "writer": msgspec.to_builtins(TaskWriter(task.scope)),
+        "key": "k",
+        "value": "1",
+    }
+
+    answer = served.ask("POST", "/execution/commands", result, token=bearers[who])
+
+    assert (answer.status, answer.reason) == (422, "invalid")
+    assert "which attempt" in answer.json["detail"]["message"]
+
+
+def test_a_worker_reserves_and_releases_objects_for_a_watcher(served: Served) -> None:
+    process = Process("here", 1, "1")
+    commands: list[c.Command[None]] = [
+        pc.ReserveObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
+        pc.ReleaseObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
+    ]
+    served.store.execute(
+        r.StartWatch(asset=ASSET, watcher="w", process=process, lease=timedelta(seconds=30))
+    )
+
+    answers = [
+        served.ask("POST", "/execution/commands", JSON.encode(command), token=WORKER)
+        for command in commands
+    ]
+
+    assert [answer.status for answer in answers] == [200, 200]
