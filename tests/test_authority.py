@@ -5,11 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import command as c
+from holdfast import purge_command as pc
 from holdfast import run_command as r
 from holdfast.authority import (
+    CallbackIdentity,
+    ChildIdentity,
     HandleIdentity,
     Identity,
     JobIdentity,
@@ -19,12 +23,12 @@ from holdfast.authority import (
     WatcherIdentity,
     WorkerIdentity,
     authorized,
-    issuing,
     signed,
 )
 from holdfast.condition import CurrentIntent, Guarded, LiveAttempt, LiveWatch
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.errors import Forbidden, InvalidInput
+from holdfast.issuing import issuing
 from holdfast.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
 from holdfast.scope import AssetScope, TaskScope
 
@@ -34,7 +38,11 @@ ORDERS = AssetScope(name="orders")
 SECRET = AssetScope(name="secret")
 WATCH = Watch(AssetScope(name="orders", uri="s3://orders"), "poll", 3)
 TASK = TaskIdentity(SCOPE, 2, (("orders", "s3://orders"),))
-JOB = JobIdentity(SCOPE, "job.intent", "i-1", (("orders", "s3://orders"),))
+INTENT = "0b6f1f4e-2f7c-4f43-9a55-0f2a9d3c1e10"
+JOB = JobIdentity(SCOPE, "job.intent", INTENT, (("orders", "s3://orders"),))
+CHILD = ChildIdentity(TaskWriter(SCOPE, 2), (("orders", "s3://orders"),), (7,))
+TASK_CALLBACK = CallbackIdentity("sales", "monday", CHILD)
+RUN_CALLBACK = CallbackIdentity("sales", "monday")
 HANDLE = HandleIdentity(SCOPE, "ann")
 ASSET_HANDLE = HandleIdentity(AssetScope(name="orders", uri="s3://orders"), "ann")
 WATCHER = WatcherIdentity(WATCH)
@@ -68,7 +76,22 @@ ALLOWED: list[tuple[Identity, c.Command[Any]]] = [
     (ASSET_HANDLE, c.List(AssetScope(uri="s3://orders"))),
     (WATCHER, c.Get(ORDERS, "k")),
     (WATCHER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", WatcherWriter()),))),
+    (CHILD, c.Get(SCOPE, "k")),
+    (CHILD, c.Get(ORDERS, "k", CHILD.writer)),
+    (CHILD, c.Set(AssetScope(asset_id=7), "k", "1", CHILD.writer)),
+    (CHILD, c.Clear(SCOPE, CHILD.writer, all_map_indices=True)),
+    (CHILD, r.GetResults("sales", "monday", "report")),
+    (CHILD, r.RunEvents("sales", "monday")),
+    (CHILD, r.ListAttempts(SCOPE)),
+    (CHILD, c.Now()),
+    (TASK_CALLBACK, c.Get(SCOPE, "k")),
+    (TASK_CALLBACK, c.Get(ORDERS, "k")),
+    (TASK_CALLBACK, r.GetResults("sales", "monday", "report")),
+    (RUN_CALLBACK, r.RunEvents("sales", "monday")),
     (WORKER, c.StartAttempt(OTHER)),
+    (WORKER, c.StartAttempt(OTHER, HERE, MINUTE)),
+    (WORKER, pc.ReserveObjects(ORDERS, (), WatcherWriter())),
+    (WORKER, pc.ReleaseObjects(ORDERS, (), WatcherWriter())),
     (WORKER, c.Set(OTHER, "k", "1", TaskWriter(OTHER, 1))),
     (EDITOR, c.StartAttempt(OTHER)),
     (EDITOR, c.Set(OTHER, "k", "1", TaskWriter(OTHER, 1))),
@@ -116,6 +139,19 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (HANDLE, c.StartAttempt(SCOPE)),
     (ASSET_HANDLE, c.Set(SECRET, "k", "1", ApiWriter("ann"))),
     (ASSET_HANDLE, c.Get(SCOPE, "k")),
+    (CHILD, c.Get(OTHER, "k")),
+    (CHILD, c.Get(SECRET, "k")),
+    (CHILD, c.Get(AssetScope(asset_id=8, name="orders"), "k")),
+    (CHILD, c.Get(ORDERS, "k", TaskWriter(OTHER, 1))),
+    (CHILD, c.Set(SECRET, "k", "1", CHILD.writer)),
+    (CHILD, r.GetResults("sales", "tuesday", "report")),
+    (CHILD, r.ListAttempts(OTHER)),
+    (CHILD, c.FinishAttempt(CHILD.writer, True)),
+    (TASK_CALLBACK, c.Set(SCOPE, "k", "1", CHILD.writer)),
+    (TASK_CALLBACK, c.Get(SECRET, "k")),
+    (TASK_CALLBACK, c.Get(OTHER, "k")),
+    (RUN_CALLBACK, c.Get(SCOPE, "k")),
+    (RUN_CALLBACK, r.RunEvents("sales", "tuesday")),
     (WATCHER, c.Get(SECRET, "k")),
     (WATCHER, c.Get(ORDERS, "k", TaskWriter(OTHER, 1))),
     (WATCHER, c.Set(ORDERS, "k", "1", WatcherWriter())),
@@ -123,6 +159,7 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (WATCHER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", TaskWriter(OTHER, 1), on_success=True),))),
     (WATCHER, r.Emit(Watch(WATCH.asset, "poll", 4))),
     (WORKER, c.Set(ORDERS, "k", "1", ApiWriter("ceo"))),
+    (WORKER, c.Set(ORDERS, "k", "1", WatcherWriter())),
     (WORKER, c.Set(ORDERS, "k", "1", TaskWriter(OTHER))),
     (WORKER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", TaskWriter(OTHER)),))),
     (WORKER, heartbeat(runs=(("sales", "monday"),))),
@@ -130,6 +167,9 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (EDITOR, heartbeat(runs=(("sales", "monday"),))),
     (EDITOR, c.DeleteRun("sales", "monday")),
     (EDITOR, c.DeleteAsset(ORDERS)),
+    (EDITOR, c.StartAttempt(OTHER, HERE)),
+    (EDITOR, c.StartAttempt(OTHER, lease=MINUTE)),
+    (ADMIN, c.StartAttempt(OTHER, HERE, MINUTE)),
     (EDITOR, r.SaveFile("f.py", ())),
     (VIEWER, c.Set(ORDERS, "k", "1", ApiWriter("vic"))),
     (VIEWER, c.StartAttempt(SCOPE)),
@@ -183,7 +223,7 @@ def test_a_watcher_writes_as_one_whatever_it_says() -> None:
     ("identity", "guard"),
     [
         (TASK, LiveAttempt(TASK.writer)),
-        (JOB, CurrentIntent(SCOPE, "job.intent", "i-1")),
+        (JOB, CurrentIntent(SCOPE, "job.intent", INTENT)),
         (WATCHER, LiveWatch(WATCH)),
     ],
 )
@@ -198,7 +238,7 @@ def test_a_job_writes_while_its_intent_is_current() -> None:
     command = authorized(JOB, c.Set(SCOPE, "k", "1", JOB.writer))
 
     assert isinstance(command, Guarded)
-    assert command.guard == CurrentIntent(SCOPE, "job.intent", "i-1")
+    assert command.guard == CurrentIntent(SCOPE, "job.intent", INTENT)
 
 
 def test_a_task_gives_a_token_to_its_job_while_it_lives_itself() -> None:
@@ -208,7 +248,7 @@ def test_a_task_gives_a_token_to_its_job_while_it_lives_itself() -> None:
     assert isinstance(command, Guarded)
     assert command.guard == LiveAttempt(TASK.writer)
     assert isinstance(command.inner, Guarded)
-    assert command.inner.guard == CurrentIntent(SCOPE, "job.intent", "i-1")
+    assert command.inner.guard == CurrentIntent(SCOPE, "job.intent", INTENT)
 
 
 @pytest.mark.parametrize("wanted", [TASK, JOB])
@@ -239,6 +279,7 @@ def test_who_has_little_more_than_a_handle_gives_what_they_have(
     ("identity", "wanted"),
     [
         (TASK, HandleIdentity(SECRET)),
+        (msgspec.structs.replace(TASK, handle=True), JOB),
         (TASK, TASK),
         (JOB, TASK),
         (HANDLE, HANDLE),

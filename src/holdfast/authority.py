@@ -14,13 +14,16 @@ from holdfast import purge_command as pc
 from holdfast import run_command as r
 from holdfast.condition import CurrentIntent, Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
-from holdfast.errors import Forbidden
+from holdfast.errors import Forbidden, InvalidInput
+from holdfast.identifier import is_uuid
 from holdfast.run import Watch
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 
 W = TypeVar("W", bound=c.Command[Any])
 
 LONGEST_LEASE = timedelta(hours=1)
+INTENT_SUFFIX: Final = ".intent"
+"""How the key of an entry ends that holds the intent of a job."""
 
 Assets: TypeAlias = tuple[tuple[str | None, str | None], ...]
 """Assets by name and URI, as far as they are known."""
@@ -45,6 +48,8 @@ class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
     assets: Assets = ()
     reports: bool = False
     """It may also read the tables of `holdfast.report`, as the task's own process may."""
+    handle: bool = False
+    """Its token was given to another process, which may not ask for tokens of jobs."""
 
     @property
     def writer(self) -> TaskWriter:
@@ -86,6 +91,13 @@ class JobIdentity(msgspec.Struct, frozen=True, tag="job"):
     key: str
     intent: str
     assets: Assets = ()
+
+    def __post_init__(self) -> None:
+        if not self.key.endswith(INTENT_SUFFIX) or not is_uuid(self.intent):
+            raise InvalidInput(
+                f"`{self.intent:.80}` under `{self.key:.80}` of {self.scope} is not a job's intent",
+                hint=f"an intent is a UUID, stored under a key that ends in `{INTENT_SUFFIX}`",
+            )
 
     @property
     def writer(self) -> TaskWriter:
@@ -174,6 +186,8 @@ _PURGES = (pc.TakePurges, pc.FinishPurges)
 _RECONCILING = (*_PURGES, pc.QueueObjects)
 _ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult)
 _LOADS = (lc.StartLoad, lc.AddToLoad, lc.FinishLoad, lc.DropLoad)
+_UNFENCED = (*_PURGES, pc.ReleaseObjects, lc.DropLoad)
+"""Writes that a store carries out for any attempt, live or not."""
 _EDITS = (
     *_ATTEMPT_WRITES,
     *_LOADS,
@@ -193,10 +207,14 @@ def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
     command = signed(identity, command)
     check(identity, command)
     match identity:
-        case TaskIdentity() | WatcherIdentity() if is_read(command) or isinstance(command, _PURGES):
-            return Guarded(_guard(identity), command)
+        case TaskIdentity() if is_read(command) or isinstance(command, _UNFENCED):
+            return Guarded(guard_of(identity), command)
+        case TaskIdentity() if isinstance(command, r.Heartbeat) and not command.attempts:
+            return Guarded(guard_of(identity), command)
+        case WatcherIdentity() if not isinstance(command, r.Emit):
+            return Guarded(guard_of(identity), command)
         case JobIdentity():
-            return Guarded(_guard(identity), command)
+            return Guarded(guard_of(identity), command)
     return command
 
 
@@ -222,7 +240,7 @@ def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
     return command
 
 
-def _guard(identity: TaskIdentity | JobIdentity | WatcherIdentity) -> Guard:
+def guard_of(identity: TaskIdentity | JobIdentity | WatcherIdentity) -> Guard:
     """What must hold for their token to be good."""
     match identity:
         case TaskIdentity():
@@ -231,42 +249,6 @@ def _guard(identity: TaskIdentity | JobIdentity | WatcherIdentity) -> Guard:
             return CurrentIntent(identity.scope, identity.key, identity.intent)
         case WatcherIdentity():
             return LiveWatch(identity.watch)
-
-
-def standing(wanted: Wanted) -> c.Command[Any]:
-    """A command that succeeds while a token of theirs is good for something."""
-    if isinstance(wanted, HandleIdentity):
-        return c.List(wanted.scope, limit=1)
-    return Guarded(_guard(wanted), c.Now())
-
-
-def issuing(identity: Identity, wanted: Wanted) -> tuple[Wanted, c.Command[Any]]:
-    """Whom a token is made for when they ask for one for `wanted`, and a command that succeeds
-    while they may; Forbidden where that is not theirs to give.
-
-    Workers give to any task and job, a task to its own jobs, and editors to whom they like. Tasks
-    and jobs that ask for a handle have little more than that, and get what they have.
-    """
-    match identity:
-        case WorkerIdentity() if not isinstance(wanted, HandleIdentity):
-            return wanted, standing(wanted)
-        case UserIdentity(role=Role.EDITOR | Role.ADMIN):
-            if isinstance(wanted, HandleIdentity):
-                wanted = msgspec.structs.replace(wanted, user=identity.user)
-            return wanted, standing(wanted)
-        case TaskIdentity() | JobIdentity() if isinstance(wanted, HandleIdentity):
-            check(identity, c.List(wanted.scope))
-            return identity, standing(identity)
-        case TaskIdentity() if (
-            isinstance(wanted, JobIdentity)
-            and wanted.scope == identity.scope
-            and set(wanted.assets) <= set(identity.assets)
-        ):
-            return wanted, Guarded(_guard(identity), standing(wanted))
-    raise Forbidden(
-        f"{identity} may not give a token to {wanted}",
-        hint="workers give tokens to tasks, a task to its own jobs, and editors to all of them",
-    )
 
 
 def check(identity: Identity, command: c.Command[Any]) -> None:

@@ -22,7 +22,8 @@ class LiveAttempt(msgspec.Struct, frozen=True, tag="attempt"):
 
 
 class CurrentIntent(msgspec.Struct, frozen=True, tag="intent"):
-    """The task instance's entry under `key` is this intent: its job is the one that counts."""
+    """The task instance has not ended, and its entry under `key` is this intent: its job is the one
+    that counts."""
 
     scope: TaskScope
     key: str

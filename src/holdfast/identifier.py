@@ -6,6 +6,7 @@ It needs nothing but our errors, because Spark ships it.
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from holdfast.errors import InvalidInput, InvalidType
 
@@ -36,6 +37,14 @@ def check_text(what: str, text: str) -> None:
             raise InvalidInput(f"{what} has the control character U+{code:04X} at {position}")
         if 0xD800 <= code < 0xE000:
             raise InvalidInput(f"{what} has the lone surrogate U+{code:04X} at {position}")
+
+
+def is_uuid(text: str) -> bool:
+    """Whether text is a UUID as `str(uuid4())` writes it."""
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def check_map_index(index: Any) -> None:

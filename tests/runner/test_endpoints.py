@@ -12,6 +12,7 @@ import holdfast
 from holdfast.errors import StaleAttempt
 from webserver import free_port
 
+INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
 EXECUTOR = """
     import sys
     sys.modules.update(holdfast=None, msgspec=None)
@@ -49,6 +50,8 @@ DAG = """
     from holdfast.sdk import DAG, Asset, task
     from holdfast.spark.endpoint import job_endpoint
 
+    INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
+
     with DAG("d"):
 
         @task(outlets=[Asset("customers")])
@@ -76,15 +79,15 @@ DAG = """
         @task(outlets=[Asset("orders", uri="s3://lake/orders")])
         def submit(task_store=None, asset_store=None):
             try:
-                job_endpoint(task_store, "job", "i-1")
+                job_endpoint(task_store, "job.intent", INTENT)
             except StaleAttempt as error:
                 refused = error.code
-            task_store.set("job", "i-1")
-            endpoint = job_endpoint(task_store, "job", "i-1")
+            task_store.set("job.intent", INTENT)
+            endpoint = job_endpoint(task_store, "job.intent", INTENT)
             with holdfast.connect(endpoint.url, token=endpoint.token) as job:
                 job.task_store("d", "r", "submit").set("driver", "app-1")
                 job.asset_store(name="orders").handle().set("driver", "app-1")
-            return [refused, job_endpoint(task_store, "job", "i-1").url == endpoint.url]
+            return [refused, job_endpoint(task_store, "job.intent", INTENT).url == endpoint.url]
 
         before() >> work() >> submit()
     """
@@ -95,7 +98,7 @@ def check(project: Project) -> None:
     assert project.task_store("work") == {"begun": True, "executor": 9, "part": 7}
     assert project.asset_store("orders") == {"driver": "app-1", "newest": 12}
     assert project.result("submit") == [["stale_attempt", True]]
-    assert project.task_store("submit") == {"driver": "app-1", "job": "i-1"}
+    assert project.task_store("submit") == {"driver": "app-1", "job.intent": INTENT}
 
 
 def test_another_process_has_the_stores_of_the_attempt_at_the_address_that_is_advertised(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ from holdfast.authority import (
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.run import Process
 from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import as_reference, is_reference
+from holdfast.value import as_reference, encode, is_reference
 from holdfast.wire import JSON
 
 KEYS = ["plain", "a/b c", "😀 émoji", "100%", "a%2Fb", "q?x#y&z=1", "+", "..", "/", "ti/x", "a;b"]
@@ -296,15 +297,16 @@ def test_a_users_dict_that_looks_like_a_reference_stays_a_value(
 def test_a_job_uses_both_stores_while_its_intent_is_current(
     served: Served, task: TaskIdentity, orders: AssetScope
 ) -> None:
-    job = JobIdentity(task.scope, "job", "intent-1", (ORDERS,))
-    served.put(task.scope, "job", '"intent-1"')
+    intent = str(uuid4())
+    job = JobIdentity(task.scope, "job.intent", intent, (ORDERS,))
+    served.put(task.scope, "job.intent", encode(intent))
 
     before = [
         served.ask("PUT", place(task, "progress"), {"value": 1}, token=job).status,
         served.ask("PUT", asset_place(key="a"), {"value": 1}, token=job).status,
         served.ask("GET", place(task, "progress"), token=job).status,
     ]
-    served.put(task.scope, "job", '"intent-2"')
+    served.put(task.scope, "job.intent", encode(str(uuid4())))
     after = [
         served.ask("PUT", place(task, "progress"), {"value": 2}, token=job),
         served.ask("PUT", asset_place(key="a"), {"value": 2}, token=job),

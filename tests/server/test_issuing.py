@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -20,9 +21,12 @@ from holdfast.authority import (
     Wanted,
     WorkerIdentity,
 )
+from holdfast.run import Ending, Outcome, TaskState
 from holdfast.scope import AssetScope, TaskScope
+from holdfast.value import encode
 
 WORKER = WorkerIdentity("w1")
+TO_BE_RETRIED = Ending(outcome=Outcome.FAILED, state=TaskState.UP_FOR_RETRY)
 VIEWER = UserIdentity("vic", Role.VIEWER)
 
 
@@ -38,9 +42,10 @@ def write(served: Served, scope: TaskScope, token: str) -> int:
 
 def job_of(served: Served, task: TaskIdentity, **changes: object) -> JobIdentity:
     """A job whose intent is current."""
-    served.store.execute(c.Set(task.scope, "job.intent", '"i-1"', task.writer))
+    intent = str(uuid4())
+    served.store.execute(c.Set(task.scope, "job.intent", encode(intent), task.writer))
     return msgspec.structs.replace(
-        JobIdentity(task.scope, "job.intent", "i-1", task.assets), **changes
+        JobIdentity(task.scope, "job.intent", intent, task.assets), **changes
     )
 
 
@@ -63,7 +68,7 @@ def test_a_task_gives_a_token_to_its_job_which_outlives_it(
     served: Served, task: TaskIdentity
 ) -> None:
     token = issue(served, job_of(served, task), task).json["token"]
-    served.store.execute(c.FinishAttempt(task.writer, succeeded=False))
+    served.store.execute(c.FinishAttempt(task.writer, succeeded=False, ending=TO_BE_RETRIED))
 
     assert write(served, task.scope, token) == 204
 
@@ -79,7 +84,7 @@ def test_a_task_whose_attempt_has_ended_gives_none(served: Served, task: TaskIde
 
 def test_a_job_is_refused_once_its_intent_is_another(served: Served, task: TaskIdentity) -> None:
     token = issue(served, job_of(served, task), task).json["token"]
-    served.store.execute(c.Set(task.scope, "job.intent", '"i-2"', task.writer))
+    served.store.execute(c.Set(task.scope, "job.intent", encode(str(uuid4())), task.writer))
 
     assert write(served, task.scope, token) == 409
 

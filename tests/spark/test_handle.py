@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Timer
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -47,6 +48,7 @@ from holdfast.transport import Endpoint, shared
 from holdfast.value import as_reference, decode, encode
 
 TASK = ("sales", "monday", "load")
+INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
 
 
 @pytest.fixture
@@ -519,14 +521,14 @@ def test_a_job_has_its_tasks_stores_while_its_intent_is_current(
         store = attempt.task_store
         asked = through.task_store(*TASK) if remote else store
         with pytest.raises(StaleAttempt):
-            job_endpoint(asked, "job.intent", "i-1")
-        store.set("job.intent", "i-1")
-        endpoint = job_endpoint(asked, "job.intent", "i-1")
+            job_endpoint(asked, "job.intent", INTENT)
+        store.set("job.intent", INTENT)
+        endpoint = job_endpoint(asked, "job.intent", INTENT)
         job = TaskHandle(
             endpoint, msgspec.to_builtins(TaskScope(*TASK)), {"kind": "watcher"}, timedelta(1)
         )
         job.set("driver", "app-1")
-        store.set("job.intent", "i-2")
+        store.set("job.intent", str(uuid4()))
         with pytest.raises(StaleAttempt):
             job.set("driver", "app-2")
 

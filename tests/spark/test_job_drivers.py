@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -25,6 +26,7 @@ from holdfast.stores.memory import MemoryStore
 from served import ServedStores, serving_stores
 
 KEY = "spark_job"
+INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
 SCOPE = TaskScope("d", "r", "job")
 WORKS = """
 import sys, time
@@ -47,13 +49,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStores]:
 
 @pytest.fixture
 def task_store(served: ServedStores) -> TaskStore:
-    """That of a task which is about to submit a job with the intent `i1`."""
+    """That of a task which is about to submit a job with the intent `INTENT`."""
     store = MemoryStore()
     store.execute(c.RegisterTask(SCOPE))
     store.execute(c.DeclareAsset("orders", None))
     served.store.become(store)
     accessor = TaskStore(store, SCOPE, ApiWriter("ann"))
-    accessor.set(f"{KEY}.intent", "i1")
+    accessor.set(f"{KEY}.intent", INTENT)
     return accessor
 
 
@@ -74,7 +76,7 @@ class Drivers:
         self._served = served
         self._started: list[Process] = []
 
-    def start(self, name: str, code: str = WORKS, intent: str = "i1") -> Process:
+    def start(self, name: str, code: str = WORKS, intent: str = INTENT) -> Process:
         identity = JobIdentity(SCOPE, f"{KEY}.intent", intent, (("orders", None),))
         ticket = Ticket(
             url=self._served.server.url,
@@ -146,7 +148,7 @@ def test_of_drivers_that_start_at_the_same_time_one_works(
 def test_a_driver_whose_intent_is_not_current_ends_at_once(
     task_store: TaskStore, drivers: Drivers
 ) -> None:
-    task_store.set(f"{KEY}.intent", "i2")
+    task_store.set(f"{KEY}.intent", str(uuid4()))
 
     status, errors = drivers.start("late").go_on()
 
@@ -162,7 +164,7 @@ def test_a_driver_that_loses_the_job_while_it_works_ends(
     working = drivers.start("first")
     assert working.says() == "first"
 
-    task_store.set(entry, {"intent": "i1"} if entry == claim_key(KEY) else "i2")
+    task_store.set(entry, {"intent": INTENT} if entry == claim_key(KEY) else str(uuid4()))
 
     assert working.wait(timeout=30) == NOT_MINE
     assert task_store.get("by") is None
@@ -257,7 +259,7 @@ def test_the_token_is_told_beside_the_ticket() -> None:
         token="secret",
         scope=SCOPE,
         key=KEY,
-        intent="i1",
+        intent=INTENT,
         rules=Rules(),
         retry_window=1.0,
     )

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from holdfast.authority import INTENT_SUFFIX
 from holdfast.command import Now
 from holdfast.entry import TaskWriter
 from holdfast.errors import HoldfastError
@@ -179,7 +180,7 @@ class ResumableJobMixin(ABC):
 
     @property
     def _intent_key(self) -> str:
-        return f"{self.external_id_key}.intent"
+        return f"{self.external_id_key}{INTENT_SUFFIX}"
 
     def _known_job(self, store: TaskStore, context: Context) -> Any:
         """The id of the job that earlier attempts submitted, if there is one."""

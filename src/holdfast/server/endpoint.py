@@ -37,7 +37,7 @@ class Endpoints:
         For some time it stays the same, so that handles share a connection.
         """
         # Loaded when needed: every script imports this module, and few ask for an endpoint.
-        from holdfast.authority import standing
+        from holdfast.issuing import standing
         from holdfast.stores.http import HttpStore
 
         if not isinstance(self._store, HttpStore):

@@ -23,11 +23,11 @@ from holdfast.authority import (
     Wanted,
     WatcherIdentity,
     is_read,
-    issuing,
 )
 from holdfast.condition import RequestId
 from holdfast.entry import TaskWriter, WatcherWriter
 from holdfast.errors import Forbidden, InvalidInput, NotFound
+from holdfast.issuing import issuing
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.server import description as d
 from holdfast.server.content import decode_command, utc, warn_of_size

@@ -79,7 +79,10 @@ class Tokens:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def give(self, wanted: Wanted, by: Verified | None = None) -> str:
-        """A token for another process. A person's lasts no longer than the one they asked with."""
+        """A token for another process, as a handle. A person's lasts no longer than the one they
+        asked with."""
+        if isinstance(wanted, TaskIdentity):
+            wanted = msgspec.structs.replace(wanted, handle=True)
         if by is None or by.renewable:
             return self.issue(wanted, GIVEN_AWAY)
         left = timedelta(seconds=by.expires_at - time.time())

@@ -55,6 +55,7 @@ class _Staged:
 class _Task(_Shelf):
     attempt: int = 0
     live: bool = False
+    ended: bool = False
     staged: dict[tuple[int, str], _Staged] = field(default_factory=dict)
 
 
@@ -380,6 +381,7 @@ class MemoryStore(Store):
             raise refusal.overtaken(command.scope, task.attempt)
         task.attempt += 1
         task.live = True
+        task.ended = False
         task.staged.clear()
         return task.attempt
 
@@ -392,6 +394,7 @@ class MemoryStore(Store):
                 self._empty(task, command.writer)
         task.staged.clear()
         task.live = False
+        task.ended = command.ending is None or command.ending.state.ended
 
     def _apply(self, task: _Task) -> None:
         """The staged writes to one asset become one version of it."""
@@ -621,6 +624,8 @@ class MemoryStore(Store):
         if isinstance(guard, CurrentIntent):
             if self._get(c.Get(guard.scope, guard.key)) != encode(guard.intent):
                 raise refusal.not_current(guard, reading)
+            if self._task(guard.scope).ended:
+                raise refusal.job_over(guard, reading)
         elif isinstance(guard, LiveWatch):
             raise refusal.watch_lost(guard.watch, reading)  # there are no watches here
         else:

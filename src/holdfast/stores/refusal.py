@@ -65,6 +65,13 @@ def not_current(guard: CurrentIntent, reading: bool) -> StaleAttempt:
     )
 
 
+def job_over(guard: CurrentIntent, reading: bool) -> StaleAttempt:
+    return StaleAttempt(
+        f"the job of intent `{guard.intent}` may not {_does(reading)}: {guard.scope} has ended",
+        hint=f"{_nothing(reading)}this job should stop; clear the task to run it again",
+    )
+
+
 def stale_request(request: RequestId, latest: int) -> StaleRequest:
     return StaleRequest(
         f"request {request.number} of client `{request.client}` comes after its request {latest}",

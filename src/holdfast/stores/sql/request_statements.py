@@ -74,6 +74,14 @@ def attempts() -> Select:
 
 
 @cache
+def state() -> Select:
+    """The state of a task instance."""
+    return sa.select(t.task_instance.c.state).where(
+        t.task_instance.c.ti_id == sa.bindparam("owner")
+    )
+
+
+@cache
 def own_value() -> Select:
     """The same, and the value under one of its keys: one look for what is asked most."""
     ti, e = t.task_instance, t.task_entry

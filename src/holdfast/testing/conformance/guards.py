@@ -24,6 +24,7 @@ from holdfast.command import (
 from holdfast.condition import CurrentIntent, Guarded, LiveAttempt, Once, RequestId
 from holdfast.entry import TaskWriter
 from holdfast.errors import StaleAttempt, UnknownTaskInstance
+from holdfast.run import Ending, Outcome, TaskState
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, ORDERS, TASK, StoreFixtures, supported
@@ -138,6 +139,32 @@ class Guards(StoreFixtures):
         do(while_current(Set(TASK, "progress", "1", JOB)))
 
         assert do(while_current(Get(TASK, "progress"))) == "1"
+
+    @pytest.mark.parametrize("succeeded", [True, False], ids=["success", "failure"])
+    def test_a_job_whose_task_has_ended_reads_and_writes_nothing_until_it_runs_again(
+        self, do: Door, attempt: TaskWriter, scope: StoreScope, succeeded: bool
+    ) -> None:
+        current(do, "app-1")
+        do(FinishAttempt(attempt, succeeded))
+
+        for command in (Get(scope, "k"), Set(scope, "k", "1", JOB)):
+            with pytest.raises(StaleAttempt, match="has ended"):
+                do(while_current(command))
+        assert do(Get(scope, "k")) is None
+
+        do(StartAttempt(attempt.scope))
+        do(while_current(Set(scope, "k", "1", JOB)))
+
+    def test_a_job_goes_on_while_its_task_waits_for_a_retry(
+        self, do: Door, attempt: TaskWriter, scope: StoreScope
+    ) -> None:
+        current(do, "app-1")
+        retry = Ending(outcome=Outcome.FAILED, state=TaskState.UP_FOR_RETRY)
+        do(FinishAttempt(attempt, succeeded=False, ending=retry))
+
+        do(while_current(Set(scope, "k", "1", JOB)))
+
+        assert do(while_current(Get(scope, "k"))) == "1"
 
     def test_a_job_whose_place_another_took_reads_and_writes_nothing(
         self, do: Door, task: TaskScope, asset: AssetScope

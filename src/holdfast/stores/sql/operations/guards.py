@@ -9,6 +9,7 @@ from holdfast import command as c
 from holdfast.authority import is_read
 from holdfast.condition import Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.entry import TaskWriter
+from holdfast.run import TaskState
 from holdfast.stores import refusal
 from holdfast.stores.sql import event_statements as e
 from holdfast.stores.sql import request_statements as q
@@ -57,6 +58,9 @@ def _check(operation_for: Lookup, context: Context, guard: Guard, reading: bool)
     get = c.Get(guard.scope, guard.key)
     if (yield from joined(operation_for(get)(context, get))) != encode(guard.intent):
         raise refusal.not_current(guard, reading)
+    [(state,)] = yield q.state(), {"owner": guard.scope.ti_text}
+    if state is not None and TaskState(state).ended:
+        raise refusal.job_over(guard, reading)
 
 
 def _while_live(writer: TaskWriter, query: Query, reading: bool) -> Steps[rows.Row]:
