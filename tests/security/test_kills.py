@@ -64,17 +64,27 @@ def test_who_takes_a_run_over_kills_no_process_that_is_not_a_task(
     assert bystander.poll() is None
 
 
-def test_a_process_is_killed_by_its_own_mark_alone() -> None:
+@pytest.fixture
+def tasks() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes of one launcher's tasks."""
     environ = os.environ | {MARK: "of this launcher"}
-    with subprocess.Popen(["sleep", "600"], env=environ, start_new_session=True) as task:
-        its = identify(task.pid, "of this launcher")
-        kill_group(msgspec.structs.replace(its, mark="of another launcher"))
-        kill_group(msgspec.structs.replace(its, started="before"))
-        spared = task.poll() is None
-        kill_group(its)
+    sleep = ["sleep", "600"]
+    tasks = [subprocess.Popen(sleep, env=environ, start_new_session=True) for _ in range(3)]
+    yield tasks
+    for task in tasks:
+        task.kill()
+        task.wait()
 
-    assert spared
-    assert task.returncode == -9
+
+def test_a_process_is_killed_by_its_own_mark_alone(tasks: list[subprocess.Popen[bytes]]) -> None:
+    first, second, third = (identify(task.pid, "of this launcher") for task in tasks)
+
+    kill_group(msgspec.structs.replace(first, mark="of another launcher"))
+    kill_group(msgspec.structs.replace(second, started="before"))
+    kill_group(third)
+
+    assert tasks[2].wait(timeout=60) == -9
+    assert [task.poll() for task in tasks] == [None, None, -9]
 
 
 @pytest.mark.parametrize("role", [Role.EDITOR, Role.ADMIN])
