@@ -104,6 +104,11 @@ def fill_runs(store: SqlStore) -> None:
     store.execute(AddToLoad(load, 0, 0, (Lot(TASK, ((STORED, f'"{STORED}"', None),)),), ANN))
     reserved = (STORED, as_reference(f"s3://lake/{next(NUMBERS)}"), "load")
     store.execute(ReserveObjects(TASK, (reserved,), ANN))
+    former = TaskScope("sales", "sunday", "load")
+    store.execute(c.RegisterTask(former))
+    store.execute(c.DeleteRun(former.dag_id, former.run_id))
+    store.execute(c.DeclareAsset("former"))
+    store.execute(c.DeleteAsset(AssetScope(name="former")))
     request = RequestId("client", next(NUMBERS))
     store.execute(Once(request, c.RegisterTask(scope)))
 

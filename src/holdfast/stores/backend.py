@@ -371,7 +371,7 @@ class BackendStore(Store):
         tasks = yield from registry.list_tasks(context, c.ListTasks(command.dag_id, command.run_id))
         for scope in tasks:
             yield from self._emptied(scope)
-        yield from registry.drop_run(command)
+        yield from registry.drop_run(context, command)
 
     def _delete_asset(self, context: Context, command: c.DeleteAsset) -> Steps[None]:
         yield BEGIN
@@ -379,7 +379,7 @@ class BackendStore(Store):
         assert isinstance(scope, AssetScope)
         assert scope.asset_id is not None
         yield from self._emptied(scope)
-        yield from registry.drop_asset(scope.asset_id)
+        yield from registry.drop_asset(context, scope.asset_id)
 
     def _delete_orphans(self, context: Context, command: c.DeleteOrphans) -> Steps[int]:
         orphans = yield from expiry.lock_orphans(command)

@@ -110,6 +110,8 @@ class MemoryStore(Store):
         self._lock = RLock()
         self._tasks: dict[TaskScope, _Task] = {}
         self._assets: dict[int, _Asset] = {}
+        self._deleted_runs: dict[tuple[str, str], tuple[int, int]] = {}
+        self._deleted_assets: dict[str, int] = {}
         self._last_asset_id = 0
         self._requests: dict[str, _Answered] = {}
         self._loads: dict[str, _Load] = {}
@@ -507,7 +509,7 @@ class MemoryStore(Store):
                     raise refusal.repeated(scope, key)
         for scope, new in entries.items():
             if isinstance(scope, TaskScope):
-                self._tasks.setdefault(scope, _Task())
+                self._register(scope)
             for key, value, _ in new:
                 if is_reference(value):
                     self._queue.name(self._owner(scope), key, value)
@@ -531,7 +533,12 @@ class MemoryStore(Store):
     # runs and assets
 
     def _register_task(self, command: c.RegisterTask) -> None:
-        self._tasks.setdefault(command.scope, _Task())
+        self._register(command.scope)
+
+    def _register(self, scope: TaskScope) -> None:
+        if scope not in self._tasks:
+            reached = self._deleted_runs.get((scope.dag_id, scope.run_id), (0, 0))
+            self._tasks[scope] = _Task(revision=reached[0], attempt=reached[1])
 
     def _list_tasks(self, command: c.ListTasks) -> tuple[TaskScope, ...]:
         run = (command.dag_id, command.run_id)
@@ -539,9 +546,11 @@ class MemoryStore(Store):
         return tuple(sorted(tasks, key=_order))
 
     def _delete_run(self, command: c.DeleteRun) -> None:
-        for scope in list(self._tasks):
-            if (scope.dag_id, scope.run_id) == (command.dag_id, command.run_id):
-                del self._tasks[scope]
+        scopes = self._list_tasks(c.ListTasks(command.dag_id, command.run_id))
+        tasks = [self._tasks.pop(scope) for scope in scopes]
+        if tasks:
+            reached = max(task.revision for task in tasks), max(task.attempt for task in tasks)
+            self._deleted_runs[command.dag_id, command.run_id] = reached
 
     def _declare(self, name: str, uri: str) -> _Asset:
         for asset in self._assets.values():
@@ -550,7 +559,8 @@ class MemoryStore(Store):
             if asset.name == name or asset.uri == uri:
                 raise refusal.taken(name, uri, asset.name, asset.uri)
         self._last_asset_id += 1
-        asset = _Asset(asset_id=self._last_asset_id, name=name, uri=uri)
+        reached = max(self._deleted_assets.get(text, 0) for text in (name, uri))
+        asset = _Asset(asset_id=self._last_asset_id, name=name, uri=uri, revision=reached)
         self._assets[asset.asset_id] = asset
         return asset
 
@@ -595,6 +605,7 @@ class MemoryStore(Store):
     def _delete_asset(self, command: c.DeleteAsset) -> None:
         asset = self._asset(command.scope)
         del self._assets[asset.asset_id]
+        self._deleted_assets |= dict.fromkeys((asset.name, asset.uri), asset.revision)
         for task in self._tasks.values():
             task.staged = {at: s for at, s in task.staged.items() if at[0] != asset.asset_id}
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from holdfast.run import RunKind, RunState
 from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.deletion_statements import reached_before
 from holdfast.stores.sql.dialects.base import Dialect, now
 from holdfast.stores.sql.statements import ASSETS, TASKS, Select, Shelf
 
@@ -112,8 +113,9 @@ def add_task_instances(dialect: type[Dialect]) -> Any:
     wanted = sa.select(_row.ti_id, _row.dag_id, _row.run_id, _row.task_id, _row.map_index)
     new = wanted.where(_of_load, _row.dag_id.is_not(None)).distinct().subquery("new")
     run, ti = t.run.c, t.task_instance.c
+    first = [reached_before(name, run.id) for name in ("revision", "attempt")]
     rows = (
-        sa.select(new.c.ti_id, run.id, new.c.task_id, new.c.map_index, sa.text("0"), sa.text("0"))
+        sa.select(new.c.ti_id, run.id, new.c.task_id, new.c.map_index, *first)
         .join_from(new, t.run, sa.and_(run.dag_id == new.c.dag_id, run.run_id == new.c.run_id))
         .where(~sa.exists().where(ti.ti_id == new.c.ti_id))
     )

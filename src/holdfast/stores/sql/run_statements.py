@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from holdfast.run import RunKind, RunState, TaskState
 from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.deletion_statements import reached_before
 from holdfast.stores.sql.dialects.base import Dialect, now
 from holdfast.stores.sql.statements import Select
 
@@ -179,11 +180,17 @@ def tasks_of_run() -> Select:
 
 
 @cache
+def lock_run_to_delete() -> Select:
+    """The run's id, locked until commit; no task instance is added to the run meanwhile."""
+    return find_run().with_for_update()
+
+
+@cache
 def lock_tasks_of_run() -> Select:
-    """The ids of a run's task instances, locked: nobody writes to them any more."""
+    """The ids, revisions and newest attempts of a run's task instances, locked until commit."""
     c = t.task_instance.c
-    tasks = sa.select(c.ti_id).select_from(t.task_instance.join(t.run)).where(_named_run())
-    return tasks.order_by(c.ti_id).with_for_update()
+    select = sa.select(c.ti_id, c.revision, c.attempt).where(c.run == sa.bindparam("run"))
+    return select.order_by(c.ti_id).with_for_update()
 
 
 @cache
@@ -221,8 +228,8 @@ def add_task_instance(dialect: type[Dialect]) -> Any:
         run=sa.bindparam("run"),
         task_id=sa.bindparam("task_id"),
         map_index=sa.bindparam("map_index"),
-        revision=0,
-        attempt=0,
+        revision=reached_before("revision", sa.bindparam("run")),
+        attempt=reached_before("attempt", sa.bindparam("run")),
     )
 
 

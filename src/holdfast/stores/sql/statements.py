@@ -313,7 +313,7 @@ def add_asset(dialect: type[Dialect]) -> Any:
 @cache
 def find_asset() -> Select:
     c = t.asset.c
-    return sa.select(c.id, c.name, c.uri, c.orphaned_at).where(
+    return sa.select(c.id, c.name, c.uri, c.orphaned_at, c.revision).where(
         sa.or_(
             c.name_digest == sa.bindparam("name_digest"), c.uri_digest == sa.bindparam("uri_digest")
         )

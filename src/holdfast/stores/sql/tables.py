@@ -196,6 +196,25 @@ Names and URIs are too long for an index on some databases, so they are found by
 `swept_revision` is the revision at the last sweep: an orphan with a later one holds something.
 `event_count` is the number of the newest event."""
 
+deleted_run = sa.Table(
+    "hf_deleted_run",
+    metadata,
+    sa.Column("dag_id", ExactText(MAX_ID_LENGTH), primary_key=True),
+    sa.Column("run_id", ExactText(MAX_ID_LENGTH), primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+)
+"""The highest revision and attempt of a deleted run's task instances. Where the run is made again,
+its instances go on from there: no version and no attempt number is given out twice."""
+
+deleted_asset = sa.Table(
+    "hf_deleted_asset",
+    metadata,
+    sa.Column("digest", _digest, primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+)
+"""The revision of a deleted asset, once by the digest of its name and once by that of its URI."""
+
 declaration = sa.Table(
     "hf_declaration",
     metadata,

@@ -200,6 +200,29 @@ class Attempts(StoreFixtures):
             do(Set(asset, "k", "1", attempt))
         assert do(Get(asset, "k")) is None
 
+    def test_an_attempt_of_a_deleted_run_may_not_write_once_the_run_is_made_again(
+        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    ) -> None:
+        do(c.DeleteRun(attempt.scope.dag_id, attempt.scope.run_id))
+        do(c.RegisterTask(attempt.scope))
+        again = do(StartAttempt(attempt.scope))
+
+        assert attempt.attempt is not None
+        assert again > attempt.attempt
+        with pytest.raises(StaleAttempt):
+            do(Set(attempt.scope, "k", "1", attempt))
+        with pytest.raises(StaleAttempt):
+            do(Set(asset, "k", "1", attempt))
+
+    def test_deleting_a_run_leaves_the_attempt_numbers_of_other_runs(
+        self, do: Door, attempt: TaskWriter
+    ) -> None:
+        other = TaskScope(attempt.scope.dag_id, "tuesday", attempt.scope.task_id)
+        do(c.DeleteRun(attempt.scope.dag_id, attempt.scope.run_id))
+        do(c.RegisterTask(other))
+
+        assert do(StartAttempt(other)) == 1
+
     def test_success_keeps_the_task_store(self, do: Door, attempt: TaskWriter) -> None:
         do(Set(attempt.scope, "k", "1", attempt))
 

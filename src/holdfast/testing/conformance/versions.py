@@ -10,7 +10,7 @@ import pytest
 from holdfast import command as c
 from holdfast.command import Clear, Delete, Get, GetEntry, Set, SetMany
 from holdfast.errors import VersionConflict
-from holdfast.scope import StoreScope, TaskScope
+from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 from holdfast.testing.door import Door
@@ -56,6 +56,45 @@ class Versions(StoreFixtures):
         do(c.DeleteExpired(clock()))
 
         assert do(Set(task, "k", "1", ANN)) > before
+
+    def test_versions_grow_across_deletion_of_the_run(self, do: Door, task: TaskScope) -> None:
+        before = do(Set(task, "k", "1", ANN))
+        do(c.DeleteRun(task.dag_id, task.run_id))
+        do(c.RegisterTask(task))
+
+        with pytest.raises(VersionConflict, match="absent"):
+            do(Set(task, "k", "2", ANN, if_version=before))
+        assert do(Set(task, "k", "2", ANN)) > before
+
+    def test_versions_grow_across_repeated_deletion_of_the_run(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        before = do(Set(task, "k", "1", ANN))
+        for _ in range(2):
+            do(c.DeleteRun(task.dag_id, task.run_id))
+            do(c.RegisterTask(task))
+        do(c.DeleteRun(task.dag_id, task.run_id))
+        do(c.DeleteRun(task.dag_id, task.run_id))
+        do(c.RegisterTask(task))
+
+        assert do(Set(task, "k", "2", ANN)) > before
+
+    @pytest.mark.parametrize(
+        "again", [("orders", "s3://lake/orders"), ("orders", "x:orders"), ("sales", None)]
+    )
+    def test_versions_grow_across_deletion_of_the_asset(
+        self, do: Door, again: tuple[str, str | None]
+    ) -> None:
+        name, uri = again
+        do(c.DeclareAsset("orders", "s3://lake/orders"))
+        scope = AssetScope(name="orders") if uri else AssetScope(uri="s3://lake/orders")
+        before = do(Set(scope, "k", "1", ANN))
+        do(c.DeleteAsset(scope))
+        do(c.DeclareAsset(name, uri or "s3://lake/orders"))
+
+        with pytest.raises(VersionConflict, match="absent"):
+            do(Set(scope, "k", "2", ANN, if_version=before))
+        assert do(Set(scope, "k", "2", ANN)) > before
 
     def test_if_version_writes_over_that_version(self, do: Door, scope: StoreScope) -> None:
         before = do(Set(scope, "k", "1", ANN))

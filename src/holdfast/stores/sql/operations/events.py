@@ -31,7 +31,7 @@ def by_asset(
 
 def _active(context: Context, event: EmittedEvent, dag_id: str) -> Steps[int]:
     digests = {"name_digest": rows.digest(event.name), "uri_digest": rows.digest(event.uri)}
-    for id, name, uri, orphaned_at in (yield s.find_asset(), digests):
+    for id, name, uri, orphaned_at, _ in (yield s.find_asset(), digests):
         if (name, uri, orphaned_at) == (event.name, event.uri, None):
             return id  # type: ignore[no-any-return]
     asset_id = yield from declare(context, event.name, event.uri)

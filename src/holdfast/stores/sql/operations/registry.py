@@ -6,6 +6,7 @@ from holdfast import command as c
 from holdfast.entry import AssetInfo
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores import refusal
+from holdfast.stores.sql import deletion_statements as d
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import run_statements as r
 from holdfast.stores.sql import statements as s
@@ -38,17 +39,24 @@ def list_tasks(context: Context, command: c.ListTasks) -> Steps[tuple[TaskScope,
 
 def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     yield BEGIN
-    yield from drop_run(command)
+    yield from drop_run(context, command)
 
 
-def drop_run(command: c.DeleteRun) -> Steps[None]:
+def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     run = {"dag_id": command.dag_id, "run_id": command.run_id}
-    tasks = yield r.lock_tasks_of_run(), run
+    found = yield r.lock_run_to_delete(), run
+    if not found:
+        return
+    tasks = yield r.lock_tasks_of_run(), {"run": found[0][0]}
     # Before the run: what a row names is queued for deletion with the names of its owner.
-    for (ti_id,) in tasks:
+    for ti_id, _, _ in tasks:
         yield s.delete_all(s.TASKS), {"owner": ti_id}
         yield s.drop_staged(), {"owner": ti_id}
     yield r.delete_run(), run
+    if tasks:
+        _, revisions, attempts = zip(*tasks, strict=True)
+        reached = {"revision": max(revisions), "attempt": max(attempts)}
+        yield d.remember_deleted_run(type(context.dialect)), run | reached
 
 
 def declare(context: Context, name: str, uri: str) -> Steps[int]:
@@ -61,8 +69,10 @@ def declare(context: Context, name: str, uri: str) -> Steps[int]:
     }
     yield s.add_asset(type(context.dialect)), asset
     found = yield s.find_asset(), asset
-    for id, its_name, its_uri, _ in found:
+    for id, its_name, its_uri, _, revision in found:
         if (its_name, its_uri) == (name, uri):
+            if revision == 0:
+                yield d.resume_revision(), asset | {"owner": id}
             return id  # type: ignore[no-any-return]
     raise refusal.taken(name, uri, found[0][1], found[0][2])
 
@@ -110,12 +120,16 @@ def get_asset(context: Context, command: c.GetAsset) -> Steps[AssetInfo]:
 
 def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
     yield BEGIN
-    yield from drop_asset((yield from known(command.scope)))
+    yield from drop_asset(context, (yield from known(command.scope)))
 
 
-def drop_asset(id: int) -> Steps[None]:
+def drop_asset(context: Context, id: int) -> Steps[None]:
+    found = yield s.lock_owner(s.ASSETS, "id"), {"owner": id}
+    for _, revision, _ in found:
+        [(_, name, uri)] = yield s.identity("id"), {"owner": id}
+        digests = [{"digest": rows.digest(text), "revision": revision} for text in (name, uri)]
+        yield d.remember_deleted_asset(type(context.dialect)), digests
     # Its parts first: what a row names is queued for deletion with the names of its owner.
-    yield s.lock_owner(s.ASSETS, "id"), {"owner": id}
     for drop in (s.delete_all(s.ASSETS), s.delete_history(), s.drop_staged_for_asset()):
         yield drop, {"owner": id}
     yield s.delete_asset(), {"owner": id}
