@@ -21,6 +21,7 @@ from holdfast.sdk.node import TaskNode, check_name
 from holdfast.sdk.param import as_params, defaults
 from holdfast.sdk.reference import DagParam
 from holdfast.sdk.schedule import as_schedule, assets_of, in_utc
+from holdfast.sdk.templates import refuse_templates
 
 
 class DagArguments(TypedDict, total=False):
@@ -199,7 +200,10 @@ class DAG:
                 yield from one.assets
 
     def spec(self, file: str) -> DagSpec:
-        """The DAG as a value. InvalidDag where its tasks wait for each other in a circle."""
+        """The DAG as a value. InvalidDag where its tasks wait for each other in a circle, or where
+        an argument of one is a template."""
+        for task in self.tasks:
+            refuse_templates(task)
         return DagSpec(
             dag_id=self.dag_id,
             file=file,

@@ -87,6 +87,19 @@ class Expansion:
     def spec(self) -> MappedSpec:
         return MappedSpec(tuple(_axis(source) for _, source in self._axes))
 
+    @property
+    def literals(self) -> dict[str, Any]:
+        """The values of each argument, as far as they are in the file."""
+        found: dict[str, Any] = {}
+        for name, source in self._axes:
+            if name is not None:
+                found[name] = source
+            elif not isinstance(source, XComArg):
+                for item in source:
+                    for key, value in item.items() if isinstance(item, Mapping) else ():
+                        found.setdefault(key, []).append(value)
+        return found
+
     def references(self) -> Iterator[Reference]:
         for _, source in self._axes:
             yield from references_in(source)
@@ -163,6 +176,14 @@ class MappedOperator(TaskNode):
     @property
     def _mapped(self) -> MappedSpec:
         return self._expansion.spec
+
+    def _templated(self) -> Iterator[tuple[str, Any]]:
+        given = self._operator._filled(self._shared, self._expansion.literals)
+        return self._operator._templated_in(given)
+
+    @property
+    def _template_endings(self) -> tuple[str, ...]:
+        return tuple(self._operator.template_ext)
 
     def _references(self) -> Iterator[Reference]:
         yield from references_in(self._shared)

@@ -56,6 +56,15 @@ class TaskNode(Dependency):
     def _mapped(self) -> MappedSpec | None:
         return None
 
+    def _templated(self) -> Iterator[tuple[str, Any]]:
+        """The arguments in which Airflow renders templates."""
+        raise NotImplementedError
+
+    @property
+    def _template_endings(self) -> tuple[str, ...]:
+        """How the text of such an argument ends where Airflow reads it from a file."""
+        raise NotImplementedError
+
     def _references(self) -> Iterator[Reference]:
         """What its arguments wait for."""
         for value in vars(self).values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -51,6 +52,10 @@ def arguments_of(operator: type) -> frozenset[str]:
 class BaseOperator(TaskNode, metaclass=OperatorMeta):
     """A task as a class: subclasses do their work in `execute(context)`."""
 
+    template_fields: Sequence[str] = ()
+    """Attributes that Airflow renders; a template in one of them is refused."""
+    template_ext: Sequence[str] = ()
+
     def __init__(
         self,
         *,
@@ -73,6 +78,20 @@ class BaseOperator(TaskNode, metaclass=OperatorMeta):
     def _filled(cls, shared: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
         """The arguments of one instance of a mapped task."""
         return {**shared, **values}
+
+    @classmethod
+    def _templated_in(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """The arguments, of those given, in which Airflow renders templates."""
+        return ((name, value) for name, value in given.items() if name in cls.template_fields)
+
+    def _templated(self) -> Iterator[tuple[str, Any]]:
+        return self._templated_in(
+            {name: getattr(self, name, None) for name in self.template_fields}
+        )
+
+    @property
+    def _template_endings(self) -> tuple[str, ...]:
+        return tuple(self.template_ext)
 
     def _prepared(self, context: Context) -> BaseOperator:
         for name, value in list(vars(self).items()):

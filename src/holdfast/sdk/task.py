@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, update_wrapper
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,6 +24,7 @@ class FunctionOperator(BaseOperator):
     """Calls a function with its arguments, and with what it asks for of the context."""
 
     _label: ClassVar[str] = "@task"
+    template_fields = ("op_args", "op_kwargs")
 
     def __init__(
         self,
@@ -40,6 +41,11 @@ class FunctionOperator(BaseOperator):
         for value in (*self.op_args, *self.op_kwargs.values()):
             if isinstance(value, Asset) and value not in self.inlets:
                 self.inlets.append(value)
+
+    @classmethod
+    def _templated_in(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        for name, value in super()._templated_in(given):
+            yield from value.items() if name == "op_kwargs" else [(name, value)]
 
     @classmethod
     def _filled(cls, shared: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,10 @@ class SparkJob(ResumableJobMixin, BaseOperator):
     """
 
     external_id_key = "spark_job"
+    template_fields = (
+        *("application", "main_class", "args", "conf", "name", "master"),
+        *("files", "py_files", "jars", "archives"),
+    )
 
     def __init__(
         self,
