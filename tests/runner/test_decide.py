@@ -48,6 +48,7 @@ class Run:
             dag_id="etl", file="etl.py", tasks=tasks, max_active_tasks=max_active_tasks
         )
         self.results: dict[str, list[tuple[int, str]]] = {}
+        self.pushed: dict[str, list[tuple[int, str]]] = {}
         self.asked: list[str] = []
 
     def left(self, task_id: str, *values: Any, index: int = -1) -> None:
@@ -57,7 +58,7 @@ class Run:
     def decide(self, *instances: TaskInstance, now: datetime = NOW) -> Decision:
         def results(task_id: str, key: str) -> list[tuple[int, str]]:
             self.asked.append(task_id)
-            return self.results.get(task_id, []) if key == "return_value" else []
+            return (self.results if key == "return_value" else self.pushed).get(task_id, [])
 
         return decide(self.dag, instances, now, results)
 
@@ -302,6 +303,14 @@ def test_a_result_is_expanded_when_it_is_there():
 def test_a_mapping_has_as_many_instances_as_keys():
     run = over_result()
     run.left("a", {"x": 1, "y": 2, "z": 3})
+
+    assert len(run.decide(one("a", SUCCESS), one("b", SCHEDULED)).start) == 3
+
+
+def test_what_was_pushed_under_a_key_comes_before_that_part_of_the_result():
+    run = Run(task("a"), task("b", "a", over=[ResultAxis("a", ("rows",))]))
+    run.left("a", {"rows": [1]})
+    run.pushed["a"] = [(-1, "[1, 2, 3]")]
 
     assert len(run.decide(one("a", SUCCESS), one("b", SCHEDULED)).start) == 3
 

@@ -766,3 +766,29 @@ with DAG("d"):
 """)
 
     assert "task `t` needs Spark, and this run has none" in pipeline.failure("t")
+
+
+def test_a_pushed_key_comes_before_that_part_of_the_result(tasks: Make) -> None:
+    pipeline = tasks("""
+class Push(BaseOperator):
+    def execute(self, context):
+        context["ti"].xcom_push("rows", 7)
+        return {"rows": 1, "files": {"new": 2}}
+
+@task
+def take(*values):
+    return list(values)
+
+with DAG("d"):
+    push = Push(task_id="push")
+    take(
+        push.output["rows"],
+        XComArg(push, key="rows"),
+        XComArg(push, "files")["new"],
+        XComArg(push)["files"]["new"],
+        XComArg(push),
+    )
+""")
+    pipeline.run("push")
+
+    assert pipeline.result("take") == [7, 7, 2, 2, {"rows": 1, "files": {"new": 2}}]

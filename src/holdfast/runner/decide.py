@@ -194,19 +194,23 @@ class _Standing:
     def length_of(self, axis: Axis) -> int:
         if isinstance(axis, LiteralAxis):
             return axis.length
-        found = self.results(axis.task_id, RETURN_VALUE)
-        first = axis.path[:1]
-        if first and not any(_leads_on(text, first) for _, text in found):
-            # The first subscript may also be a key that the task pushed.
-            pushed = self.results(axis.task_id, str(first[0]))
-            if pushed:
-                found, axis = pushed, ResultAxis(axis.task_id, axis.path[1:])
+        # What the task pushed under the first key comes before that part of what it returned.
+        by_key = bool(axis.path) and isinstance(axis.path[0], str)
+        pushed = dict(self.results(axis.task_id, str(axis.path[0]))) if by_key else {}
+        inside = ResultAxis(axis.task_id, axis.path[1:])
+        found = {
+            at: (inside, pushed[at]) if at in pushed else (axis, text)
+            for at, text in self.results(axis.task_id, RETURN_VALUE)
+        }
         source = self.tasks.get(axis.task_id)
         if source is not None and source.expanded:
-            return sum(1 for _, text in found if not axis.path or _leads_on(text, axis.path))
+            return sum(
+                1 for one, text in found.values() if not one.path or _leads_on(text, one.path)
+            )
+        found |= {at: (inside, text) for at, text in pushed.items()}
         if not found:
             raise _NotMappable(f"cannot map over the result of `{axis.task_id}`: it left none")
-        return _length(axis, found[0][1])
+        return _length(*next(iter(found.values())))
 
     def fit_to(self, spec: TaskSpec, task: _Task, wanted: Iterable[int]) -> None:
         """Have these instances, and of the others only those that have begun."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 
 from holdfast.errors import InvalidDag
 from holdfast.sdk.asset import Asset, AssetAlias, AssetAll, AssetRef, AssetWatcher
-from holdfast.sdk.context import KEYS, Context
+from holdfast.sdk.context import KEYS, NOT_HERE, Context
 from holdfast.sdk.dag import DAG, DagArguments
 from holdfast.sdk.task import FunctionOperator, TaskFunction
 
@@ -62,6 +62,13 @@ def _make_dag(
         if isinstance(function, TaskFunction):
             function.override(outlets=list(outlets))()
             return
+        for name in inspect.signature(function).parameters:
+            if name in NOT_HERE:
+                raise InvalidDag(
+                    f"asset function `{_name(function)}`: Holdfast has no `{name}` in the context "
+                    f"for its parameter `{name}`",
+                    hint=NOT_HERE[name],
+                )
         AssetOperator(
             task_id=function.__name__,
             python_callable=function,

@@ -61,6 +61,19 @@ TASK_STORE = ("task_store", "task_state", "task_state_store")
 ASSET_STORE = ("asset_store", "asset_state", "asset_state_store")
 """The spellings of each."""
 
+NOT_HERE = {
+    "inlet_events": "what is known about an inlet is in its asset store; the events that started "
+    "the run are in triggering_asset_events",
+    "conn": "use the environment, or a client of the system's own",
+    "var": "use params of the DAG, or the environment",
+    "macros": "use datetime and the other modules themselves",
+    "prev_data_interval_start_success": "keep how far the data is loaded in the asset store",
+    "prev_data_interval_end_success": "keep how far the data is loaded in the asset store",
+    "prev_start_date_success": "keep what the next run needs in the asset store",
+    "prev_end_date_success": "keep what the next run needs in the asset store",
+}
+"""What Airflow has in its context and Holdfast does not, with what to use instead."""
+
 _DATES = ("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz")
 
 
@@ -86,7 +99,10 @@ class TaskContext(dict[str, Any]):
             )
         if key == "spark":
             return MissingKey(f"{name} has no `spark`", hint="decorate it with @task.pyspark")
-        return KeyError(key)
+        if key in NOT_HERE:
+            return MissingKey(f"{name}: Holdfast has no `{key}` in the context", hint=NOT_HERE[key])
+        known = ", ".join(sorted(self))
+        return MissingKey(f"the context of {name} has no `{key}`", hint=f"it has {known}")
 
 
 _current: list[Context] = []

@@ -24,7 +24,7 @@ from holdfast.runner.messages import (
 from holdfast.sdk.arguments import Callback
 from holdfast.sdk.asset import Metadata
 from holdfast.sdk.building import run_context, task_context
-from holdfast.sdk.context import TaskContext, entered
+from holdfast.sdk.context import NOT_HERE, TaskContext, entered
 from holdfast.sdk.exceptions import AirflowFailException, AirflowSkipException
 from holdfast.sdk.loading import find_dag, own_modules
 from holdfast.sdk.operator import BaseOperator
@@ -100,7 +100,10 @@ def _run(operator: BaseOperator, context: TaskContext) -> Any:
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
         operator.post_execute(known, result)
-    except (Exception, SystemExit):
+    except (Exception, SystemExit) as error:
+        if type(error) is KeyError and error.args and error.args[0] in NOT_HERE:
+            # A function that takes `**context` has a plain dict of it, which explains nothing.
+            error.add_note(str(context.absent(error.args[0])))
         raise
     except BaseException:
         # It is being stopped from outside.

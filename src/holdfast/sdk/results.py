@@ -58,12 +58,12 @@ class Results:
         return [(at, decode(text)) for at, text in self._store.execute(asked)]
 
     def _part(self, result: XComArg, value: Any, map_index: int) -> Any:
-        """What the path of subscripts leads to. Its first may also be a key that was pushed."""
+        """What the path of subscripts leads to, from a key that was pushed if its first is one."""
         for place, key in enumerate(result.path):
             inner = _subscript(value, key)
-            if inner is ABSENT and place == 0 and isinstance(key, str):
+            if place == 0 and isinstance(key, str):
                 pushed = self._pushed(result.operator.task_id, key, map_index)
-                inner = pushed[0][1] if pushed else ABSENT
+                inner = pushed[0][1] if pushed else inner
             if inner is ABSENT:
                 raise NotFound(
                     f"{result} is not there: {key!r} is not in what the task returned",

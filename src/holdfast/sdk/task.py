@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.errors import InvalidDag
 from holdfast.sdk.asset import Asset, Metadata
-from holdfast.sdk.context import KEYS, TaskContext, is_running
+from holdfast.sdk.context import KEYS, NOT_HERE, TaskContext, is_running
 from holdfast.sdk.dag import current_dag
 from holdfast.sdk.mapped import Expansion, MappedOperator, Source
 from holdfast.sdk.operator import BaseOperator, with_defaults
@@ -242,6 +242,12 @@ class TaskFunction:
                 Parameter.VAR_POSITIONAL,
                 Parameter.VAR_KEYWORD,
             )
+            if name in NOT_HERE and name not in given:
+                raise InvalidDag(
+                    f"{self._where}: Holdfast has no `{name}` in the context for its parameter "
+                    f"`{name}`",
+                    hint=NOT_HERE[name],
+                )
             if needed and name not in given and name not in KEYS:
                 raise InvalidDag(f"{self._where} was made without its argument `{name}`")
             if needed and name == "spark" and name not in given and not self._operator.uses_spark:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.errors import InvalidDag
+from holdfast.run import RETURN_VALUE
 from holdfast.sdk.dependency import Dependency
 from holdfast.sdk.reference import Reference
 
@@ -14,11 +15,18 @@ if TYPE_CHECKING:
 
 
 class XComArg(Dependency, Reference):
-    """What a task will have returned; `result["key"]` is a part of it."""
+    """What a task will have returned.
 
-    def __init__(self, operator: TaskNode, path: tuple[str | int, ...] = ()) -> None:
+    `XComArg(task, key)` and `result["key"]` are what the task will have pushed under that key; or
+    where it pushed nothing under it, that part of what it returned. Further subscripts are parts
+    of that.
+    """
+
+    def __init__(
+        self, operator: TaskNode, key: str = RETURN_VALUE, *, path: tuple[str | int, ...] = ()
+    ) -> None:
         self.operator = operator
-        self.path = path
+        self.path = path if key == RETURN_VALUE else (key, *path)
 
     @property
     def _node(self) -> TaskNode:
@@ -30,7 +38,7 @@ class XComArg(Dependency, Reference):
                 f"{self}[{key!r}]: a result is subscripted by text or an integer",
                 hint="do it in the task that takes the result",
             )
-        return XComArg(self.operator, (*self.path, key))
+        return XComArg(self.operator, path=(*self.path, key))
 
     def __iter__(self) -> NoReturn:
         raise InvalidDag(

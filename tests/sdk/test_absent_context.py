@@ -1,0 +1,74 @@
+"""What Airflow has in its context and Holdfast does not is refused, not left out silently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from task_runs import Pipeline, write_file
+
+from holdfast.runner.messages import ParseStartup
+from holdfast.sdk.loading import parse
+
+HEAD = "from holdfast.sdk import DAG, Asset, BaseOperator, asset, task\n"
+
+
+@pytest.mark.parametrize("name", ["inlet_events", "var", "conn", "macros"])
+@pytest.mark.parametrize("parameter", ["{}", "{}=None", "*, {}"])
+def test_a_parameter_is_refused_when_the_file_is_read(
+    name: str, parameter: str, tmp_path: Path
+) -> None:
+    signature = parameter.format(name)
+    file = write_file(
+        tmp_path, HEAD + f"@task\ndef load({signature}): ...\nwith DAG('d'): load()\n"
+    )
+
+    error = parse(ParseStartup(file)).error
+
+    assert f"task `load`: Holdfast has no `{name}` in the context" in error
+    assert "hint: " in error
+
+
+def test_a_parameter_of_an_asset_function_is_refused(tmp_path: Path) -> None:
+    text = "@asset(schedule=None)\ndef orders(self, inlet_events): ...\n"
+    file = write_file(tmp_path, HEAD + text)
+
+    error = parse(ParseStartup(file)).error
+
+    assert "asset function `orders`: Holdfast has no `inlet_events`" in error
+
+
+def test_a_parameter_that_the_call_gives_a_value_is_a_parameter(tmp_path: Path) -> None:
+    text = "@task\ndef load(conn, var=None): return conn\nwith DAG('d'): load('c', var=1)\n"
+
+    assert Pipeline(write_file(tmp_path, HEAD + text)).result("load") == "c"
+
+
+def test_a_key_of_the_context_is_an_error_that_says_so(tmp_path: Path) -> None:
+    text = """
+from holdfast.sdk import get_current_context
+
+@task
+def load(): return get_current_context()["inlet_events"]
+
+@task
+def mistyped(): return get_current_context()["logical_dat"]
+
+with DAG("d"):
+    load(), mistyped()
+"""
+    pipeline = Pipeline(write_file(tmp_path, HEAD + text))
+
+    expected = "MissingKey: task `load`: Holdfast has no `inlet_events` in the context"
+    assert pipeline.failure("load") == expected
+    assert "the context of task `mistyped` has no `logical_dat`" in pipeline.failure("mistyped")
+
+
+def test_a_key_of_the_context_as_a_dict_is_explained_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "@task\ndef load(**context): context['inlet_events']\nwith DAG('d'): load()\n"
+
+    Pipeline(write_file(tmp_path, HEAD + text)).failure("load")
+
+    assert "Holdfast has no `inlet_events` in the context" in caplog.text
