@@ -184,7 +184,7 @@ _ENTRY_WRITES = (
 )
 _PURGES = (pc.TakePurges, pc.FinishPurges)
 _RECONCILING = (*_PURGES, pc.QueueObjects)
-_ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult)
+_ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult, r.TakeItem)
 _LOADS = (lc.StartLoad, lc.AddToLoad, lc.FinishLoad, lc.DropLoad)
 _UNFENCED = (*_PURGES, pc.ReleaseObjects, lc.DropLoad)
 """Writes that a store carries out for any attempt, live or not."""
@@ -424,7 +424,7 @@ def _reaches(identity: _Attempted, command: c.Command[Any]) -> bool:
     """The command is about the task instance itself, or about an asset that it declares."""
     scope = _scope(command)
     if scope is None:
-        return isinstance(command, r.PutResult)
+        return isinstance(command, r.PutResult | r.TakeItem)
     return _is_own(identity, scope)
 
 

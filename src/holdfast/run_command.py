@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
@@ -288,6 +289,24 @@ class InterruptAttempts(Command[tuple[AttemptInfo, ...]], frozen=True, kw_only=T
     limit: int
     reason: str
     expired: bool = False
+
+
+class TakeItem(Command[bool], frozen=True):
+    """Say which item a mapped instance works on; answers whether it had worked on another one.
+
+    If so, what its task store holds is about that other item, and is discarded.
+    """
+
+    writer: TaskWriter
+    digest: str
+    """Tells the item from others."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[0-9a-f]{64}", self.digest):
+            raise InvalidInput(
+                f"the digest of the item of {self.writer.scope} is {self.digest!r}",
+                hint="give the SHA-256 of the item as 64 hexadecimal digits",
+            )
 
 
 class PutResult(Command[None], frozen=True):

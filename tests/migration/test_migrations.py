@@ -91,6 +91,7 @@ def fill_runs(store: SqlStore) -> None:
     scope = TaskScope("sales", "tuesday", "load")
     store.execute(c.RegisterTask(scope))
     me = TaskWriter(scope, store.execute(c.StartAttempt(scope, PROCESS, timedelta(minutes=1))))
+    store.execute(rc.TakeItem(me, "0" * 64))
     event = EmittedEvent("orders", "s3://lake/orders", aliases=("daily",))
     ending = Ending(
         outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, result='"done"', events=(event,)

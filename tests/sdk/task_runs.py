@@ -15,7 +15,7 @@ from holdfast.accessor import Rules
 from holdfast.dagspec import CallbackKind, DagSpec
 from holdfast.entry import TaskWriter
 from holdfast.run import AssetEvent, Run, RunKind, RunState, Watch
-from holdfast.run_command import Emit, GetResults, PutResult, RunEvents
+from holdfast.run_command import Emit, GetResults, PutResult, RunEvents, TakeItem
 from holdfast.runner.messages import (
     CallbackStartup,
     Failed,
@@ -42,6 +42,7 @@ class RunStore(Store):
     def __init__(self) -> None:
         self.inner = MemoryStore()
         self.results: dict[tuple[str, str, int], str] = {}
+        self.items: dict[TaskScope, str] = {}
         self.aliases: dict[str, list[str]] = {}
         self.run_events: list[AssetEvent] = []
         self.emits: list[Emit] = []
@@ -59,6 +60,12 @@ class RunStore(Store):
                 scope = command.writer.scope
                 self.results[scope.task_id, command.key, scope.map_index] = command.value
                 answer = None
+            case TakeItem():
+                before = self.items.get(command.writer.scope)
+                self.items[command.writer.scope] = command.digest
+                answer = before not in (None, command.digest)
+                if answer:
+                    self.inner.execute(c.Clear(command.writer.scope, command.writer))
             case RunEvents():
                 answer = tuple(self.run_events)
             case Emit():

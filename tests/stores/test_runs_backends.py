@@ -109,3 +109,14 @@ def test_a_watcher_writes_behind_the_ledger(store: Store, backend: DictBackend) 
 
     assert [(key, value) for (_, key), (value, _) in backend.rows.items()] == [("cursor", "1")]
     assert len(store.execute(rc.ListAssetEvents(ORDERS))) == 1
+
+
+def test_another_item_clears_behind_the_ledger(store: Store, backend: DictBackend) -> None:
+    begin(store)
+    writer = start(store)
+    store.execute(rc.TakeItem(writer, "1" * 64))
+    store.execute(c.Set(LOAD, "page", "7", writer))
+
+    assert store.execute(rc.TakeItem(writer, "2" * 64))
+
+    assert not backend.rows

@@ -262,3 +262,30 @@ def test_an_unknown_task_is_not_marked(store: Store) -> None:
     create(store)
     with pytest.raises(UnknownTaskInstance):
         mark(store, TaskState.SUCCESS)
+
+
+def test_a_task_store_is_discarded_where_it_is_about_another_item(store: Store) -> None:
+    begin(store)
+    first, second = "1" * 64, "2" * 64
+    writer = start(store)
+    store.execute(c.Set(LOAD, "page", "7", writer))
+    taken = [store.execute(rc.TakeItem(writer, digest)) for digest in (first, first)]
+    kept = store.execute(c.Get(LOAD, "page"))
+
+    discarded = store.execute(rc.TakeItem(writer, second))
+
+    assert (taken, kept, discarded) == ([False, False], "7", True)
+    assert store.execute(c.Get(LOAD, "page")) is None
+    assert not store.execute(rc.TakeItem(writer, second))
+
+
+def test_only_the_live_attempt_says_which_item_it_works_on(store: Store) -> None:
+    begin(store)
+    zombie, writer = start(store), start(store)
+    store.execute(rc.TakeItem(writer, "1" * 64))
+    store.execute(c.Set(LOAD, "page", "7", writer))
+
+    with pytest.raises(StaleAttempt):
+        store.execute(rc.TakeItem(zombie, "2" * 64))
+
+    assert store.execute(c.Get(LOAD, "page")) == "7"

@@ -191,6 +191,7 @@ class MappedOperator(TaskNode):
 
     def _prepared(self, context: Context) -> BaseOperator:
         values = self._expansion.values(context["ti"].map_index, context)
+        context["ti"].take_item(values)
         operator = self._operator(**self._operator._filled(self._shared, values))
         operator.dag = self.dag
         return operator._prepared(context)

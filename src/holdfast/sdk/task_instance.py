@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from holdfast.run import RETURN_VALUE
-from holdfast.run_command import PutResult
+from holdfast.run_command import PutResult, TakeItem
 from holdfast.runner.messages import TaskStartup
 from holdfast.sdk.results import Results
 from holdfast.store import Store
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from holdfast.sdk.node import TaskNode
 
 UNSET: Final = object()
+
+log = logging.getLogger("holdfast.task")
 
 
 class TaskInstance:
@@ -50,6 +56,19 @@ class TaskInstance:
         """Keep a value, which is JSON, for other tasks of the run."""
         text = "null" if value is None else encode(value)
         self._store.execute(PutResult(self._writer, key, text))
+
+    def take_item(self, arguments: Mapping[str, Any]) -> None:
+        """Discard the task store where it is about another item than these arguments."""
+        try:
+            item = msgspec.json.encode(arguments, order="sorted")
+        except (TypeError, ValueError):
+            return  # a literal in the file that is no data: nothing tells it from another
+        if self._store.execute(TakeItem(self._writer, hashlib.sha256(item).hexdigest())):
+            log.warning(
+                "map index %s stands for another item than before: what its task store held was "
+                "about that item, and is discarded",
+                self.map_index,
+            )
 
     async def axcom_push(self, key: str, value: Any) -> None:
         await asyncio.to_thread(self.xcom_push, key, value)

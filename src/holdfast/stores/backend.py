@@ -141,6 +141,7 @@ class BackendStore(Store):
             c.Clear: self._clear,
             c.FinishAttempt: partial(attempts.finish_attempt, apply=self._apply, empty=self._empty),
             rc.ClearTasks: partial(tasks.clear_tasks, empty=self._empty),
+            rc.TakeItem: partial(tasks.take_item, empty=self._empty),
             rc.MarkTask: partial(tasks.mark_task, empty=self._empty),
             rc.Emit: self._emit,
             c.DeleteRun: self._delete_run,

@@ -384,6 +384,17 @@ def attempts() -> Select:
 
 
 @cache
+def mapped_item() -> Select:
+    return sa.select(t.mapped_item.c.digest).where(t.mapped_item.c.ti_id == sa.bindparam("owner"))
+
+
+@cache
+def set_mapped_item(dialect: type[Dialect]) -> Any:
+    statement = dialect().upsert(t.mapped_item, ["ti_id"])
+    return statement.values(ti_id=sa.bindparam("owner"))
+
+
+@cache
 def put_result(dialect: type[Dialect]) -> Any:
     statement = dialect().upsert(t.result, ["ti_id", "key"])
     return statement.values(ti_id=sa.bindparam("owner"))

@@ -151,6 +151,14 @@ attempt = sa.Table(
     sa.Column("leased_until", sa.BigInteger),
 )
 
+mapped_item = sa.Table(
+    "hf_mapped_item",
+    metadata,
+    sa.Column("ti_id", TaskInstanceId(), _cascade("hf_task_instance.ti_id"), primary_key=True),
+    sa.Column("digest", _digest, nullable=False),
+)
+"""The item that the task store of a mapped instance belongs to."""
+
 result = sa.Table(
     "hf_result",
     metadata,

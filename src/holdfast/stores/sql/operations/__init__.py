@@ -99,6 +99,7 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     rc.ListAttempts: tasks.list_attempts,
     rc.Heartbeat: leases.heartbeat,
     rc.InterruptAttempts: attempts.interrupt_attempts,
+    rc.TakeItem: tasks.take_item,
     rc.PutResult: results.put_result,
     rc.GetResults: results.get_results,
     rc.ListAssetEvents: events.list_asset_events,

@@ -16,7 +16,7 @@ from holdfast.stores.sql import run_statements as s
 from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settle
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
-from holdfast.stores.sql.operations.scopes import known, lock_scope
+from holdfast.stores.sql.operations.scopes import known, lock_scope, open_scope
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
 
 
@@ -96,6 +96,18 @@ def _clear(context: Context, scope: TaskScope, command: rc.ClearTasks, empty: Em
     yield from close_attempts(owner, stopped)
     yield s.drop_results(), task
     yield s.clear_task(), task
+
+
+def take_item(context: Context, command: rc.TakeItem, empty: Empty = empty_entries) -> Steps[bool]:
+    owner = yield from open_scope(command.writer.scope, command.writer)
+    found = yield s.mapped_item(), {"owner": owner.id}
+    if found and found[0][0] == command.digest:
+        return False
+    if found:
+        yield from empty(context, owner, command.writer)
+    item = {"owner": owner.id, "digest": command.digest}
+    yield s.set_mapped_item(type(context.dialect)), item
+    return bool(found)
 
 
 def mark_task(context: Context, command: rc.MarkTask, empty: Empty = empty_entries) -> Steps[None]:
