@@ -259,6 +259,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}
+    withheld: bool = False
+    """Whether this is a task's process, which is not told where the database is."""
 
     @property
     def home(self) -> Path:
@@ -266,6 +268,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def database_url(self) -> str:
+        if self.withheld and not self.database.url:
+            raise InvalidSettings(
+                "a task's process is not told where the database is",
+                hint='use context["task_store"] and context["asset_store"]; for the state of '
+                "others, connect(url, token=…) to a server",
+            )
         return self.database.url or f"sqlite:///{self.home / 'holdfast.db'}"
 
 
@@ -348,6 +356,16 @@ def declared() -> Iterator[Declared]:
             yield Declared(section, field.name, bare, rules, field.type, default)
 
 
+_SECRETS: Final = ("database.url", "api.signing_key")
+_withholding = False
+
+
+def withhold_secrets() -> None:
+    """Let `load` leave out, from now on in this process, what leads to the database."""
+    global _withholding
+    _withholding = True
+
+
 def load(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """The settings in force in a directory (the current one unless given).
 
@@ -358,6 +376,8 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
     file, tables = _find(start)
     given = _from_file(file, tables) if file else {}
     given |= _from_environment(os.environ if environ is None else environ)
+    if _withholding:
+        given = {name: source for name, source in given.items() if name not in _SECRETS}
     values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for setting in declared():
         if setting.name in given:
@@ -372,6 +392,7 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
         spark=Spark(**values["spark"]),
         directory=file.parent if file else start,
         origins={name: source.origin for name, source in given.items()},
+        withheld=_withholding,
     )
 
 

@@ -46,6 +46,7 @@ class Project:
     def __init__(self, directory: Path, **environ: str) -> None:
         self.directory = directory
         self.mark = uuid4().hex
+        self.groups: set[int] = set()
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST")}
         self.environ = inherited | {MARK: self.mark, "HOLDFAST__API__PORT": "0"} | environ
         self.url = (
@@ -86,7 +87,7 @@ class Project:
 
     def start(self, *args: str, **environ: str) -> Started:
         """A command that goes on, in a process group of its own."""
-        return Started(
+        started = Started(
             [sys.executable, "-m", "holdfast", *args],
             cwd=self.directory,
             env=self.environ | environ,
@@ -96,6 +97,8 @@ class Project:
             text=True,
             process_group=0,
         )
+        self.groups.add(started.pid)
+        return started
 
     @contextmanager
     def service(self, *args: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -111,6 +114,7 @@ class Project:
                 stderr=errors,
             ) as process,
         ):
+            self.groups.add(process.pid)
             try:
                 yield process
             finally:
@@ -167,12 +171,15 @@ class Project:
         """The living processes of this project, or those of them whose command line has that."""
         wanted = f"{MARK}={self.mark}".encode()
         found = []
-        for entry in Path("/proc").iterdir():
+        for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda entry: int(entry.name)):
             with suppress(OSError):
-                if entry.name.isdigit() and wanted in (entry / "environ").read_bytes():
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                # The environment of a process that hides itself only root can read.
+                own = not self.groups.isdisjoint(map(int, stat[1:3]))
+                if own or wanted in (entry / "environ").read_bytes():
+                    self.groups.add(int(entry.name))
                     line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                    if state != "Z" and command in line:
+                    if stat[0] != "Z" and command in line:
                         found.append(int(entry.name))
         return found
 

@@ -12,6 +12,7 @@ import click
 
 from holdfast.cli.output import say
 from holdfast.cli.parameter import conf_option
+from holdfast.secrecy import hide_this_process
 from holdfast.settings import load
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
     from holdfast.run import RunState
     from holdfast.runner.local import LocalRun
 
+    hide_this_process()
     # As Ctrl-C: so that a container's stop leaves the run for another process to go on with.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with LocalRun(load(), file) as local:

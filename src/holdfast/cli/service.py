@@ -12,6 +12,8 @@ from types import FrameType
 
 import click
 
+from holdfast.secrecy import hide_this_process
+
 ROUND = 0.5
 
 with_parent_option = click.option(
@@ -20,7 +22,11 @@ with_parent_option = click.option(
 
 
 def stopping(with_parent: int | None = None) -> Event:
-    """Set by Ctrl-C and by SIGTERM; if asked to, when the parent is gone."""
+    """Set by Ctrl-C and by SIGTERM; if asked to, when the parent is gone.
+
+    From here on, other processes of the user cannot read this one.
+    """
+    hide_this_process()
     event = Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -31,6 +31,7 @@ from holdfast.runner.messages import (
     Startup,
     WatchStartup,
 )
+from holdfast.settings import withhold_secrets
 from holdfast.stores.pipe import PipeStore
 
 STARTUP = b"S"
@@ -48,6 +49,7 @@ class Stopped(BaseException):
 
 def main(sock: socket.socket, lifeline: int) -> int:
     """Exit status: 0 where the work was done, 1 where it failed."""
+    withhold_secrets()
     channel = Channel(sock, LARGEST_OF_TASK)
     store = PipeStore(channel)
     Thread(target=_watch, args=(lifeline,), daemon=True).start()

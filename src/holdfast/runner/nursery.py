@@ -35,6 +35,13 @@ LOG_LIMIT = 256 * 2**20
 """Bytes of output that are kept of one attempt."""
 HOME = f"{VARIABLE_PREFIX}CORE__HOME"
 """The one setting that tasks have from the environment: where the files of their jobs are."""
+WITHHELD = frozenset(
+    {
+        "HOLDFAST_TOKEN",
+        *("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "MYSQL_PWD"),
+    }
+)
+"""Credentials of whoever started the runner, for a server of Holdfast or for its database."""
 
 _notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
 
@@ -117,7 +124,7 @@ class Nursery:
         environ = {
             name: text
             for name, text in os.environ.items()
-            if name == HOME or not name.startswith(VARIABLE_PREFIX)
+            if name == HOME or not (name.startswith(VARIABLE_PREFIX) or name in WITHHELD)
         }
         # Its children have it in their environment, too, by which they are known later.
         self._mark = environ[MARK] = uuid4().hex

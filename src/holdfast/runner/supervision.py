@@ -44,6 +44,7 @@ from holdfast.runner.relay import relay
 from holdfast.runner.sparkserver import SparkServer
 from holdfast.runner.supervisor import ALIVE
 from holdfast.runner.watching import Watching
+from holdfast.secrecy import PRIVATE
 from holdfast.server.endpoint import Endpoints
 from holdfast.settings import Settings, load
 from holdfast.store import Store
@@ -67,6 +68,8 @@ class _ImportKilled(HoldfastError):
 class Supervisor:
     def __init__(self, scheduler: Channel, nursery: Nursery) -> None:
         settings = load()
+        with suppress(OSError):  # there will be no logs, which the launcher says
+            settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
         self._scheduler = scheduler
         self._nursery = nursery
         self._through_server = bool(settings.workers.server_url)

@@ -28,6 +28,7 @@ from holdfast.runner.orders import (
     upward_decoder,
 )
 from holdfast.runner.process import this_process
+from holdfast.secrecy import hide_this_process
 from holdfast.settings import VARIABLE_PREFIX, Settings
 
 ALIVE = 2.0
@@ -162,6 +163,7 @@ def _send_token(channel: Channel, settings: Settings) -> None:
 
 
 def main() -> None:
+    hide_this_process()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the scheduler's matter
     from holdfast.runner.nursery import Nursery
 

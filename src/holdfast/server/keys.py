@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import InvalidSettings
+from holdfast.secrecy import PRIVATE
 from holdfast.settings import Settings
 
 FILE_NAME = "signing-keys.json"
@@ -169,7 +170,7 @@ def _new_key() -> Key:
 
 def _make(path: Path) -> None:
     """Unless another process has been faster."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
     written = _written(path, (_new_key(),))
     try:
         with suppress(FileExistsError):

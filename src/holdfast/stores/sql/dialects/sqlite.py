@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
 
+from holdfast.secrecy import PRIVATE
 from holdfast.stores.sql.dialects.base import (
     DatabaseClock,
     Dialect,
@@ -43,7 +44,7 @@ class SQLite(Dialect):
     def before_connect(self, url: sa.URL) -> None:
         # One level, for the project's own directory; a longer path may well be a mistake.
         with suppress(OSError):
-            Path(url.database or "").parent.mkdir(exist_ok=True)
+            Path(url.database or "").parent.mkdir(PRIVATE, exist_ok=True)
 
     def on_connect(self, connection: Any) -> None:
         connection.isolation_level = None
