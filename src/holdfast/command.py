@@ -31,6 +31,15 @@ from holdfast.value import check_json, check_key
 
 A = TypeVar("A")
 
+MOST_WRITES: Final = 20_000
+"""Entries that are written together. Other writers wait meanwhile."""
+
+
+def check_count(what: str, count: int, most: int, hint: str = "send them in parts") -> None:
+    """Raise InvalidInput where a list in a command has more than `most` items."""
+    if count > most:
+        raise InvalidInput(f"{count:,} {what} in one command", hint=f"{most:,} at most; {hint}")
+
 
 class Command(msgspec.Struct, Generic[A], frozen=True, tag=True, tag_field="command"):
     """A request whose answer is of type `A`."""
@@ -117,7 +126,7 @@ class Set(KeyCommand[int], frozen=True):
 
 
 class SetMany(Command[int], frozen=True):
-    """All of `values` (key, JSON text) or none, as one version."""
+    """All of `values` (key, JSON text) or none, as one version; `MOST_WRITES` at most."""
 
     scope: StoreScope
     values: tuple[tuple[str, str], ...]
@@ -126,8 +135,14 @@ class SetMany(Command[int], frozen=True):
     reservation: str = ""
 
     def __post_init__(self) -> None:
+        check_count(f"entries of {self.scope}", len(self.values), MOST_WRITES, _IN_PARTS)
         values = tuple((check_key(key, self.scope), text) for key, text in self.values)
         force_setattr(self, "values", values)
+
+
+_IN_PARTS: Final = (
+    'write them in parts, or all at once as a bulk load: `df.write.format("holdfast")`'
+)
 
 
 def check_staging(command: Set | Advance) -> None:
@@ -341,6 +356,7 @@ def _check_ending(scope: TaskScope, ending: Ending, succeeded: bool) -> None:
         )
     if ending.result is not None:
         check_json(f"the result of {scope}", ending.result)
+    check_count(f"events of {scope}", len(ending.events), MOST_WRITES)
     if ending.events and not succeeded:
         raise InvalidInput(f"{scope}: only an attempt that succeeded has events")
 

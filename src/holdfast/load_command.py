@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.command import Command
+from holdfast.command import Command, check_count
 from holdfast.entry import ApiWriter, Writer
 from holdfast.errors import Forbidden, InvalidInput, InvalidType
 from holdfast.identifier import check_id
@@ -33,7 +33,9 @@ log = logging.getLogger("holdfast")
 
 LONGEST_LOAD: Final = timedelta(days=1)
 """A load that was begun longer ago than this, and not finished, makes way for the next."""
-
+MOST_ADDED: Final = 50_000
+"""Entries, and scopes, that are added to a load at once."""
+MOST_PARTS: Final = 100_000
 
 NewEntry: TypeAlias = tuple[str, str, datetime | None]
 """Key, JSON text, and when it expires."""
@@ -88,6 +90,11 @@ class AddToLoad(Command[None], frozen=True):
     """Values are as a store keeps them, references among them, and of any size: they come from one.
     Only people bring such, not tasks."""
 
+    def __post_init__(self) -> None:
+        check_count(f"scopes of the load {self.load}", len(self.lots), MOST_ADDED)
+        entries = sum(len(lot.entries) for lot in self.lots)
+        check_count(f"entries of the load {self.load}", entries, MOST_ADDED)
+
     @property
     def repeatable(self) -> bool:
         return False
@@ -140,6 +147,11 @@ class FinishLoad(Command[int], frozen=True):
     load: str
     parts: tuple[tuple[int, int], ...]
     writer: Writer
+
+    def __post_init__(self) -> None:
+        check_count(
+            f"parts of the load {self.load}", len(self.parts), MOST_PARTS, "load with fewer tasks"
+        )
 
     @property
     def repeatable(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.command import Command
+from holdfast.command import Command, check_count
 from holdfast.entry import Writer
 from holdfast.errors import InvalidInput
 from holdfast.identifier import check_id
@@ -24,6 +24,7 @@ RESERVED_FOR: Final = timedelta(days=1)
 """How long a writer has from reserving an object to naming it."""
 LONGEST_LEASE: Final = timedelta(minutes=5)
 MOST_PURGES: Final = 10_000
+"""Objects in one command."""
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=10), timedelta(hours=1)
 
 Reserved: TypeAlias = tuple[tuple[str, str, str], ...]
@@ -48,6 +49,7 @@ class ReserveObjects(Command[None], frozen=True):
     writer: Writer
 
     def __post_init__(self) -> None:
+        check_count(f"objects of {self.scope}", len(self.objects), MOST_PURGES)
         for key, value, reservation in self.objects:
             check_key(key, self.scope)
             check_id("a reservation", reservation, 64)
@@ -62,6 +64,9 @@ class ReleaseObjects(Command[None], frozen=True):
     objects: Reserved
     writer: Writer
 
+    def __post_init__(self) -> None:
+        check_count(f"objects of {self.scope}", len(self.objects), MOST_PURGES)
+
 
 class QueueObjects(Command[None], frozen=True):
     """Objects, each with whose it is, its key and the JSON text of its reference, of which somebody
@@ -70,6 +75,7 @@ class QueueObjects(Command[None], frozen=True):
     objects: tuple[tuple[StoreScope, str, str], ...]
 
     def __post_init__(self) -> None:
+        check_count("objects", len(self.objects), MOST_PURGES)
         for scope, key, value in self.objects:
             _check_reference(scope, key, value)
 
@@ -134,6 +140,10 @@ class FinishPurges(Command[None], frozen=True):
     taker: str
     gone: tuple[int, ...]
     failed: tuple[tuple[int, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for objects in (self.gone, self.failed):
+            check_count("objects", len(objects), MOST_PURGES)
 
 
 class PurgeQueue(msgspec.Struct, frozen=True):

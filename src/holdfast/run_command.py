@@ -5,12 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from holdfast.command import Advance, Clear, Command, Delete, ListAssets, Set, SetMany
+from holdfast.command import (
+    MOST_WRITES,
+    Advance,
+    Clear,
+    Command,
+    Delete,
+    ListAssets,
+    Set,
+    SetMany,
+    check_count,
+)
 from holdfast.dagspec import DagSpec
 from holdfast.entry import AssetInfo, TaskWriter, Writer
 from holdfast.errors import InvalidInput
@@ -237,6 +247,9 @@ class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
     writer: Writer
     state: Literal["keep", "discard", "default"] = "default"
 
+    def __post_init__(self) -> None:
+        check_count(f"tasks of run `{self.run_id}`", len(self.tasks), MOST_WRITES)
+
 
 class MarkTask(Command[None], frozen=True, kw_only=True):
     """A person says that a task has succeeded or failed. A live attempt of it is ended, and what
@@ -265,6 +278,9 @@ class Lost(msgspec.Struct, frozen=True):
     watches: tuple[Watch, ...] = ()
 
 
+MOST_LEASES: Final = 10_000
+
+
 class Heartbeat(Command[Lost], frozen=True, kw_only=True):
     """Renew leases; answers which of them are no longer the asker's."""
 
@@ -273,6 +289,10 @@ class Heartbeat(Command[Lost], frozen=True, kw_only=True):
     runs: tuple[tuple[str, str], ...] = ()
     attempts: tuple[TaskWriter, ...] = ()
     watches: tuple[Watch, ...] = ()
+
+    def __post_init__(self) -> None:
+        for leases in (self.runs, self.attempts, self.watches):
+            check_count(f"leases of {self.process}", len(leases), MOST_LEASES)
 
 
 class InterruptAttempts(Command[tuple[AttemptInfo, ...]], frozen=True, kw_only=True):
@@ -387,6 +407,10 @@ class Emit(Command[None], frozen=True):
     watch: Watch
     writes: Sequence[AssetWrite] = ()
     event: EmittedEvent | None = None
+
+    def __post_init__(self) -> None:
+        entries = sum(len(w.values) if isinstance(w, SetMany) else 1 for w in self.writes)
+        check_count(f"writes of watcher `{self.watch.watcher}`", entries, MOST_WRITES)
 
     @property
     def repeatable(self) -> bool:

@@ -104,7 +104,8 @@ def fill_runs(store: SqlStore) -> None:
     store.execute(StartLoad(load, ANN))
     store.execute(AddToLoad(load, 0, 0, (Lot(TASK, ((STORED, f'"{STORED}"', None),)),), ANN))
     reserved = (STORED, as_reference(f"s3://lake/{next(NUMBERS)}"), "load")
-    store.execute(ReserveObjects(TASK, (reserved,), ANN))
+    for owner in (TASK, ORDERS):
+        store.execute(ReserveObjects(owner, (reserved,), ANN))
     former = TaskScope("sales", "sunday", "load")
     store.execute(c.RegisterTask(former))
     store.execute(c.DeleteRun(former.dag_id, former.run_id))

@@ -21,7 +21,7 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload import BATCH, OffloadStore
 from holdfast.testing import MakeStore, StoreConformance
 from holdfast.testing.conformance.purging import Purging
 from holdfast.testing.conformance.surprises import Surprises
@@ -369,6 +369,32 @@ async def test_writers_at_the_same_time_reserve_together(backend: ObjectStoreBac
     assert [value for _, value in await task_store.aitems()] == [
         number for _, number in sorted((f"k{number}", number) for number in range(20))
     ]
+
+
+async def test_no_more_is_reserved_together_than_a_command_takes(
+    backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.stores.reserving.MOST_PURGES", 8)
+    inner = Slow()
+    inner.execute(c.RegisterTask(TASK))
+    task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)
+
+    await asyncio.gather(*(task_store.aset(f"k{number}", number) for number in range(20)))
+
+    assert inner.reserved == [1, 8, 8, 3]
+    assert len(await task_store.akeys()) == 20
+
+
+async def test_the_reservations_of_a_large_set_many_are_split(backend: ObjectStoreBackend) -> None:
+    inner = Slow()
+    inner.execute(c.RegisterTask(TASK))
+    task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)
+
+    await task_store.aset_many({f"k{number}": number for number in range(BATCH + 1)})
+
+    assert inner.reserved == [BATCH, 1]
+    assert await task_store.aget(f"k{BATCH}") == BATCH
+    assert inner.execute(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
 
 
 async def test_what_is_in_the_way_of_one_writer_is_not_in_the_way_of_all(

@@ -250,9 +250,11 @@ class OffloadStore(Store):
         if parcels:
             reservation = uuid4().hex
             objects = tuple(parcel.reserved(reservation) for parcel in parcels)
-            reserve = pc.ReserveObjects(write.scope, objects, write.writer)
-            yield reserve
-            reserved.append(reserve)
+            for first in range(0, len(objects), BATCH):
+                some = objects[first : first + BATCH]
+                reserve = pc.ReserveObjects(write.scope, some, write.writer)
+                yield reserve
+                reserved.append(reserve)
             write = msgspec.structs.replace(write, reservation=reservation)
             references = yield from self._keeping.put(parcels)
             named = zip(parcels, references, strict=True)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from holdfast.errors import HoldfastError
-from holdfast.purge_command import ReserveObjects
+from holdfast.purge_command import MOST_PURGES, ReserveObjects
 from holdfast.store import Store
 
 _Waiting: TypeAlias = tuple[ReserveObjects, asyncio.Future[None]]
@@ -41,8 +41,9 @@ class GroupedReservations:
     def _go_on(self, place: Hashable) -> None:
         waiting = self._waiting.pop(place)
         if waiting:
-            self._waiting[place] = []
-            group = asyncio.ensure_future(self._together(place, waiting))
+            group_size = _fitting(waiting)
+            self._waiting[place] = waiting[group_size:]
+            group = asyncio.ensure_future(self._together(place, waiting[:group_size]))
             self._groups.add(group)
             group.add_done_callback(self._groups.discard)
 
@@ -71,3 +72,13 @@ class GroupedReservations:
             told.set_exception(error)
         else:
             told.set_result(None)
+
+
+def _fitting(waiting: list[_Waiting]) -> int:
+    """Return how many of the reservations go into one command: at least the first."""
+    objects = 0
+    for number, (command, _) in enumerate(waiting):
+        objects += len(command.objects)
+        if number and objects > MOST_PURGES:
+            return number
+    return len(waiting)

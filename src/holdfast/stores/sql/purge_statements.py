@@ -30,11 +30,14 @@ def owner_column(shelf: Shelf) -> sa.Column[Any]:
 
 
 @cache
-def lock_of_key(shelf: Shelf) -> Select:
-    """What is queued for a key: its reference and reservation, and whether it is being deleted."""
+def lock_of_keys(shelf: Shelf, count: int) -> Select:
+    """What is queued for so many keys: each one's reference and reservation, and whether it is
+    being deleted."""
+    keys = [sa.bindparam(f"key_{n}", type_=_row.key.type) for n in range(count)]
     return (
-        sa.select(_row.id, _row.value, _row.reservation, _row.taken_until > now)
-        .where(owner_column(shelf) == sa.bindparam("owner"), _row.key == sa.bindparam("key"))
+        sa.select(_row.key, _row.id, _row.value, _row.reservation, _row.taken_until > now)
+        .where(owner_column(shelf) == sa.bindparam("owner"), _row.key.in_(keys))
+        .order_by(_row.id)
         .with_for_update()
     )
 
@@ -63,9 +66,13 @@ def lock_due(dialect: type[Dialect], conditions: frozenset[str]) -> Select:
 def _reserved() -> sa.ColumnElement[bool]:
     other = t.purge.alias("other")
     in_place = sa.func.substr(_row.value, 1, len(PLACE_PREFIX)) == sa.literal(PLACE_PREFIX)
+    same_key = other.c.key == _row.key
     return sa.exists().where(
-        sa.or_(other.c.ti_id == _row.ti_id, other.c.name_digest == _row.name_digest),
-        other.c.key == _row.key,
+        # With the key in both, each finds its rows through an index.
+        sa.or_(
+            sa.and_(other.c.ti_id == _row.ti_id, same_key),
+            sa.and_(other.c.name_digest == _row.name_digest, same_key),
+        ),
         other.c.due_at > now,
         sa.or_(other.c.value == _row.value, sa.and_(in_place, other.c.value == "")),
     )
@@ -101,10 +108,12 @@ def drop() -> sa.Delete:
 
 
 @cache
-def taken() -> Select:
-    """What the taker still has: whose object it is, the key, the reference, and the tries."""
-    columns = (_row.ti_id, _row.name_digest, _row.key, _row.value, _row.tries)
-    return sa.select(*columns).where(_row.id == sa.bindparam("row"), _is_taken_by)
+def taken(count: int) -> Select:
+    """What the taker still has of so many: whose object it is, the key, the reference, and the
+    tries."""
+    columns = (_row.id, _row.ti_id, _row.name_digest, _row.key, _row.value, _row.tries)
+    ids: list[sa.BindParameter[int]] = [sa.bindparam(f"row_{n}") for n in range(count)]
+    return sa.select(*columns).where(_row.id.in_(ids), _is_taken_by).order_by(_row.id)
 
 
 @cache

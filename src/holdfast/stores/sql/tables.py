@@ -416,8 +416,8 @@ purge = sa.Table(
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("error", LongText()),
     sa.Index(None, "due_at"),
-    sa.Index(None, "ti_id"),
-    sa.Index(None, "name_digest"),
+    sa.Index(None, "ti_id", "key"),
+    sa.Index(None, "name_digest", "key"),
 )
 """Objects of a task instance or an asset, either of which may be gone, that are named no more; and
 those that are reserved, which become due when that is over. `value` is what the entry held, or is

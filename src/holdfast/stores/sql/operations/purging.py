@@ -7,7 +7,8 @@ comes again, is never deleted as the leftover of the time before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ from holdfast.stores.sql.operations.scopes import open_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.stores.sql.statements import ASSETS, TASKS, Shelf
 from holdfast.value import is_in_place, is_reference
+
+_AT_ONCE = 128
+"""Rows that one statement looks for."""
 
 
 class Keeper(NamedTuple):
@@ -48,54 +52,92 @@ def _keeper(scope: StoreScope) -> Keeper:
 
 
 class Queued(NamedTuple):
-    """A row of the queue that is not taken."""
+    """A row of the queue."""
 
     row: int
     value: str
     reservation: str | None
+    taken: bool
+    """It is being deleted."""
 
 
 def reserve_objects(context: Context, command: c.ReserveObjects) -> Steps[None]:
     yield from open_scope(command.scope, command.writer)
     its = yield from keeper(command.scope)
-    for key, value, reservation in command.objects:
-        yield from _untaken(command.scope, its, key, value)
-        yield from _add(its, key, value, c.RESERVED_FOR, reservation)
+    queued = yield from _queued(its, [key for key, _, _ in command.objects])
+    for key, value, _ in command.objects:
+        _untaken(command.scope, key, value, queued)
+    yield from _add(its, command.objects, c.RESERVED_FOR)
 
 
 def _add(
-    its: Keeper, key: str, value: str, wait: timedelta, reservation: str | None, tracked: int = 0
+    its: Keeper,
+    objects: Iterable[tuple[str, str, str | None]],
+    wait: timedelta,
+    tracked: int = 0,
 ) -> Steps[None]:
-    new = {"key": key, "value": value, "reservation": reservation, "tracked": tracked}
-    yield s.add(its.shelf), its.columns | new | {"until": rows.microseconds(wait)}
+    """Queue objects: key, reference, reservation."""
+    common = its.columns | {"tracked": tracked, "until": rows.microseconds(wait)}
+    names = ("key", "value", "reservation")
+    new = [common | dict(zip(names, one, strict=True)) for one in objects]
+    if new:
+        yield s.add(its.shelf), new
 
 
-def _untaken(scope: StoreScope, its: Keeper, key: str, value: str) -> Steps[list[Queued]]:
+def _queued(its: Keeper, keys: Iterable[str]) -> Steps[dict[str, list[Queued]]]:
+    """What is queued for these keys, locked."""
+    queued: dict[str, list[Queued]] = defaultdict(list)
+    for some in _portions(dict.fromkeys(keys)):
+        named = {f"key_{n}": key for n, key in enumerate(some)}
+        found = yield s.lock_of_keys(its.shelf, len(some)), its.owner | named
+        for key, *row in found:
+            queued[key].append(Queued(*row))
+    return queued
+
+
+def _portions(items: Iterable[Any]) -> Iterator[list[Any]]:
+    """The items, as many at once as one statement takes. The last one comes again and again, so
+    that there are few statements."""
+    rest = list(items)
+    while rest:
+        some, rest = rest[:_AT_ONCE], rest[_AT_ONCE:]
+        length = 1 << (len(some) - 1).bit_length()
+        yield some + some[-1:] * (length - len(some))
+
+
+def _untaken(
+    scope: StoreScope, key: str, value: str, queued: Mapping[str, list[Queued]]
+) -> list[Queued]:
     """What is queued for a key, none of which is this object and being deleted: or any, where the
     object is known by its key alone."""
-    found = yield s.lock_of_key(its.shelf), its.owner | {"key": key}
+    found = queued.get(key, [])
     by_key = not value or is_in_place(value)
-    if any(taken and (by_key or text == value) for _, text, _, taken in found):
+    if any(one.taken and (by_key or one.value == value) for one in found):
         raise refusal.being_deleted(scope, key)
-    return [Queued(*row) for *row, taken in found if not taken]
+    return [one for one in found if not one.taken]
 
 
 def release_objects(context: Context, command: c.ReleaseObjects) -> Steps[None]:
     yield BEGIN
     its = yield from keeper(command.scope)
-    for key, _, reservation in command.objects:
-        for row, _, its_own, taken in (yield s.lock_of_key(its.shelf), its.owner | {"key": key}):
-            if its_own == reservation and not taken:
-                yield s.release(), {"row": row}
+    queued = yield from _queued(its, [key for key, _, _ in command.objects])
+    released = [
+        {"row": one.row}
+        for key, _, reservation in command.objects
+        for one in queued.get(key, [])
+        if one.reservation == reservation and not one.taken
+    ]
+    if released:
+        yield s.release(), released
 
 
 def queue_objects(context: Context, command: c.QueueObjects) -> Steps[None]:
     yield BEGIN
     for scope, key, value in command.objects:
         its = _keeper(scope)
-        found = yield s.lock_of_key(its.shelf), its.owner | {"key": key}
-        if all(text != value for _, text, *_ in found):
-            yield from _add(its, key, value, timedelta(0), None)
+        queued = yield from _queued(its, [key])
+        if all(one.value != value for one in queued[key]):
+            yield from _add(its, [(key, value, None)], timedelta(0))
 
 
 def claim_objects(
@@ -107,17 +149,25 @@ def claim_objects(
     references = [(key, value) for key, value in values if is_reference(value)]
     if references:
         its = yield from keeper(scope)
-        for key, value in references:
-            own = yield from _claimed(scope, its, key, value, reservation)
-            if own:
-                yield s.drop(), [{"row": one.row} for one in own]
+        queued = yield from _queued(its, [key for key, _ in references])
+        claimed = [
+            {"row": one.row}
+            for key, value in references
+            for one in _claimed(scope, key, value, reservation, queued)
+        ]
+        if claimed:
+            yield s.drop(), claimed
 
 
 def _claimed(
-    scope: StoreScope, its: Keeper, key: str, value: str, reservation: str
-) -> Steps[list[Queued]]:
+    scope: StoreScope,
+    key: str,
+    value: str,
+    reservation: str,
+    queued: Mapping[str, list[Queued]],
+) -> list[Queued]:
     """The rows of an object's own reservation, and those that nobody has reserved."""
-    found = yield from _untaken(scope, its, key, value)
+    found = _untaken(scope, key, value, queued)
     reserved = "" if is_in_place(value) else value
     own = [one for one in found if one.reservation == reservation and one.value == reserved]
     # Airflow's workers, whose objects are overwritten in place, reserve nothing.
@@ -129,11 +179,16 @@ def _claimed(
 def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[None]:
     """What is about to be written names these objects, which were there before."""
     its = yield from keeper(scope)
-    for key, value in values:
-        found = yield from _untaken(scope, its, key, value)
-        queued = [one for one in found if one.reservation is None and one.value == value]
-        if queued:
-            yield s.drop(), [{"row": one.row} for one in queued]
+    named = list(values)
+    queued = yield from _queued(its, [key for key, _ in named])
+    dropped = [
+        {"row": one.row}
+        for key, value in named
+        for one in _untaken(scope, key, value, queued)
+        if one.reservation is None and one.value == value
+    ]
+    if dropped:
+        yield s.drop(), dropped
 
 
 def track_object(scope: StoreScope, key: str, value: str, reservation: str | None) -> Steps[None]:
@@ -144,13 +199,14 @@ def track_object(scope: StoreScope, key: str, value: str, reservation: str | Non
     if is_reference(value):
         own: list[Queued] = []
         if reservation is not None:
-            own = yield from _claimed(scope, its, key, value, reservation)
+            queued = yield from _queued(its, [key])
+            own = _claimed(scope, key, value, reservation, queued)
         later = {"until": rows.microseconds(c.RESERVED_FOR)}
         named = [one for one in own if one.value == value]
         if named:
             yield s.track(), {"row": named[0].row} | later
         else:
-            yield from _add(its, key, value, c.RESERVED_FOR, None, tracked=1)
+            yield from _add(its, [(key, value, None)], c.RESERVED_FOR, tracked=1)
         rest = [{"row": one.row} for one in own if one not in named[:1]]
         if rest:
             yield s.drop(), rest
@@ -224,17 +280,30 @@ def _purge(row: rows.Row) -> c.Purge:
 
 def finish_purges(context: Context, command: c.FinishPurges) -> Steps[None]:
     yield BEGIN
-    for row in command.gone:
-        for ti_id, digest, key, value, _ in (yield s.taken(), {"row": row, "by": command.taker}):
-            # Whoever has reserved it meanwhile has to put it there again.
-            shelf, owner = (ASSETS, digest) if ti_id is None else (TASKS, ti_id)
-            reserved = "" if is_in_place(value) else value
-            its = {"owner": owner, "key": key, "value": value, "reserved": reserved}
-            yield s.drop_object(shelf), its
-    for row, reason in command.failed:
-        for *_, tries in (yield s.taken(), {"row": row, "by": command.taker}):
-            pause = rows.microseconds(c.pause_after(tries))
-            yield s.fail(), {"row": row, "until": pause, "reason": reason}
+    gone: dict[Shelf, list[dict[str, Any]]] = defaultdict(list)
+    for _, ti_id, digest, key, value, _ in (yield from _taken(command.gone, command.taker)):
+        # Whoever has reserved it meanwhile has to put it there again.
+        shelf, owner = (ASSETS, digest) if ti_id is None else (TASKS, ti_id)
+        reserved = "" if is_in_place(value) else value
+        gone[shelf].append({"owner": owner, "key": key, "value": value, "reserved": reserved})
+    for shelf, objects in gone.items():
+        yield s.drop_object(shelf), objects
+    reasons = dict(command.failed)
+    failed = [
+        {"row": row, "until": rows.microseconds(c.pause_after(tries)), "reason": reasons[row]}
+        for row, *_, tries in (yield from _taken(reasons, command.taker))
+    ]
+    if failed:
+        yield s.fail(), failed
+
+
+def _taken(ids: Iterable[int], taker: str) -> Steps[list[rows.Row]]:
+    """Those of the rows that the taker still has."""
+    found: list[rows.Row] = []
+    for some in _portions(dict.fromkeys(ids)):
+        named = {f"row_{n}": id for n, id in enumerate(some)}
+        found += yield s.taken(len(some)), named | {"by": taker}
+    return found
 
 
 def count_purges(context: Context, command: c.CountPurges) -> Steps[c.PurgeQueue]:

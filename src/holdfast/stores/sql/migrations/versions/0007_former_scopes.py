@@ -12,7 +12,7 @@ from alembic import op
 from holdfast.stores.sql.tables import ExactText, TaskInstanceId
 
 revision = "0007"
-down_revision = "0005"
+down_revision = "0006"
 
 
 def upgrade() -> None:

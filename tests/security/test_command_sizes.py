@@ -1,0 +1,109 @@
+"""Lists in commands are bounded: a store walks them while other writers wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import command as c
+from holdfast import load_command as lc
+from holdfast import purge_command as pc
+from holdfast import run_command as rc
+from holdfast.authority import TaskIdentity
+from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.errors import InvalidInput
+from holdfast.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.server.content import decode_command
+from holdfast.value import as_reference
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load")
+ORDERS = AssetScope(name="orders")
+PROCESS = Process("here", 1, "t0")
+WATCH = Watch(ORDERS, "files", 1)
+PLACE = as_reference("s3://lake/a")
+SECOND = timedelta(seconds=1)
+EVENT = EmittedEvent("orders", "s3://lake/orders")
+
+
+def ending(number: int) -> Ending:
+    return Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, events=(EVENT,) * number)
+
+
+def emit(number: int) -> rc.Emit:
+    half = number // 2
+    many = c.SetMany(ORDERS, (("k", "1"),) * half, WatcherWriter())
+    return rc.Emit(WATCH, (many, *(c.Delete(ORDERS, "k", WatcherWriter()),) * (number - half)))
+
+
+LISTS: dict[str, tuple[int, Callable[[int], c.Command[Any]]]] = {
+    "SetMany": (c.MOST_WRITES, lambda n: c.SetMany(TASK, (("k", "1"),) * n, ANN)),
+    "FinishAttempt": (
+        c.MOST_WRITES,
+        lambda n: c.FinishAttempt(TaskWriter(TASK, 1), True, ending=ending(n)),
+    ),
+    "ReserveObjects": (
+        pc.MOST_PURGES,
+        lambda n: pc.ReserveObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
+    ),
+    "ReleaseObjects": (
+        pc.MOST_PURGES,
+        lambda n: pc.ReleaseObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
+    ),
+    "QueueObjects": (pc.MOST_PURGES, lambda n: pc.QueueObjects(((TASK, "k", PLACE),) * n)),
+    "FinishPurges.gone": (pc.MOST_PURGES, lambda n: pc.FinishPurges("me", (1,) * n)),
+    "FinishPurges.failed": (
+        pc.MOST_PURGES,
+        lambda n: pc.FinishPurges("me", (), ((1, "no"),) * n),
+    ),
+    "AddToLoad.lots": (
+        lc.MOST_ADDED,
+        lambda n: lc.AddToLoad("one", 0, 0, (lc.Lot(TASK, ()),) * n, ANN),
+    ),
+    "AddToLoad.entries": (
+        lc.MOST_ADDED,
+        lambda n: lc.AddToLoad("one", 0, 0, (lc.Lot(TASK, (("k", "1", None),) * n),), ANN),
+    ),
+    "FinishLoad": (lc.MOST_PARTS, lambda n: lc.FinishLoad("one", ((1, 1),) * n, ANN)),
+    "ClearTasks": (
+        c.MOST_WRITES,
+        lambda n: rc.ClearTasks(dag_id="d", run_id="r", tasks=(("t", None),) * n, writer=ANN),
+    ),
+    "Heartbeat.runs": (
+        rc.MOST_LEASES,
+        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, runs=(("d", "r"),) * n),
+    ),
+    "Heartbeat.attempts": (
+        rc.MOST_LEASES,
+        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, attempts=(TaskWriter(TASK, 1),) * n),
+    ),
+    "Heartbeat.watches": (
+        rc.MOST_LEASES,
+        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, watches=(WATCH,) * n),
+    ),
+    "Emit": (c.MOST_WRITES, emit),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_has_a_limit_that_its_error_names(name: str) -> None:
+    most, made = LISTS[name]
+
+    made(most)
+    with pytest.raises(InvalidInput) as caught:
+        made(most + 1)
+
+    assert f"{most + 1:,} " in caught.value.message
+    assert f"{most:,} at most" in caught.value.hint
+
+
+def test_a_list_over_the_limit_is_refused_as_it_arrives() -> None:
+    numbers = ",".join(["1"] * (pc.MOST_PURGES + 1))
+    body = f'{{"command":"FinishPurges","taker":"me","gone":[{numbers}]}}'.encode()
+
+    with pytest.raises(InvalidInput, match="10,001 objects"):
+        decode_command(body, TaskIdentity(TASK, 1, ()), 0)

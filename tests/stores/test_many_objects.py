@@ -1,0 +1,93 @@
+"""Many objects in one command: more than one statement looks for at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from holdfast import command as c
+from holdfast import purge_command as pc
+from holdfast.entry import ApiWriter
+from holdfast.errors import ObjectBusy
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.stores.sql import SqlStore, purge_statements
+from holdfast.stores.sql.statements import ASSETS, TASKS, Shelf
+from holdfast.value import as_reference
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load")
+ORDERS = AssetScope(name="orders")
+KEYS = [f"k{number:03}" for number in range(300)]
+VALUES = tuple((key, as_reference(f"s3://lake/{key}")) for key in KEYS)
+MINUTE = timedelta(minutes=1)
+
+
+def reserved(reservation: str) -> pc.Reserved:
+    return tuple((key, value, reservation) for key, value in VALUES)
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
+    with SqlStore(database_url) as store:
+        store.execute(c.RegisterTask(TASK))
+        store.execute(c.DeclareAsset("orders"))
+        yield store
+
+
+@pytest.fixture(params=[TASK, ORDERS], ids=["task", "asset"])
+def scope(request: pytest.FixtureRequest) -> StoreScope:
+    found: StoreScope = request.param
+    return found
+
+
+def test_what_is_reserved_together_is_named_together(store: SqlStore, scope: StoreScope) -> None:
+    store.execute(pc.ReserveObjects(scope, reserved("mine"), ANN))
+    assert store.execute(pc.CountPurges()).reserved == 300
+
+    store.execute(c.SetMany(scope, VALUES, ANN, reservation="mine"))
+
+    assert store.execute(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+    assert store.execute(c.List(scope, limit=1)).total == 300
+
+
+def test_what_is_released_together_is_deleted_together(store: SqlStore, scope: StoreScope) -> None:
+    store.execute(pc.ReserveObjects(scope, reserved("mine"), ANN))
+    store.execute(pc.ReserveObjects(scope, reserved("anothers")[:1], ANN))
+
+    store.execute(pc.ReleaseObjects(scope, reserved("mine"), ANN))
+    taken = store.execute(pc.TakePurges(1000, MINUTE, "me")).purges
+    gone = tuple(purge.id for purge in taken[:200])
+    store.execute(pc.FinishPurges("me", gone, tuple((p.id, "no") for p in taken[200:])))
+
+    assert [purge.key for purge in taken] == KEYS[1:]
+    assert store.execute(pc.CountPurges()) == pc.PurgeQueue(100, 99, 1, "no")
+
+
+def test_one_that_is_being_deleted_is_in_the_way_of_all(store: SqlStore, scope: StoreScope) -> None:
+    store.execute(pc.QueueObjects(((scope, *VALUES[-1]),)))
+    store.execute(pc.TakePurges(1, MINUTE, "me"))
+
+    with pytest.raises(ObjectBusy, match=f"`{KEYS[-1]}`"):
+        store.execute(pc.ReserveObjects(scope, reserved("mine"), ANN))
+
+    assert store.execute(pc.CountPurges()).reserved == 0
+
+
+@pytest.mark.parametrize(("shelf", "owner"), [(TASKS, "ti_id"), (ASSETS, "name_digest")])
+def test_the_objects_of_a_key_are_found_by_owner_and_key(
+    tmp_path: Path, shelf: Shelf, owner: str
+) -> None:
+    """Else each of a task's objects would be compared with all of them."""
+    with SqlStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        statement = purge_statements.lock_of_keys(shelf, 1).compile(store._engine)
+        with store._engine.connect() as connection:
+            plan = connection.execute(
+                sa.text(f"EXPLAIN QUERY PLAN {statement}"),
+                dict.fromkeys(statement.params, "x"),
+            ).all()
+
+    assert any(f"({owner}=? AND key=?)" in row[-1] for row in plan)
