@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from typing import Any
 
 import pytest
 from talk import ADMIN, Served
@@ -14,7 +16,7 @@ from talk import ADMIN, Served
 from holdfast.authority import WorkerIdentity
 from holdfast.command import Command
 from holdfast.errors import TooManyRequests
-from holdfast.server import door, limits
+from holdfast.server import content, door, execution, limits
 from holdfast.server.limits import RateLimit
 from holdfast.stores.memory import MemoryStore
 
@@ -148,3 +150,21 @@ def test_a_connection_too_many_is_sent_away(
         connection.close()
 
     assert (answer.status, answer.reason) == (503, "unavailable")
+
+
+@pytest.mark.parametrize(("size", "aside"), [(10, False), (limits.LARGE_BODY, True)])
+def test_a_large_body_is_read_beside_the_event_loop(
+    served: Served, monkeypatch: pytest.MonkeyPatch, size: int, aside: bool
+) -> None:
+    threads = []
+
+    def noted(*given: Any) -> Any:
+        threads.append(asyncio._get_running_loop() is None)
+        return content.decode_command(*given)
+
+    monkeypatch.setattr(execution, "decode_command", noted)
+    command = {"command": "ListTasks", "dag_id": "d" * size, "run_id": "r"}
+
+    served.ask("POST", "/execution/commands", command, token=ADMIN)
+
+    assert threads == [aside]

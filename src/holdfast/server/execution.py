@@ -32,6 +32,7 @@ from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.server import description as d
 from holdfast.server.content import decode_command, utc, warn_of_size
 from holdfast.server.lean import BODY, Endpoint
+from holdfast.server.limits import read_aside
 from holdfast.server.path import decoded
 from holdfast.server.problem import MEDIA_TYPE
 from holdfast.server.problems import problems
@@ -101,7 +102,8 @@ async def post_command(request: Request) -> Response:
     """Carry out any command that the token allows; the answer is the command's own."""
     _query(request)
     limit = settings_of(request).state_store.max_value_storage_bytes
-    command = decode_command(_json(request), identity_of(request), limit)
+    body = _json(request)
+    command = await read_aside(body, decode_command, body, identity_of(request), limit)
     request_id = _request_id(request)
     answer = await perform(request, command, None if is_read(command) else request_id)
     return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
@@ -111,7 +113,10 @@ async def post_command(request: Request) -> Response:
 async def post_token(request: Request) -> Response:
     """A token for a live attempt, for a job whose intent is current, or for one store."""
     _query(request)
-    wanted = _body(request, _wanted, "it names a task's attempt, a job or a store")
+    body = _json(request)
+    wanted = await read_aside(
+        body, _decoded, body, _wanted, "it names a task's attempt, a job or a store"
+    )
     bearer, standing = issuing(identity_of(request), wanted)
     await carry_out(request, standing, "IssueToken")
     token = tokens_of(request).give(bearer, request.scope[VERIFIED])
@@ -129,9 +134,8 @@ async def get_task_entry(request: Request) -> Response:
 async def put_task_entry(request: Request) -> Response:
     """Write a key of the task store."""
     scope, key = _task_entry(request)
-    body = _body(request, _task_value)
+    body, text = await _written(request, _task_value, scope, key)
     expires_at = body.expires_at and utc(body.expires_at, "expires_at")
-    text = _text(request, body.value, scope, key)
     write = c.Set(scope, key, text, _task(request).writer, expires_at)
     await perform(request, write, _request_id(request))
     return Response(status_code=204)
@@ -164,7 +168,7 @@ async def get_asset_entry(request: Request) -> Response:
 async def put_asset_entry(request: Request) -> Response:
     """Write a key of an asset's store."""
     scope, key = _asset_entry(request)
-    text = _text(request, _body(request, _asset_value).value, scope, key)
+    _, text = await _written(request, _asset_value, scope, key)
     return await _change(request, lambda writer: c.Set(scope, key, text, writer))
 
 
@@ -273,24 +277,35 @@ def _json(request: Request) -> bytes:
     return cast(bytes, request.scope[BODY])
 
 
-def _body(
-    request: Request, decoder: msgspec.json.Decoder[Any], hint: str = 'send {"value": …}'
+def _decoded(
+    body: bytes, decoder: msgspec.json.Decoder[Any], hint: str = 'send {"value": …}'
 ) -> Any:
     try:
-        return decoder.decode(_json(request))
+        return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"the body is not what it should be: {error}", hint=hint) from None
 
 
-def _text(request: Request, value: Any, scope: StoreScope, key: str) -> str:
-    """The value as it is stored. A large one goes through: no task is interrupted for that."""
-    text = encode(value)
-    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get(AIRFLOWS), str):
-        text = as_reference(value[AIRFLOWS], in_place=True)
+async def _written(
+    request: Request, decoder: msgspec.json.Decoder[Any], scope: StoreScope, key: str
+) -> tuple[Any, str]:
+    """The body, and its value as it is stored. A large one goes through: no task is interrupted
+    for that."""
+    sent = _json(request)
+    body, text = await read_aside(sent, _with_text, sent, decoder)
     limit = settings_of(request).state_store.max_value_storage_bytes
     if not fits(text, limit):
         warn_of_size(scope, key, limit)
-    return text
+    return body, text
+
+
+def _with_text(sent: bytes, decoder: msgspec.json.Decoder[Any]) -> tuple[Any, str]:
+    body = _decoded(sent, decoder)
+    value = body.value
+    text = encode(value)
+    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get(AIRFLOWS), str):
+        text = as_reference(value[AIRFLOWS], in_place=True)
+    return body, text
 
 
 def _value(text: str | None, scope: StoreScope, key: str) -> Response:

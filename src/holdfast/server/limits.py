@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope
 
@@ -17,6 +20,8 @@ from holdfast.errors import (
 from holdfast.server.problem import TooOften
 from holdfast.server.tokens import Bearer
 
+A = TypeVar("A")
+
 REFUSAL = "holdfast.refusal"
 """Where the protocol says in a request's scope that the rest of it will not come, and why."""
 MOST_UNDER_WAY = 1000
@@ -24,6 +29,10 @@ MOST_CONNECTIONS = 10_000
 MOST_BEARERS = 10_000
 BURST = 1.0
 """Seconds' worth of requests that may come at once."""
+
+
+LARGE_BODY = 2**16
+"""Bytes from which on a body is read in a thread: to check all of it may take seconds."""
 
 
 class ClientGone(Exception):
@@ -51,6 +60,13 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
             parts.append(part)
         if REFUSAL in scope:
             raise scope[REFUSAL]
+
+
+async def read_aside(body: bytes, read: Callable[..., A], *args: Any) -> A:
+    """Make something of a body, without holding up the event loop where it is large."""
+    if len(body) < LARGE_BODY:
+        return read(*args)
+    return await asyncio.to_thread(read, *args)
 
 
 def too_large(limit: int) -> HoldfastError:

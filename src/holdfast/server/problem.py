@@ -27,6 +27,7 @@ from holdfast.errors import (
     StoreUnavailable,
     TooManyRequests,
 )
+from holdfast.stores.sql.patience import Unanswered
 from holdfast.wire import Refusal
 
 MEDIA_TYPE = "application/json"
@@ -129,6 +130,8 @@ def _allowed(scope: Scope) -> list[str]:
 
 def _discreet(error: HoldfastError) -> HoldfastError:
     """Which database it is and what it said is for whoever runs the server."""
+    if isinstance(error, Unanswered):
+        log.warning("%s", error.message)
     if type(error) not in (StoreUnavailable, StoreFailed, SchemaMismatch):
         return error
     log.warning("%s", error.message)

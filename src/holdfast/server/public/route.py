@@ -15,6 +15,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from holdfast.errors import InvalidInput
+from holdfast.server.limits import read_aside
 from holdfast.server.problems import problems
 from holdfast.server.strictness import check_content_type, check_query
 
@@ -69,7 +70,8 @@ class _JsonRequest(Request):
     async def json(self) -> Any:
         """InvalidInput reaches the client as it is: it is the cause of what FastAPI makes of it."""
         try:
-            return msgspec.json.decode(await self.body())
+            body = await self.body()
+            return await read_aside(body, msgspec.json.decode, body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(f"the body is not JSON: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 
 from pydantic import Field
@@ -50,7 +51,7 @@ async def write(
     if_version: int | None,
 ) -> Written:
     """Write or overwrite."""
-    text = as_text(caller, scope, key, value)
+    text = await asyncio.to_thread(as_text, caller, scope, key, value)
     command = c.Set(scope, key, text, caller.writer, expires_at, if_version)
     return Written(key=key, version=await caller.aexecute(command), expires_at=expires_at)
 
@@ -59,7 +60,7 @@ async def change(
     caller: Caller, scope: StoreScope, key: str, value: JsonValue, if_version: int | None
 ) -> Written:
     """Write the value of an entry that exists, and leave its expiry as it is."""
-    text = as_text(caller, scope, key, value)
+    text = await asyncio.to_thread(as_text, caller, scope, key, value)
     for tried in range(1, TRIES + 1):
         entry = await caller.aexecute(c.GetEntry(scope, key))
         if entry is None:

@@ -4,15 +4,56 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from threading import Lock
 
 import sqlalchemy as sa
 
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.sql.failures import is_clash, is_driver_error, is_lost, shown, translate
+from holdfast.stores.sql.failures import is_clash, is_driver_error, is_lost, translate
 
 _MAX_CLASHES = 30
 _LONGEST_PAUSE = 1.0
+
+
+class Unanswered(StoreUnavailable):
+    """The database has not carried out a command within `answer_timeout`."""
+
+
+class Limit:
+    """The time that a command may take in a thread. Whoever waits for it gives up."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self._given_up = False
+        self._lock = Lock()
+        self._stop: Callable[[], None] | None = None
+
+    def check(self) -> None:
+        """Raise Unanswered once nobody waits any more."""
+        if self._given_up:
+            raise unanswered(self.seconds)
+
+    @contextmanager
+    def over(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Let `stop` end whatever is under way inside."""
+        with self._lock:
+            self.check()
+            self._stop = stop
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stop = None
+
+    def give_up(self) -> None:
+        """Have the command end, from another thread."""
+        with self._lock:
+            self._given_up = True
+            if self._stop is not None:
+                self._stop()
 
 
 class Progress:
@@ -23,28 +64,33 @@ class Progress:
     given_up = False
 
 
-def unanswered(url: sa.URL) -> StoreUnavailable:
-    """It holds the connection, and is silent for longer than `answer_timeout`."""
-    return StoreUnavailable(
-        f"the database {shown(url)} does not answer, so a write may or may not have happened",
-        hint="check that it is not overloaded; read the entry to find out, then decide anew",
+def unanswered(seconds: float | None) -> Unanswered:
+    """The error of a command that has taken longer than that."""
+    return Unanswered(
+        f"the database has not carried out the command within {seconds:g} s, and it was stopped; a "
+        "write may or may not have happened",
+        hint="ask for less at once, or check that the database is not overloaded; read the entry "
+        "to find out, then decide anew",
     )
 
 
 class Patience:
     """Decides, for one command, whether and when it is tried again."""
 
-    def __init__(self, window: timedelta, url: sa.URL, repeatable: bool) -> None:
+    def __init__(
+        self, window: timedelta, url: sa.URL, repeatable: bool, answer_timeout: float | None = None
+    ) -> None:
         self._deadline = time.monotonic() + window.total_seconds()
         self._url = url
         self._repeatable = repeatable
+        self._answer_timeout = answer_timeout
         self._clashes = 0
         self._pause = 0.05
 
     def after(self, error: Exception, progress: Progress) -> float:
         """The seconds to wait before the next try, or the error for the caller."""
         if progress.given_up:
-            raise unanswered(self._url) from error
+            raise unanswered(self._answer_timeout) from error
         if not is_driver_error(error):
             raise error
         if is_clash(error) and self._clashes < _MAX_CLASHES:

@@ -19,6 +19,7 @@ from holdfast.errors import StoreUnavailable
 MOST = 64
 MOST_ASYNC = 16
 LONGEST_WAIT = 60.0
+LONGEST_CANCELLATION = 10.0
 
 
 class Link(NamedTuple):
@@ -128,6 +129,12 @@ class AsyncPool:
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().connection.close()
+
+
+async def cancel(link: Link) -> None:
+    """Have PostgreSQL stop what it does on an event loop's connection."""
+    with suppress(Exception):  # one that is silent does not hear this either
+        await link.connection.cancel_safe(timeout=LONGEST_CANCELLATION)
 
 
 def cut(link: Link) -> None:

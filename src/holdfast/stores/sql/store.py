@@ -29,12 +29,14 @@ from holdfast.stores.sql.operations.steps import (
     Query,
     Steps,
 )
-from holdfast.stores.sql.patience import Patience, Progress, unanswered
-from holdfast.stores.sql.pool import AsyncPool, Link, Pool, cut
+from holdfast.stores.sql.patience import Limit, Patience, Progress, unanswered
+from holdfast.stores.sql.pool import AsyncPool, Link, Pool, cancel, cut
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
 
 A = TypeVar("A")
+
+UNLIMITED = Limit(None)
 
 
 class SqlStore(Store):
@@ -42,8 +44,8 @@ class SqlStore(Store):
 
     While the database is away, commands wait for it up to `retry_window`, as far as it is safe to
     send them again. Through the door for event loops, one that is there and silent for longer than
-    `answer_timeout` is given up. `clock` replaces the database's clock; for SQLite that is this
-    machine's.
+    `answer_timeout` is given up, and what it does is stopped. `clock` replaces the database's
+    clock; for SQLite that is this machine's.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class SqlStore(Store):
         self._compiled = CompiledStatements(self._engine.dialect)
         self._pool = Pool(partial(connect, self._engine))
         self._async_pools: WeakKeyDictionary[Any, AsyncPool] = WeakKeyDictionary()
+        self._cancellations: set[asyncio.Task[None]] = set()
         self._open(url)
         _OPEN.add(self)
 
@@ -96,16 +99,17 @@ class SqlStore(Store):
     async def aexecute(self, command: Command[A]) -> A:
         return await self.arun(operation_for(command), command)
 
-    def run(self, operation: Operation, command: Command[A]) -> A:
+    def run(self, operation: Operation, command: Command[A], limit: Limit = UNLIMITED) -> A:
         """Carry out a command as this operation does."""
         patience = None
         while True:
             progress = Progress()
             try:
-                return cast(A, self._once(operation(self._context, command), progress))
+                return cast(A, self._once(operation(self._context, command), progress, limit))
             except HoldfastError:
                 raise
             except Exception as error:
+                limit.check()
                 patience = patience or Patience(self._retry_window, self._url, command.repeatable)
                 pause = patience.after(error, progress)
             time.sleep(pause)
@@ -122,17 +126,20 @@ class SqlStore(Store):
             except HoldfastError:
                 raise
             except Exception as error:
-                patience = patience or Patience(self._retry_window, self._url, command.repeatable)
+                patience = patience or Patience(
+                    self._retry_window, self._url, command.repeatable, self._answer_timeout
+                )
                 pause = patience.after(error, progress)
             await asyncio.sleep(pause)
 
     async def _in_thread(self, operation: Operation, command: Command[A]) -> A:
-        limit = None if command.lengthy else self._answer_timeout
+        limit = Limit(None if command.lengthy else self._answer_timeout)
         try:
-            async with asyncio.timeout(limit):
-                return await asyncio.to_thread(self.run, operation, command)
+            async with asyncio.timeout(limit.seconds):
+                return await asyncio.to_thread(self.run, operation, command, limit)
         except TimeoutError:
-            raise unanswered(self._url) from None
+            limit.give_up()
+            raise unanswered(limit.seconds) from None
 
     def close(self) -> None:
         self._pool.close()
@@ -143,10 +150,14 @@ class SqlStore(Store):
             await pool.close()
         self.close()
 
-    def _once(self, steps: Steps[A], progress: Progress) -> A:
+    def _once(self, steps: Steps[A], progress: Progress, limit: Limit) -> A:
         link = self._pool.take()
         try:
-            answer = self._drive(steps, link.cursor, progress)
+            if limit.seconds is None:
+                answer = self._drive(steps, link.cursor, progress, limit)
+            else:
+                with limit.over(partial(self._dialect.interrupt, link.connection)):
+                    answer = self._drive(steps, link.cursor, progress, limit)
         except HoldfastError:
             self._pool.give(link)
             raise
@@ -158,23 +169,32 @@ class SqlStore(Store):
         self._pool.give(link)
         return answer
 
-    def _drive(self, steps: Steps[A], cursor: Any, progress: Progress) -> A:
+    def _drive(self, steps: Steps[A], cursor: Any, progress: Progress, limit: Limit) -> A:
         if not self._dialect.embedded:
-            return self._carry_out(steps, cursor, progress)
+            return self._carry_out(steps, cursor, progress, limit)
         with ExitStack() as turn:
-            return self._carry_out(steps, cursor, progress, turn)
+            return self._carry_out(steps, cursor, progress, limit, turn)
 
     def _carry_out(
-        self, steps: Steps[A], cursor: Any, progress: Progress, turn: ExitStack | None = None
+        self,
+        steps: Steps[A],
+        cursor: Any,
+        progress: Progress,
+        limit: Limit,
+        turn: ExitStack | None = None,
     ) -> A:
         try:
             query = next(steps)
             while True:
+                limit.check()
                 if query is BEGIN:
                     if turn is not None:
                         # Writers of this process take turns: SQLite would have them look again and
                         # again, with longer and longer pauses.
-                        turn.enter_context(self._turn)
+                        if not self._turn.acquire(timeout=limit.seconds or -1):
+                            raise unanswered(limit.seconds)
+                        turn.callback(self._turn.release)
+                        limit.check()
                     cursor.execute(self._dialect.begin)
                     progress.begun = True
                     query = steps.send(None)
@@ -240,9 +260,14 @@ class SqlStore(Store):
 
         def give_up() -> None:
             progress.given_up = True
+            # The database goes on with a statement, and keeps its locks, when the client is gone.
+            cancellation = loop.create_task(cancel(link))
+            self._cancellations.add(cancellation)
+            cancellation.add_done_callback(self._cancellations.discard)
             cut(link)
 
-        timer = asyncio.get_running_loop().call_later(self._answer_timeout, give_up)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._answer_timeout, give_up)
         try:
             yield
         finally:

@@ -65,7 +65,9 @@ def make_engine(url: sa.URL, dialect: Dialect, answer_timeout: float | None = No
             hint=f'pip install "holdfast-state[{dialect.extra}]"',
         ) from None
     dialect.before_connect(url)
-    sa.event.listen(engine, "connect", lambda connection, record: dialect.on_connect(connection))
+    sa.event.listen(
+        engine, "connect", lambda connection, _: dialect.on_connect(connection, answer_timeout)
+    )
     return engine
 
 

@@ -53,8 +53,13 @@ class Dialect(ABC):
     def before_connect(self, url: sa.URL) -> None:  # noqa: B027  (most need nothing)
         """Prepare the place that the URL names."""
 
-    def on_connect(self, connection: Any) -> None:  # noqa: B027  (most need nothing)
-        """Prepare a fresh connection of the driver."""
+    def on_connect(  # noqa: B027  (most need nothing)
+        self, connection: Any, answer_timeout: float | None
+    ) -> None:
+        """Prepare a fresh connection of the driver, so that no statement on it takes longer."""
+
+    def interrupt(self, connection: Any) -> None:  # noqa: B027  (most keep the time themselves)
+        """Stop the statement that another thread runs on the connection."""
 
     def streaming_cursor(self, connection: Any) -> Any:
         """A cursor of the driver that fetches rows as they are asked for, not all at once."""

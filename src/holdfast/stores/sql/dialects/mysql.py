@@ -32,8 +32,16 @@ class MySQL(Dialect):
         limits = {"read_timeout": answer_timeout, "write_timeout": answer_timeout}
         return options | {"connect_args": self.connect_args | limits}
 
-    def on_connect(self, connection: Any) -> None:
+    def on_connect(self, connection: Any, answer_timeout: float | None) -> None:
         with connection.cursor() as cursor:
+            if answer_timeout is not None:
+                # The server does not notice that a client has gone, and keeps its locks.
+                if "MariaDB" in connection.get_server_info():
+                    cursor.execute(f"SET max_statement_time = {answer_timeout:g}")
+                else:
+                    cursor.execute(f"SET max_execution_time = {answer_timeout * 1000:.0f}")
+                seconds = max(1, round(answer_timeout))
+                cursor.execute(f"SET innodb_lock_wait_timeout = {seconds}")
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute("SET time_zone = '+00:00', sql_mode = 'TRADITIONAL'")
 

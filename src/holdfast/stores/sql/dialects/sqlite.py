@@ -46,13 +46,18 @@ class SQLite(Dialect):
         with suppress(OSError):
             Path(url.database or "").parent.mkdir(PRIVATE, exist_ok=True)
 
-    def on_connect(self, connection: Any) -> None:
+    def on_connect(self, connection: Any, answer_timeout: float | None) -> None:
         connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        # An interrupt does not end a wait for another process.
+        patience = BUSY_TIMEOUT_MS if answer_timeout is None else int(answer_timeout * 1000)
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
         _switch_to_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA mmap_size = {MOST_MAPPED_BYTES}")
+
+    def interrupt(self, connection: Any) -> None:
+        connection.interrupt()
 
     def upsert(self, table: sa.Table, unique: list[str]) -> Any:
         return on_conflict_do_update(sqlite.insert(table), table, unique)

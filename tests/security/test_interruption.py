@@ -1,0 +1,95 @@
+"""What takes longer than somebody waits for it is stopped, and holds no lock any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import sqlalchemy as sa
+
+from holdfast import command as c
+from holdfast.entry import ApiWriter
+from holdfast.errors import StoreUnavailable, UnknownAsset
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql.operations.scopes import open_scope
+from holdfast.stores.sql.operations.steps import Context, Steps
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("sales", "monday", "load")
+SOON, LATE = timedelta(seconds=0.5), timedelta(seconds=30)
+HOUR = 3600
+
+Endless: TypeAlias = Callable[[Context, Any], Steps[None]]
+
+
+def one_endless_statement(context: Context, command: Any) -> Steps[None]:
+    yield from open_scope(TASK, ANN)
+    match context.dialect.driver:
+        case "postgresql+psycopg":
+            yield sa.select(sa.func.pg_sleep(HOUR)), {}
+        case "mysql+pymysql":
+            yield sa.select(sa.func.sleep(HOUR)), {}
+        case _:
+            number = sa.select(sa.literal_column("1").label("n")).cte(recursive=True)
+            numbers = number.union_all(sa.select(number.c.n + 1))
+            yield sa.select(sa.func.count()).select_from(numbers), {}
+
+
+def statements_without_end(context: Context, command: Any) -> Steps[None]:
+    yield from open_scope(TASK, ANN)
+    one = sa.select(sa.literal_column("1"))
+    while True:
+        yield one, {}
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
+    with SqlStore(database_url, answer_timeout=SOON) as store:
+        store.execute(c.RegisterTask(TASK))
+        yield store
+
+
+@pytest.mark.parametrize("endless", [one_endless_statement, statements_without_end])
+async def test_a_command_that_takes_too_long_lets_go_of_its_locks(
+    store: SqlStore, database_url: str, endless: Endless
+) -> None:
+    with pytest.raises(StoreUnavailable, match="within 0.5 s, and it was stopped"):
+        await store.arun(endless, c.Now())
+
+    with SqlStore(database_url, answer_timeout=LATE) as other:
+        assert await other.aexecute(c.Set(TASK, "k", "1", ANN)) == 1
+        await other.aclose()
+    await store.aclose()
+
+
+async def test_a_write_that_was_given_up_does_not_happen_later(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with SqlStore(url) as other, SqlStore(url, answer_timeout=timedelta(seconds=0.2)) as store:
+        holder = other._pool.take()
+        holder.cursor.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable):
+            await store.aexecute(c.DeclareAsset("orders"))
+
+        holder.cursor.execute("ROLLBACK")
+        other._pool.give(holder)
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+        with pytest.raises(UnknownAsset):
+            other.execute(c.GetAsset(AssetScope(name="orders")))
+
+
+async def test_who_waits_for_a_turn_in_vain_gives_it_up(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with SqlStore(url, answer_timeout=timedelta(seconds=0.2)) as store:
+        with store._turn:
+            with pytest.raises(StoreUnavailable):
+                await store.aexecute(c.DeclareAsset("orders"))
+            await asyncio.get_running_loop().shutdown_default_executor()
+
+        with pytest.raises(UnknownAsset):
+            store.execute(c.GetAsset(AssetScope(name="orders")))
