@@ -133,23 +133,24 @@ def test_a_server_with_too_much_to_do_says_so(
     assert answers == [(200, "")] * 3 + [(503, "unavailable")]
 
 
-def test_a_connection_too_many_is_sent_away(
+def test_a_connection_that_waits_makes_way_for_a_new_one(
     monkeypatch: pytest.MonkeyPatch, make_served: Callable[..., Served]
 ) -> None:
     served = make_served()
-    monkeypatch.setattr("holdfast.server.protocol.MOST_CONNECTIONS", 2)
-    kept = [http.client.HTTPConnection(served.address, timeout=10) for _ in range(2)]
-    for connection in kept:
+    monkeypatch.setattr(served.server._server.config.app.state.connections, "most", 2)
+    first, second = (http.client.HTTPConnection(served.address, timeout=10) for _ in range(2))
+    for connection in (first, second):
         connection.request("GET", "/health/live")
         connection.getresponse().read()
 
     answer = served.ask("GET", "/health/live")
-    for connection in kept:
-        connection.request("GET", "/health/live")
-        assert connection.getresponse().read()
-        connection.close()
 
-    assert (answer.status, answer.reason) == (503, "unavailable")
+    assert answer.status == 200
+    assert first.sock.recv(1) == b""
+    second.request("GET", "/health/live")
+    assert second.getresponse().read()
+    for connection in (first, second):
+        connection.close()
 
 
 @pytest.mark.parametrize(("size", "aside"), [(10, False), (limits.LARGE_BODY, True)])

@@ -16,6 +16,7 @@ from holdfast.server.lean import BODY, PREFIX, LeanRoutes
 from holdfast.server.limits import (
     MOST_UNDER_WAY,
     REFUSAL,
+    Alarm,
     ClientGone,
     RateLimit,
     overloaded,
@@ -28,6 +29,10 @@ from holdfast.settings import Api
 
 GUARDED = (PREFIX, "/api/")
 """The paths that a token is needed for. Only they take a body."""
+LIVE = "/health/live"
+"""What answers however much there is to do."""
+COUNTED = "holdfast.counted"
+"""Where the scope of a request has whether it is counted as under way."""
 CLIENT_GONE = 499
 
 
@@ -43,6 +48,7 @@ class Door:
         self._rate_limit = RateLimit(api.rate_limit)
         self._log = AccessLog() if api.access_log else None
         self._under_way = 0
+        self._alarm = Alarm(f"{MOST_UNDER_WAY:,} requests are under way: more are refused")
         self._name = token_hex(4)
         self._numbers = count(1)
 
@@ -58,6 +64,7 @@ class Door:
         async def answer(message: Message) -> None:
             nonlocal code, size
             if message["type"] == "http.response.start":
+                self._leave(scope)  # whether the client reads the answer is its own business
                 code = message["status"]
                 headers = message["headers"]
                 headers.append((b"x-request-id", request_id.encode()))
@@ -67,8 +74,6 @@ class Door:
                 size += len(message.get("body", b""))
             await send(message)
 
-        self._under_way += 1
-        metrics.under_way.inc()
         try:
             await self._let_in(scope, receive, answer)
         except (HoldfastError, HTTPException) as error:
@@ -79,8 +84,7 @@ class Door:
             if not code:  # else FastAPI has had it told already
                 await problem.unexpected(scope, error)(scope, receive, answer)
         finally:
-            self._under_way -= 1
-            metrics.under_way.dec()
+            self._leave(scope)
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "none")
             metrics.count_request(scope["method"], route, code, seconds)
@@ -90,8 +94,6 @@ class Door:
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         if REFUSAL in scope:
             raise scope[REFUSAL]
-        if self._under_way > MOST_UNDER_WAY:
-            raise overloaded()
         path = scope["path"]
         max_body = 0
         if path.startswith(GUARDED):
@@ -99,6 +101,8 @@ class Door:
             verified = scope[VERIFIED] = self._verified(scope)
             self._rate_limit.count(verified.identity)
         body = scope[BODY] = await read_body(scope, receive, max_body)
+        if path != LIVE:
+            self._enter(scope)
         if path.startswith(PREFIX):
             response = await self._lean.answer(scope, receive)
             await response(scope, receive, send)
@@ -108,6 +112,20 @@ class Door:
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, give, send)
+
+    def _enter(self, scope: Scope) -> None:
+        """Count a request that has come whole; Overloaded where there are too many."""
+        if self._under_way >= MOST_UNDER_WAY:
+            self._alarm.ring()
+            raise overloaded()
+        self._under_way += 1
+        metrics.under_way.inc()
+        scope[COUNTED] = True
+
+    def _leave(self, scope: Scope) -> None:
+        if scope.pop(COUNTED, False):
+            self._under_way -= 1
+            metrics.under_way.dec()
 
     def _verified(self, scope: Scope) -> Verified:
         for name, value in scope["headers"]:

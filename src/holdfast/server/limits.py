@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive, Scope
 
@@ -26,6 +28,12 @@ REFUSAL = "holdfast.refusal"
 """Where the protocol says in a request's scope that the rest of it will not come, and why."""
 MOST_UNDER_WAY = 1000
 MOST_CONNECTIONS = 10_000
+RESERVED_FILES = 256
+"""Open files that are not for connections: databases, logs, libraries."""
+LONGEST_HEAD = 10.0
+"""Seconds that the head of a request may take, where [api] request_timeout is longer."""
+SILENCE = 10.0
+"""Seconds after which the log tells again that a limit is reached."""
 MOST_BEARERS = 10_000
 BURST = 1.0
 """Seconds' worth of requests that may come at once."""
@@ -33,6 +41,9 @@ BURST = 1.0
 
 LARGE_BODY = 2**16
 """Bytes from which on a body is read in a thread: to check all of it may take seconds."""
+
+
+log = logging.getLogger("holdfast.server")
 
 
 class ClientGone(Exception):
@@ -45,6 +56,8 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     size = 0
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > limit:
+            raise too_large(limit)
+        if name == b"transfer-encoding" and not limit:
             raise too_large(limit)
     while True:
         message = await receive()
@@ -78,9 +91,9 @@ def too_large(limit: int) -> HoldfastError:
     )
 
 
-def too_slow(limit: timedelta) -> HoldfastError:
+def too_slow(what: str, seconds: float) -> HoldfastError:
     return RequestTooSlow(
-        f"the request did not come within {limit.total_seconds():g} s",
+        f"{what} did not come within {seconds:g} s",
         hint="send it again; [api] request_timeout says how long it may take",
     )
 
@@ -93,6 +106,83 @@ def overloaded() -> HoldfastError:
     return Overloaded(
         "the server has too many requests under way", hint="wait a moment, and send it again"
     )
+
+
+class Alarm:
+    """Warns of a limit that is reached, now and then."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+        self._due = 0.0
+
+    def ring(self) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + SILENCE
+            log.warning("%s", self._message)
+
+
+class Connections:
+    """The connections on which no request is being carried out, the longest-waiting first.
+
+    Where there are too many, they make way for new ones: those who send nothing do not keep out
+    those who do.
+    """
+
+    def __init__(self) -> None:
+        self.most = most_connections()
+        self._waiting: dict[Closable, None] = {}
+        self._alarm = Alarm(
+            f"there are {self.most:,} connections, the most that this process has: those on which "
+            "nothing comes are closed"
+        )
+
+    def wait(self, connection: Closable) -> None:
+        """Note that it waits for a request from now on."""
+        self._waiting.pop(connection, None)
+        self._waiting[connection] = None
+
+    def leave(self, connection: Closable) -> None:
+        """Note that it does not wait."""
+        self._waiting.pop(connection, None)
+
+    def make_way(self, new: Closable) -> bool:
+        """Close the one that has waited longest, for a new one; False where none waits."""
+        self._alarm.ring()
+        oldest = next(iter(self._waiting), new)
+        if oldest is new:
+            return False
+        self.leave(oldest)
+        oldest.abort()
+        return True
+
+
+class Closable(Protocol):
+    def abort(self) -> None:
+        """Close at once."""
+
+
+def most_connections() -> int:
+    """How many connections the limit of open files leaves room for."""
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS
+    import resource
+
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return min(MOST_CONNECTIONS, max(files - RESERVED_FILES, files // 2))
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as the system lets it."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a system may name a limit that it does not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class RateLimit:

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdfast.errors import HoldfastError, RequestHeadTooLarge, RequestRefused
 from holdfast.server import problem
-from holdfast.server.limits import MOST_CONNECTIONS, REFUSAL, overloaded, too_slow
+from holdfast.server.limits import LONGEST_HEAD, REFUSAL, Connections, overloaded, too_slow
 from holdfast.settings import Api
 
 LINGER = 2.0
@@ -24,10 +24,13 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        api: Api = cast(Any, self.app).state.settings.api
+        state = cast(Any, self.app).state
+        api: Api = state.settings.api
         self._max_head = api.max_header_bytes
-        self._timeout = api.request_timeout
         self._seconds = api.request_timeout.total_seconds()
+        self._head_seconds = min(self._seconds, LONGEST_HEAD)
+        self._began = self.loop.time()
+        self._connections: Connections = state.connections
         self._outlet = _Outlet(self)
         self._deaf = False
         self._in_head = True
@@ -35,10 +38,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._start_timer()
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > self._connections.most and not self._connections.make_way(self):
             self._refuse(overloaded())
+        self._connections.wait(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.leave(self)
         self._stop_timer()
         self._stop_unread()
         super().connection_lost(exc)
@@ -61,6 +66,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._start_timer()
 
     def on_headers_complete(self) -> None:
+        self._connections.leave(self)
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > self._max_head:
             cast(Any, self.scope)[REFUSAL] = _head_too_large(self._max_head)
@@ -97,6 +103,16 @@ class LimitedProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         self._close()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_idle():  # else the next request was there already
+            self._connections.wait(self)
+
+    def abort(self) -> None:
+        """Close at once, without a word."""
+        self._deaf = True
+        self.transport.abort()
+
     def finish(self) -> None:
         """Close, but not while the client is still sending: it would not see the answer."""
         if self.transport.is_closing():
@@ -105,6 +121,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._close()
             return
         self._deaf = True
+        self._connections.wait(self)
         self._stop_timer()
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -121,7 +138,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _start_timer(self) -> None:
         if self._seconds:
-            self._timer = self.loop.call_later(self._seconds, self._time_is_over)
+            self._began = self.loop.time()
+            self._timer = self.loop.call_later(self._head_seconds, self._time_is_over)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -139,10 +157,15 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _time_is_over(self) -> None:
         self._timer = None
+        rest = self._began + self._seconds - self.loop.time()
         if self._in_head and not self._loose_bytes:
             self._close()
+        elif self._in_head:
+            self._refuse(too_slow("the head of the request", self._head_seconds))
+        elif rest > 0:
+            self._timer = self.loop.call_later(rest, self._time_is_over)
         else:
-            self._refuse(too_slow(self._timeout))
+            self._refuse(too_slow("the request", self._seconds))
 
     def _refuse(self, error: HoldfastError) -> None:
         """Take in no more, and say why, in answer to the request that is being read."""

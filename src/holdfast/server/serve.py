@@ -43,8 +43,11 @@ WORKER_PATIENCE = 60
 def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> None:
     """Answer requests until told to stop. `say` is told the address, once it is listened on."""
     packages.check()
+    from holdfast.server.limits import raise_file_limit
+
     check_tls(settings)
     _prepare(settings)
+    raise_file_limit()
     listener = listen(settings)
     line = f"listening on {url_of(settings, listener)}"
     run = _serve_here if settings.api.processes == 1 else _serve_in_processes

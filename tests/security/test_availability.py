@@ -1,0 +1,159 @@
+"""Connections without a token keep nobody out: neither clients nor health checks."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.authority import Role, UserIdentity
+from holdfast.server import door
+from holdfast.server.embedded import EmbeddedServer
+from holdfast.settings import load
+from holdfast.stores.memory import MemoryStore
+
+PATIENCE = 20.0
+CHUNKED = b"POST /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    settings = load(tmp_path, {"HOLDFAST__API__ACCESS_LOG": "false"})
+    server = EmbeddedServer(MemoryStore(), settings)
+    yield server
+    server.close()
+
+
+def place(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").partition(":")
+    return host, int(port)
+
+
+def status(url: str, path: str, method: str = "GET") -> int:
+    connection = http.client.HTTPConnection(*place(url), timeout=PATIENCE)
+    connection.request(method, path)
+    found = connection.getresponse()
+    found.read()
+    connection.close()
+    return found.status
+
+
+@contextmanager
+def connections(url: str, count: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        opened = []
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection(place(url), PATIENCE))
+            connection.sendall(sent)
+            opened.append(connection)
+        yield opened
+
+
+def test_a_chunked_body_where_none_is_taken_is_refused_at_once(server: EmbeddedServer) -> None:
+    with connections(server.url, 1, CHUNKED) as [connection]:
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_requests_whose_body_has_not_come_keep_nobody_out(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "MOST_UNDER_WAY", 2)
+    token = server.tokens.issue(UserIdentity("ann", Role.VIEWER))
+    lines = ("POST /execution/commands HTTP/1.1", "Host: x", f"Authorization: Bearer {token}")
+    slow = "\r\n".join([*lines, "Content-Length: 10", "Expect: 100-continue", "", ""]).encode()
+
+    with connections(server.url, 3, slow) as waiting:
+        assert all(one.recv(100).startswith(b"HTTP/1.1 100 ") for one in waiting)
+        assert status(server.url, "/health") == 200
+
+
+def test_answers_that_nobody_reads_keep_nobody_out(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "MOST_UNDER_WAY", 1)
+    many = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 60
+
+    with socket.socket() as unread:
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        unread.connect(place(server.url))
+        unread.sendall(many)
+        end = time.monotonic() + PATIENCE  # of the 30 s that a client has to read
+        while (found := status(server.url, "/health")) == 503 and time.monotonic() < end:
+            time.sleep(0.05)
+
+    assert found == 200
+
+
+def test_liveness_is_answered_however_much_is_under_way(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(door, "MOST_UNDER_WAY", 0)
+
+    with caplog.at_level(logging.WARNING):
+        assert status(server.url, "/health") == 503
+
+    assert status(server.url, "/health/live") == 200
+    assert "requests are under way: more are refused" in caplog.text
+
+
+@contextmanager
+def server_with_files(soft: int, hard: int, home: Path) -> Iterator[tuple[int, str]]:
+    """A server that may open so many files: its process and its address."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "server", "--port", "0"],
+            cwd=home,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            preexec_fn=limit,
+            text=True,
+        )
+    assert process.stdout is not None
+    try:
+        yield process.pid, process.stdout.readline().split()[-1]
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def test_silent_connections_make_way_before_there_are_too_many_files(tmp_path: Path) -> None:
+    with server_with_files(300, 400, tmp_path) as (pid, url):
+        limits = Path(f"/proc/{pid}/limits").read_text()
+        with connections(url, 450):
+            statuses = [status(url, path) for path in ("/health", "/health/live")]
+
+    assert [line.split()[3:5] for line in limits.splitlines() if "open files" in line] == [
+        ["400", "400"]
+    ]
+    assert statuses == [200, 200]
+    assert "there are 200 connections" in (tmp_path / "log").read_text()
+
+
+def test_a_request_that_is_being_carried_out_does_not_make_way(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server._server.config.app.state.connections, "most", 1)
+    token = server.tokens.issue(UserIdentity("ann", Role.VIEWER))
+    body = b'{"command":"Now"}'
+    lines = ("POST /execution/commands HTTP/1.1", "Host: x", f"Authorization: Bearer {token}")
+    head = [*lines, f"Content-Length: {len(body)}", "Expect: 100-continue", "", ""]
+
+    with connections(server.url, 1, "\r\n".join(head).encode()) as [begun]:
+        assert begun.recv(100).startswith(b"HTTP/1.1 100 ")
+        assert status(server.url, "/health/live") == 503
+        begun.sendall(body)
+        assert begun.recv(100).startswith(b"HTTP/1.1 200 ")
