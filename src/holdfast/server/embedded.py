@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast.server.app import make_app
-from holdfast.server.serve import check_tls, configure, listen, url_of
+from holdfast.server.serve import check_tls, configure, listen, url_of, warn_without_tls
 from holdfast.server.tokens import open_tokens
 from holdfast.settings import Settings
 from holdfast.store import Store
@@ -27,6 +27,7 @@ class EmbeddedServer:
     def __init__(self, store: Store, settings: Settings) -> None:
         if settings.api.advertise_url:
             check_tls(settings)
+            warn_without_tls(settings)
         else:
             api = msgspec.structs.replace(
                 settings.api, host="127.0.0.1", port=0, tls_certificate="", tls_key=""

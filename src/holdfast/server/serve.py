@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from ipaddress import ip_address
 from multiprocessing import parent_process
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,8 @@ from holdfast.store import Store
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from uvicorn import Config
+
+log = logging.getLogger("holdfast.server")
 
 GRACE = 30
 """Seconds that requests under way have to finish when the server is stopped."""
@@ -46,6 +50,7 @@ def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> No
     from holdfast.server.limits import raise_file_limit
 
     check_tls(settings)
+    warn_without_tls(settings)
     _prepare(settings)
     raise_file_limit()
     listener = listen(settings)
@@ -73,6 +78,23 @@ def check_tls(settings: Settings) -> None:
             f"the certificate in {certificate} and the key in {key} cannot be used: {error}",
             hint="both are PEM files, and the key is that of the first certificate",
         ) from None
+
+
+def warn_without_tls(settings: Settings) -> None:
+    """Say that tokens and values can be read on the way, where others can connect without TLS."""
+    host = settings.api.host
+    if settings.api.tls_certificate or host == "localhost":
+        return
+    try:
+        loopback = ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        log.warning(
+            "the server listens on %s without TLS: whoever is on the way reads tokens and values; "
+            "set [api] tls_certificate and tls_key, or let only a proxy with TLS reach it",
+            host,
+        )
 
 
 def tls_files(settings: Settings) -> tuple[str | None, str | None]:
