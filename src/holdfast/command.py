@@ -394,6 +394,9 @@ class Scan(Command[Slice], frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         report.check_columns(self.table, self.columns)
+        check_count(
+            f"tests of rows of `{self.table}`", len(self.tests), report.MOST_TESTS, "test less"
+        )
         for test in self.tests:
             report.check_test(self.table, test.column, test.operator, test.values)
         for bound in filter(None, (self.after, self.until)):

@@ -150,6 +150,8 @@ LARGEST_SLICE: Final = 50_000
 MOST_RANGES: Final = 10_000
 COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
 LONGEST_LIST: Final = 256
+MOST_TESTS: Final = 32
+"""Tests that a row is found by."""
 
 
 def check_table(table: str | None) -> str:

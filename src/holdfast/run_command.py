@@ -137,6 +137,9 @@ class CreateAssetRun(Command[Run | None], frozen=True):
         return False
 
 
+_EACH_ONCE: Final = "name each once"
+
+
 class GetRun(Command[Run], frozen=True):
     """One run; NotFound where there is none."""
 
@@ -153,6 +156,10 @@ class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
     kinds: tuple[RunKind, ...] = ()
     limit: int = 100
     offset: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("states of runs", len(self.states), len(RunState), _EACH_ONCE)
+        check_count("kinds of runs", len(self.kinds), len(RunKind), _EACH_ONCE)
 
 
 class ClaimRun(Command[Run], frozen=True, kw_only=True):
@@ -208,6 +215,9 @@ class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=
     states: tuple[TaskState, ...] = ()
     limit: int | None = None
     offset: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("states of tasks", len(self.states), len(TaskState), _EACH_ONCE)
 
 
 class TaskChange(msgspec.Struct, frozen=True):

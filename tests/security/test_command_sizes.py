@@ -11,11 +11,12 @@ import pytest
 from holdfast import command as c
 from holdfast import load_command as lc
 from holdfast import purge_command as pc
+from holdfast import report
 from holdfast import run_command as rc
 from holdfast.authority import TaskIdentity
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.errors import InvalidInput
-from holdfast.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
+from holdfast.run import EmittedEvent, Ending, Outcome, Process, RunKind, RunState, TaskState, Watch
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.server.content import decode_command
 from holdfast.value import as_reference
@@ -86,6 +87,18 @@ LISTS: dict[str, tuple[int, Callable[[int], c.Command[Any]]]] = {
         lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, watches=(WATCH,) * n),
     ),
     "Emit": (c.MOST_WRITES, emit),
+    "ListRuns.states": (len(RunState), lambda n: rc.ListRuns(states=(RunState.RUNNING,) * n)),
+    "ListRuns.kinds": (len(RunKind), lambda n: rc.ListRuns(kinds=(RunKind.MANUAL,) * n)),
+    "ListTaskInstances": (
+        len(TaskState),
+        lambda n: rc.ListTaskInstances(states=(TaskState.RUNNING,) * n),
+    ),
+    "Scan": (
+        report.MOST_TESTS,
+        lambda n: c.Scan(
+            table="runs", columns=("dag_id",), tests=(c.Test("dag_id", "=", ("d",)),) * n, limit=1
+        ),
+    ),
 }
 
 

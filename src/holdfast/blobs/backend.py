@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from holdfast.backend import BaseStoreBackend
 from holdfast.blobs import place
-from holdfast.blobs.compression import SUFFIXES, zstd
+from holdfast.blobs.compression import LARGEST, SUFFIXES, zstd
 from holdfast.blobs.failure import translated
 from holdfast.blobs.objects import Objects, Stored
 from holdfast.blobs.opening import check_installed
@@ -174,7 +174,8 @@ class ObjectStoreBackend(BaseStoreBackend):
     def _place(self, folder: str, content: bytes) -> str | None:
         if len(content) < self._settings.threshold_bytes:
             return None
-        return self._objects.reference(f"{folder}/{place.name(content, self._suffix)}")
+        suffix = self._suffix if len(content) <= LARGEST else ""
+        return self._objects.reference(f"{folder}/{place.name(content, suffix)}")
 
     def _serialize(self, value: JsonValue, folder: str, owner: dict[str, str], key: str) -> str:
         text = encode(value)

@@ -11,6 +11,8 @@ from typing import Any, Final
 from holdfast.errors import MissingDependency
 
 PIECE: Final = 2**20
+LARGEST: Final = 2**28
+"""Bytes of content that are compressed, and unpacked again. More are written as they are."""
 SUFFIXES: Final = {"none": "", "zstd": ".zst", "gzip": ".gz"}
 _GZIP: Final = 16 + zlib.MAX_WBITS
 

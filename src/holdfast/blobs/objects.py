@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.blobs import failure, place
-from holdfast.blobs.compression import PIECE, Damaged, unpacked, unpacker
+from holdfast.blobs.compression import LARGEST, PIECE, Damaged, unpacked, unpacker
 from holdfast.blobs.opening import check_process, open_store
 from holdfast.blobs.steps import Steps, call, following
 from holdfast.blobs.upload import PART_SIZE, Upload
@@ -64,6 +64,8 @@ class Objects:
                     break
                 size -= len(chunk)
                 for piece in unpacked(chunk, packing):
+                    if packing is not None and content.tell() + len(piece) > LARGEST:
+                        raise _too_large(reference)
                     digest.update(piece)
                     content.write(piece)
         except Damaged:
@@ -197,6 +199,14 @@ class Objects:
 
 def _is_ours(path: str) -> bool:
     return path.partition("/")[0] in place.KINDS and place.digest_and_suffix(path) is not None
+
+
+def _too_large(reference: str) -> BackendFailed:
+    return BackendFailed(
+        f"the object {reference} unpacks to more than {LARGEST:,} bytes, which nobody has written",
+        hint="it was changed behind the store's back; restore it from a backup, or set the key "
+        "anew",
+    )
 
 
 def _changed(reference: str) -> BackendFailed:

@@ -20,6 +20,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from holdfast.errors import (
+    BackendFailed,
     HoldfastError,
     NoToken,
     SchemaMismatch,
@@ -129,7 +130,13 @@ def _allowed(scope: Scope) -> list[str]:
 
 
 def _discreet(error: HoldfastError) -> HoldfastError:
-    """Which database it is and what it said is for whoever runs the server."""
+    """Which database it is and what it said is for whoever runs the server, and so is what a custom
+    backend raised: it may hold a password."""
+    if isinstance(error, BackendFailed) and (cause := str(error.__cause__ or "")):
+        log.error("%s", error.message, exc_info=error.__cause__)
+        return type(error)(
+            error.message.removesuffix(f": {cause}"), hint="the server's log tells more"
+        )
     if isinstance(error, Unanswered):
         log.warning("%s", error.message)
     if type(error) not in (StoreUnavailable, StoreFailed, SchemaMismatch):

@@ -22,6 +22,9 @@ from holdfast.errors import (
 from holdfast.run import EmittedEvent, Process, Watch
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 
+_COMPARED = 50
+_LONGEST_COMPARED = 64
+
 
 def unknown_task(scope: TaskScope) -> UnknownTaskInstance:
     return UnknownTaskInstance(
@@ -32,14 +35,21 @@ def unknown_task(scope: TaskScope) -> UnknownTaskInstance:
 
 
 def unknown_asset(scope: AssetScope, names: Sequence[str]) -> UnknownAsset:
-    sought = scope.name or scope.uri or ""
-    shown = get_close_matches(sought, names, n=3, cutoff=0.6) or names[:5]
+    shown = _similar(scope.name or scope.uri or "", names) or names[:5]
     more = ", …" if len(shown) < len(names) else ""
     known = f"assets that are declared: {', '.join(shown)}{more}. " if names else ""
     return UnknownAsset(
         f"{scope} is not known",
         hint=f"{known}Check the name, or declare it as inlet or outlet of a task, or by hand",
     )
+
+
+def _similar(sought: str, names: Sequence[str]) -> list[str]:
+    """Return names like this one. Only short names of about its length are looked at, and few of
+    them: the comparison takes long, and anybody can ask for a name that is not there."""
+    near = sorted(names, key=lambda name: abs(len(name) - len(sought)))[:_COMPARED]
+    short = [name for name in near if len(name) <= _LONGEST_COMPARED]
+    return get_close_matches(sought[:_LONGEST_COMPARED], short, n=3, cutoff=0.6)
 
 
 def inactive(scope: AssetScope) -> AssetInactive:
@@ -103,7 +113,7 @@ def taken(name: str, uri: str, other_name: str, other_uri: str) -> InvalidInput:
 
 
 def unknown_dag(dag_id: str, known: Sequence[str]) -> NotFound:
-    shown = get_close_matches(dag_id, known, n=3, cutoff=0.6) or known[:5]
+    shown = _similar(dag_id, known) or known[:5]
     more = ", …" if len(shown) < len(known) else ""
     hint = (
         f"DAGs that there are: {', '.join(shown)}{more}" if known else "no DAG file has been read"

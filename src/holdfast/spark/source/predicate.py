@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.errors import InvalidInput
-from holdfast.report import COMPARISONS, TIME, is_testable, kind_of
+from holdfast.report import COMPARISONS, MOST_TESTS, TIME, is_testable, kind_of
 
 TOKEN = re.compile(r"\s*([A-Za-z_]\w*|-?\d+|'(?:[^']|'')*'|<=|>=|[=<>(),]|\S)")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,6 +25,10 @@ def parse_where(table: str, where: str) -> tuple[dict[str, Any], ...]:
     while not words.at_end:
         words.expect("AND")
         tests.append(words.condition())
+    if len(tests) > MOST_TESTS:
+        raise InvalidInput(
+            f"where has {len(tests)} conditions", hint=f"{MOST_TESTS} at most; use df.filter(…)"
+        )
     return tuple(tests)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
@@ -12,7 +13,7 @@ from holdfast.stores.sql.operations.steps import Query
 
 Known: TypeAlias = tuple[str, dict[str, Any], bool]
 
-_KNOWN: defaultdict[Any, dict[Any, Known]] = defaultdict(dict)
+_KNOWN: defaultdict[Any, WeakKeyDictionary[Any, Known]] = defaultdict(WeakKeyDictionary)
 
 
 class Prepared(NamedTuple):
@@ -29,14 +30,15 @@ class Prepared(NamedTuple):
 class CompiledStatements:
     """The SQL text of each statement for one database, compiled on first use.
 
-    Stores on databases of one kind share it: to compile takes longer than most commands.
+    Stores on databases of one kind share it: to compile takes longer than most commands. It goes
+    with the statement.
     """
 
     def __init__(self, dialect: Any) -> None:
         self._dialect = dialect
 
     @cached_property
-    def _known(self) -> dict[Any, Known]:
+    def _known(self) -> WeakKeyDictionary[Any, Known]:
         dialect = self._dialect
         quote = dialect.identifier_preparer.initial_quote
         return _KNOWN[type(dialect), dialect.server_version_info, quote]

@@ -6,7 +6,7 @@ Each is built once for what is asked of it: the columns, the tests by their oper
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
@@ -20,6 +20,8 @@ from holdfast.value import PLACE_PREFIX, REFERENCE_PREFIX
 Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
 """Tests without their values: column, operator, how many values."""
 OWNER = "owner"
+_KEPT = 256
+"""Statements that are kept: columns and tests may come in any number of orders."""
 
 
 class Scanned(NamedTuple):
@@ -93,7 +95,7 @@ _TABLES = {
 }
 
 
-@cache
+@lru_cache(_KEPT)
 def scan(
     table: str,
     columns: tuple[str, ...],
@@ -126,7 +128,7 @@ def scan(
     return sa.select(*chosen).select_from(of.source([*columns, *tested])).where(*wanted)
 
 
-@cache
+@lru_cache(_KEPT)
 def scan_own(
     table: str,
     columns: tuple[str, ...],
@@ -143,7 +145,7 @@ def scan_own(
     return rows.add_columns(_TABLES[table].reference.parent.label(OWNER))
 
 
-@cache
+@lru_cache(_KEPT)
 def owned(table: str, columns: tuple[str, ...]) -> Select:
     """For each of the owners `ids`, in their order, these columns. For PostgreSQL alone."""
     of = _TABLES[table]
@@ -162,7 +164,7 @@ def owners_columns(table: str, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in columns if not _TABLES[table].is_own(name))
 
 
-@cache
+@lru_cache(_KEPT)
 def scan_slice(
     table: str,
     columns: tuple[str, ...],

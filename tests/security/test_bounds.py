@@ -1,0 +1,174 @@
+"""What a request makes the server keep, compute and tell is bounded."""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import gzip
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import command as c
+from holdfast import report
+from holdfast.authority import Role, UserIdentity
+from holdfast.backend import BaseStoreBackend
+from holdfast.blobs import backend, objects
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.errors import BackendFailed, InvalidInput
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.server.embedded import EmbeddedServer
+from holdfast.server.serve import warn_without_tls
+from holdfast.settings import Api, ObjectStore, Settings, load
+from holdfast.spark.source.predicate import parse_where
+from holdfast.stores import refusal
+from holdfast.stores.backend import BackendStore
+from holdfast.stores.http import HttpStore
+from holdfast.stores.sql import SqlStore, scan_statements
+
+TASK = TaskScope("sales", "monday", "load")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    with SqlStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        yield store
+
+
+def test_statements_of_scans_are_not_kept_for_ever(store: SqlStore) -> None:
+    most = scan_statements._KEPT
+    scans = [
+        c.Scan(table="runs", columns=("dag_id",), tests=tests, limit=1)
+        for number in range(1, most + 100)
+        for tests in [tuple(_test(bit) for bit in f"{number:b}")]
+    ]
+    for scan in scans:
+        store.execute(scan)
+    gc.collect()
+
+    known = [one for one in store._compiled._known if "identity_0" in str(one)]
+    assert 0 < len(known) <= most
+
+
+def _test(bit: str) -> c.Test:
+    return c.Test("dag_id" if bit == "0" else "run_id", "=", ("x",))
+
+
+def test_a_where_option_has_a_limit() -> None:
+    with pytest.raises(InvalidInput, match="where has 33 conditions"):
+        parse_where("runs", " AND ".join(["dag_id = 'd'"] * (report.MOST_TESTS + 1)))
+
+
+@pytest.mark.parametrize("length", [10, 1500])
+def test_a_name_that_is_not_known_is_compared_with_few_short_ones(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    names = [f"{number:0{length}}" for number in range(1000)]
+    compared: list[tuple[str, list[str]]] = []
+
+    def noted(sought: str, known: list[str], **options: Any) -> list[str]:
+        compared.append((sought, known))
+        return difflib.get_close_matches(sought, known, **options)
+
+    monkeypatch.setattr(refusal, "get_close_matches", noted)
+    refusal.unknown_asset(AssetScope(name="x" * length), names)
+    refusal.unknown_dag("x" * length, names)
+
+    assert len(compared) == 2
+    assert max(len(known) for _, known in compared) <= 50
+    assert max(len(text) for sought, known in compared for text in (sought, *known)) <= 64
+
+
+def test_a_name_with_a_slip_is_still_recognized() -> None:
+    names = [*(f"table_{number}" for number in range(500)), "orders"]
+
+    assert "orders" in refusal.unknown_asset(AssetScope(name="orderz"), names).hint
+
+
+class Leaky(BaseStoreBackend):
+    """Fails with a password in what it says."""
+
+    def get(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
+        raise RuntimeError("cannot connect to redis://admin:SECRET@db:6379")
+
+    def set(self, *given: Any, **options: Any) -> None:
+        raise NotImplementedError
+
+    def delete(self, *given: Any, **options: Any) -> None:
+        raise NotImplementedError
+
+    def clear(self, *given: Any, **options: Any) -> None:
+        raise NotImplementedError
+
+
+def test_what_a_backend_raises_stays_in_the_servers_log(
+    store: SqlStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.execute(c.RegisterTask(TASK))
+    settings = load(tmp_path, {"HOLDFAST__API__ACCESS_LOG": "false"})
+    server = EmbeddedServer(BackendStore(Leaky(), store), settings)
+    token = server.tokens.issue(UserIdentity("ann", Role.VIEWER))
+
+    with HttpStore(server.url, token) as client, pytest.raises(BackendFailed) as caught:
+        client.execute(c.Get(TASK, "k"))
+    server.close()
+
+    assert caught.value.message == f"Leaky.get for {TASK} failed: RuntimeError"
+    assert "SECRET" not in str(caught.value)
+    assert "SECRET" in caplog.text
+
+
+def test_an_object_that_unpacks_to_more_than_anybody_wrote_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "LARGEST", 2**20)
+    content = b"1" * 2**22
+    path = tmp_path / f"task/{hashlib.sha256(content).hexdigest()}.json.gz"
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(content))
+
+    with pytest.raises(BackendFailed, match="unpacks to more than 1,048,576 bytes"):
+        ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")).fetch(f"file://{path}")
+
+
+def test_what_is_too_large_to_unpack_is_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "LARGEST", 100)
+    monkeypatch.setattr(objects, "LARGEST", 100)
+    kept = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}", compression="gzip"))
+    for content, suffix in ((b"1" * 100, ".json.gz"), (b"1" * 101, ".json")):
+        reference = kept.place(TASK, "k", content)
+        assert reference is not None
+        kept.put(reference, TASK, "k", content)
+
+        assert reference.endswith(suffix)
+        assert kept.fetch(reference) == content
+
+
+@pytest.mark.parametrize(
+    ("host", "certificate", "warned"),
+    [
+        ("0.0.0.0", "", True),
+        ("::", "", True),
+        ("holdfast.example", "", True),
+        ("0.0.0.0", "server.pem", False),
+        ("127.0.0.1", "", False),
+        ("::1", "", False),
+        ("localhost", "", False),
+    ],
+)
+def test_a_server_that_others_reach_without_tls_says_so(
+    host: str, certificate: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = msgspec.structs.replace(Api(), host=host, tls_certificate=certificate)
+
+    with caplog.at_level(logging.WARNING):
+        warn_without_tls(Settings(api=api))
+
+    assert ("without TLS" in caplog.text) is warned
