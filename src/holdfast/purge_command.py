@@ -96,6 +96,9 @@ class Taken(msgspec.Struct, frozen=True):
 
     purges: tuple[Purge, ...]
     due: int
+    barrier: int | None = None
+    """The id of a purge that stands for the whole part: nothing in it is named or reserved, nor can
+    it be until this purge is finished or the lease is over."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -120,8 +123,12 @@ class TakePurges(Command[Taken], frozen=True):
     taker: str
     """A name of its own, which nobody else knows."""
     part: Part = Part()
+    whole: bool = False
+    """Ask for a barrier as well, to delete all objects of the part at once."""
 
     def __post_init__(self) -> None:
+        if self.whole and self.part.scope is None:
+            raise InvalidInput("a barrier is asked for without a scope", hint="name the scope")
         if not 1 <= self.limit <= MOST_PURGES:
             raise InvalidInput(f"{self.limit} purges at once", hint=f"from 1 to {MOST_PURGES:,}")
         if not timedelta(0) < self.lease <= LONGEST_LEASE:

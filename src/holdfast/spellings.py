@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from holdfast.backend import BaseStoreBackend
+from holdfast.errors import NotSupported
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.value import JsonValue, decode, encode
 
@@ -74,22 +75,35 @@ class WorkerHooks:
         self.name = type(backend).__name__
         self._spelling = {kind: self._find(kind) for kind in ("task", "asset")}
 
-    def _find(self, kind: str) -> Spelling | None:
+    def _find(self, kind: str) -> Spelling:
+        """The first spelling of which the class has written a hook."""
         for spelling in SPELLINGS:
-            name = spelling.serialize.format(kind)
-            own = getattr(type(self._backend), name, None)
-            if own is not None and own is not getattr(BaseStoreBackend, name, None):
+            if self._has_own(spelling.serialize, kind) or self._has_own(spelling.deserialize, kind):
                 return spelling
-        return None
+        return SPELLINGS[0]
+
+    def _has_own(self, hook: str, kind: str) -> bool:
+        """Whether the class has written this hook, and not only inherited it from the base."""
+        name = hook.format(kind)
+        return getattr(type(self._backend), name) is not getattr(BaseStoreBackend, name)
 
     def offloads(self, scope: StoreScope) -> bool:
         """Whether values of this kind of scope go to the backend."""
-        return self._spelling[_kind(scope)] is not None
+        kind = _kind(scope)
+        return self._has_own(self._spelling[kind].serialize, kind)
+
+    @property
+    def clears(self) -> bool:
+        """Whether the class has a `clear` to call. One with a hook for purging is asked by that."""
+        purges = any(
+            spelling.purge and self._has_own(spelling.purge, kind)
+            for kind, spelling in self._spelling.items()
+        )
+        return callable(self._backend.clear) and not purges
 
     def serialize(self, scope: StoreScope, key: str, value: JsonValue) -> str:
         """Put the value into storage; the reference to it."""
         spelling = self._spelling[_kind(scope)]
-        assert spelling is not None
         owner = spelling.task(scope) if isinstance(scope, TaskScope) else spelling.asset(scope)
         hook = getattr(self._backend, spelling.serialize.format(_kind(scope)))
         given = encode(value) if spelling.as_text else value
@@ -98,24 +112,41 @@ class WorkerHooks:
     def deserialize(self, scope: StoreScope, stored: str) -> Any:
         """The value behind a reference."""
         spelling = self._spelling[_kind(scope)]
-        assert spelling is not None
         value = getattr(self._backend, spelling.deserialize.format(_kind(scope)))(stored)
         return decode(value) if spelling.as_text else value
 
     def purge(self, scope: StoreScope, key: str, stored: str) -> None:
-        """Remove the object behind a reference whose entry is gone."""
-        spelling = self._spelling[_kind(scope)]
-        assert spelling is not None
-        if spelling.purge is not None:
+        """Remove the object behind a reference whose entry is gone. NotSupported where the class
+        has no method for that."""
+        kind = _kind(scope)
+        hook = self._spelling[kind].purge
+        name = "delete"
+        given: tuple[Any, ...] = (scope, key)
+        if hook is not None and self._has_own(hook, kind):
             if not stored:
                 return  # it was never told; the next `set` overwrites
-            getattr(self._backend, spelling.purge.format(_kind(scope)))(stored)
-            return
+            name, given = hook.format(kind), (stored,)
+        method = getattr(self._backend, name)
+        missing = NotSupported(
+            f"{self.name} does not implement {name}(), so its objects stay in storage",
+            hint=f"write {self.name}.{name}(); until then they wait in the purge queue",
+        )
+        if method is None:
+            raise missing
         try:
-            self._backend.delete(scope, key)
+            method(*given)
         except NotImplementedError:
-            # Classes of the drafts may have nothing but hooks; the next `set` overwrites.
-            return
+            raise missing from None
+
+    def clear(self, scope: StoreScope, *, all_map_indices: bool) -> bool:
+        """Remove every object of a scope, whose entries are gone. False where the class does not
+        do that."""
+        every: dict[str, Any] = {"all_map_indices": True} if all_map_indices else {}
+        try:
+            self._backend.clear(scope, **every)
+        except NotImplementedError:
+            return False
+        return True
 
 
 def _kind(scope: StoreScope) -> str:

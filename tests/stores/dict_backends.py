@@ -205,10 +205,18 @@ class CanonicalHooks(DictBackend):
         return place
 
     def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
-        if isinstance(scope, TaskScope):
-            self.objects.pop(f"task/{scope.ti_id}/{key}", None)
-        else:
-            self.objects.pop(f"asset/{scope.name}/{key}", None)
+        self.objects.pop(f"{self.folder(scope)}/{key}", None)
+
+    def clear(
+        self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
+    ) -> None:
+        if all_map_indices:
+            raise NotImplementedError("ids of other indices cannot be guessed")
+        for place in [one for one in self.objects if one.startswith(f"{self.folder(scope)}/")]:
+            del self.objects[place]
+
+    def folder(self, scope: StoreScope) -> str:
+        return f"task/{scope.ti_id}" if isinstance(scope, TaskScope) else f"asset/{scope.name}"
 
 
 class AirflowHooks(DictBackend):
@@ -238,6 +246,15 @@ class AirflowHooks(DictBackend):
     def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
         for place in [place for place in self.objects if place.endswith(f"/{scope}/{key}")]:
             del self.objects[place]
+
+    def clear(
+        self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
+    ) -> None:
+        place = f"/{scope}/"
+        if all_map_indices and isinstance(scope, TaskScope):
+            place = f"{scope.dag_id}/{scope.run_id}/{scope.task_id}/"
+        for one in [one for one in self.objects if place in one]:
+            del self.objects[one]
 
 
 class HooksOnly(BaseStateBackend):

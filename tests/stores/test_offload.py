@@ -23,6 +23,7 @@ from holdfast.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.offload import BATCH, OffloadStore
 from holdfast.testing import MakeStore, StoreConformance
+from holdfast.testing.conformance.barriers import Barriers
 from holdfast.testing.conformance.purging import Purging
 from holdfast.testing.conformance.surprises import Surprises
 from holdfast.value import is_reference
@@ -53,7 +54,7 @@ class OffloadConformance(StoreConformance):
 
 
 # These write references of their own making, which is for the stores that hold them.
-for name in vars(Purging):
+for name in {**vars(Purging), **vars(Barriers)}:
     if name.startswith("test_"):
         setattr(OffloadConformance, name, None)
 

@@ -11,13 +11,17 @@ from dict_backends import (
     DictBackend,
     DraftReferenceHooks,
     DraftValueHooks,
+    HooksOnly,
 )
 
 from holdfast import command as c
+from holdfast import purge_command as pc
 from holdfast.accessor import AssetStore, TaskStore
-from holdfast.entry import ApiWriter
-from holdfast.errors import BackendFailed
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.backend import BaseStoreBackend
+from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.errors import BackendFailed, ObjectBusy
+from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.spellings import WorkerHooks
 from holdfast.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.offload import OffloadStore
@@ -29,6 +33,7 @@ from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.watermarks import Watermarks
+from holdfast.value import as_reference
 
 SPELLINGS = [CanonicalHooks, AirflowHooks, DraftReferenceHooks, DraftValueHooks]
 ANN = ApiWriter("ann")
@@ -167,6 +172,248 @@ def test_delete_and_clear_remove_the_objects(inner: Store, spelling: type[Any]) 
     task_store.clear()
     asset_store.clear()
     assert backend.objects == {}
+
+
+class Recorded(CanonicalHooks):
+    """Notes which of the two methods is called to delete objects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, ...]] = []
+
+    def delete(self, scope: StoreScope, key: str, **options: Any) -> None:
+        self.calls.append(("delete", scope, key))
+        super().delete(scope, key)
+
+    def clear(self, scope: StoreScope, **options: Any) -> None:
+        self.calls.append(("clear", scope, options))
+        super().clear(scope, **options)
+
+
+def test_clear_calls_the_clear_of_the_backend(inner: Store) -> None:
+    backend = Recorded()
+    store = OffloadStore(inner, backend)
+    for accessor in (TaskStore(store, TASK, ANN), AssetStore(store, ORDERS, ANN)):
+        accessor.set_many({"a": 1, "b": 2, "c": 3})
+        accessor.delete("c")
+        accessor.clear()
+
+    assert backend.calls == [
+        ("delete", TASK, "c"),
+        ("clear", TASK, {}),
+        ("delete", ORDERS, "c"),
+        ("clear", ORDERS, {}),
+    ]
+    assert backend.objects == {}
+    assert inner.execute(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+
+
+async def test_aclear_calls_the_clear_of_the_backend(inner: Store) -> None:
+    backend = Recorded()
+    task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)
+    await task_store.aset("a", 1)
+
+    await task_store.aclear()
+
+    assert backend.calls == [("clear", TASK, {})]
+
+
+def test_the_success_that_clears_the_task_store_calls_the_clear_of_the_backend(
+    inner: Store,
+) -> None:
+    backend = Recorded()
+    store = OffloadStore(inner, backend)
+    writer = TaskWriter(TASK, inner.execute(c.StartAttempt(TASK)))
+    TaskStore(store, TASK, writer).set("a", 1)
+
+    store.execute(c.FinishAttempt(writer, True, clear=True))
+
+    assert backend.calls == [("clear", TASK, {})]
+
+
+def test_clear_of_every_map_index_is_passed_on(inner: Store) -> None:
+    backend = AirflowHooks()
+    store = OffloadStore(inner, backend)
+    mapped = [TaskScope("sales", "monday", "each", index) for index in (0, 1)]
+    for scope in mapped:
+        inner.execute(c.RegisterTask(scope))
+        TaskStore(store, scope, ANN).set("a", 1)
+
+    TaskStore(store, mapped[1], ANN).clear(all_map_indices=True)
+
+    assert backend.objects == {}
+    assert inner.execute(pc.CountPurges()).waiting == 0
+
+
+def test_where_clear_is_not_implemented_each_key_is_deleted(inner: Store) -> None:
+    backend = Recorded()
+    store = OffloadStore(inner, backend)
+    mapped = TaskScope("sales", "monday", "each", 0)
+    inner.execute(c.RegisterTask(mapped))
+    TaskStore(store, mapped, ANN).set("a", 1)
+
+    TaskStore(store, mapped, ANN).clear(all_map_indices=True)
+
+    assert backend.calls == [
+        ("clear", mapped, {"all_map_indices": True}),
+        ("delete", mapped, "a"),
+    ]
+    assert backend.objects == {}
+
+
+def test_clear_waits_for_no_object_that_another_writer_is_about_to_name(inner: Store) -> None:
+    backend = Recorded()
+    asset_store = AssetStore(OffloadStore(inner, backend), ORDERS, ANN)
+    asset_store.set("a", 1)
+    inner.execute(pc.ReserveObjects(ORDERS, (("b", "", "other"),), ANN))
+
+    asset_store.clear()
+
+    assert backend.calls == [("delete", ORDERS, "a")]
+
+
+def test_a_writer_waits_while_the_backend_clears(inner: Store) -> None:
+    class Writes(Recorded):
+        def clear(self, scope: StoreScope, **options: Any) -> None:
+            with pytest.raises(ObjectBusy):
+                inner.execute(pc.ReserveObjects(ORDERS, (("new", "", "other"),), ANN))
+            super().clear(scope, **options)
+
+    backend = Writes()
+    asset_store = AssetStore(OffloadStore(inner, backend), ORDERS, ANN)
+    asset_store.set("a", 1)
+
+    asset_store.clear()
+
+    assert backend.calls == [("clear", ORDERS, {})]
+    asset_store.set("new", 2)
+    assert asset_store.get("new") == 2
+
+
+class FailsToClear(CanonicalHooks):
+    def clear(self, scope: StoreScope, **options: Any) -> None:
+        raise OSError("bucket on fire")
+
+
+def test_a_clear_that_fails_leaves_the_objects_in_the_queue(inner: Store) -> None:
+    task_store = TaskStore(OffloadStore(inner, FailsToClear()), TASK, ANN)
+    task_store.set_many({"a": 1, "b": 2})
+
+    task_store.clear()
+
+    queue = inner.execute(pc.CountPurges())
+    assert (queue.waiting, queue.failing) == (2, 2)
+    assert "FailsToClear.clear of task sales/monday/load failed: OSError: bucket on fire" in (
+        queue.error
+    )
+
+
+class NoDelete(CanonicalHooks):
+    def delete(self, scope: StoreScope, key: str, **options: Any) -> None:
+        raise NotImplementedError
+
+    clear = None  # type: ignore[assignment]
+
+
+class NoMethods(CanonicalHooks):
+    delete = clear = None  # type: ignore[assignment]
+
+
+class NoPurge(DraftValueHooks):
+    purge_task_state = HooksOnly.purge_task_state
+
+
+class CannotPurge(DraftValueHooks):
+    def purge_task_state(self, stored: str) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("spelling", "method"),
+    [
+        (NoDelete, "NoDelete does not implement delete()"),
+        (NoMethods, "NoMethods does not implement delete()"),
+        (DraftReferenceHooks, "DraftReferenceHooks does not implement delete()"),
+        (NoPurge, "NoPurge does not implement delete()"),
+        (CannotPurge, "CannotPurge does not implement purge_task_state()"),
+    ],
+)
+def test_a_method_that_is_missing_is_said_once_and_the_objects_wait(
+    inner: Store, spelling: type[Any], method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    task_store = TaskStore(OffloadStore(inner, spelling()), TASK, ANN)
+    task_store.set_many({"a": 1, "b": 2, "c": 3})
+
+    task_store.delete("a")
+    task_store.delete("b")
+    task_store.clear()
+
+    queue = inner.execute(pc.CountPurges())
+    assert (queue.waiting, queue.failing) == (3, 3)
+    assert method in queue.error
+    assert [method in record.getMessage() for record in caplog.records] == [True]
+
+
+class SmallInline(DictBackend):
+    """Keeps what is small inline, by what the base does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects: dict[str, Any] = {}
+
+    def serialize_task_state_store_to_ref(self, *, value: Any, key: str, scope: TaskScope) -> str:
+        if len(value) < 10:
+            return super().serialize_task_state_store_to_ref(value=value, key=key, scope=scope)
+        self.objects[key] = value
+        return key
+
+    def deserialize_task_state_store_from_ref(self, stored: str) -> Any:
+        if stored in self.objects:
+            return self.objects[stored]
+        return super().deserialize_task_state_store_from_ref(stored)
+
+
+def test_a_hook_may_leave_a_value_to_the_base(inner: Store) -> None:
+    backend = SmallInline()
+    task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)
+
+    task_store.set_many({"small": "s", "large": "l" * 10})
+
+    assert task_store.items() == [("large", "l" * 10), ("small", "s")]
+    assert backend.objects == {"large": "l" * 10}
+
+
+@pytest.mark.parametrize("scope", [TASK, ORDERS], ids=["task", "asset"])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_the_hooks_of_the_base_give_back_what_they_are_given(
+    spelling: type[Any], scope: StoreScope
+) -> None:
+    own = [name for name in vars(spelling) if name.startswith(("serialize_", "deserialize_"))]
+    defaults = {name: getattr(BaseStoreBackend, name) for name in own}
+    hooks = WorkerHooks(type("Inherits", (spelling,), defaults)())
+
+    assert not hooks.offloads(scope)
+    assert hooks.deserialize(scope, hooks.serialize(scope, "k", {"a": 1})) == {"a": 1}
+
+
+class OnlyReads(DictBackend):
+    """Has the hook that reads, for what another class has written."""
+
+    def deserialize_task_state_store_from_ref(self, stored: str) -> Any:
+        return f"the object at {stored}"
+
+
+def test_a_class_may_write_some_of_the_hooks_only(inner: Store) -> None:
+    inner.execute(c.Set(TASK, "old", as_reference("there", in_place=True), ANN))
+    task_store = TaskStore(OffloadStore(inner, OnlyReads()), TASK, ANN)
+    asset_store = AssetStore(OffloadStore(inner, OnlyReads()), ORDERS, ANN)
+
+    task_store.set("new", 1)
+    asset_store.set("new", 2)
+
+    assert task_store.get("old") == "the object at there"
+    assert (task_store.get("new"), asset_store.get("new")) == (1, 2)
+    assert inner.execute(c.Get(TASK, "new")) == "1"
 
 
 def test_a_missing_object_is_an_error_that_names_the_reference(

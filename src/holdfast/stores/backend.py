@@ -284,6 +284,8 @@ class BackendStore(Store):
 
     def _take_purges(self, context: Context, command: pc.TakePurges) -> Steps[pc.Taken]:
         yield BEGIN
+        if command.whole:
+            yield from purging.lock_part(command.part)
         # Few at once: others wait while the backend is asked.
         few = msgspec.structs.replace(command, limit=min(command.limit, _ASKED_AT_ONCE))
         due, named = yield from purging.due_objects(context, few)
@@ -292,12 +294,15 @@ class BackendStore(Store):
             (named if (yield from self._names(purge)) else gone).append(purge)
         yield from purging.keep_for_now(named)
         yield from purging.take(gone, command)
+        barrier = None if named else (yield from purging.raise_barrier(command, gone))
         # As many as were asked for, where there may be more.
         all_ = len(gone) + len(named)
-        return pc.Taken(tuple(gone), command.limit if all_ == few.limit else all_)
+        return pc.Taken(tuple(gone), command.limit if all_ == few.limit else all_, barrier)
 
     def _names(self, purge: pc.Purge) -> Steps[bool]:
         """Whether the backend's entry refers to the object."""
+        if not purge.key:
+            return False  # a barrier whose lease is over
         try:
             scope = yield from resolve(purge.scope)
         except (UnknownTaskInstance, UnknownAsset):

@@ -17,7 +17,7 @@ from holdfast.backend import BaseStoreBackend
 from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.colour import Call, in_thread
 from holdfast.errors import BackendFailed, HoldfastError, UnknownAsset, UnknownTaskInstance
-from holdfast.purge_command import Purge
+from holdfast.purge_command import Part, Purge
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.spellings import WorkerHooks
 from holdfast.value import as_reference, decode, encode, is_in_place, reference_in
@@ -53,6 +53,8 @@ class Keeping(ABC):
     name: str
     in_place: bool
     """Whether an object is overwritten by the next value of its key."""
+    clears: bool = False
+    """Whether all objects of a scope can be deleted at once."""
 
     @abstractmethod
     def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
@@ -70,6 +72,12 @@ class Keeping(ABC):
     def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
         """Delete the objects, as far as the time goes: the ids of those that were tried, each with
         what was in the way, which is nothing where the object is gone."""
+
+    def clear(self, part: Part) -> Steps[bool]:
+        """Delete every object of a part, none of which is named or reserved. False where that
+        cannot be done at once; BackendFailed where it fails."""
+        return False
+        yield
 
 
 def keeping(backend: BaseStoreBackend) -> Keeping:
@@ -157,6 +165,7 @@ class Hooks(Keeping):
     def __init__(self, backend: BaseStoreBackend) -> None:
         self._hooks = WorkerHooks(backend)
         self.name = self._hooks.name
+        self.clears = self._hooks.clears
         self._seen: dict[tuple[StoreScope, str], str] = {}
 
     def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
@@ -220,9 +229,24 @@ class Hooks(Keeping):
                 continue
             try:
                 yield in_thread(partial(self._remove, purge))
+            except HoldfastError as error:
+                tried[purge.id] = str(error)
             except Exception as error:
                 tried[purge.id] = f"{type(error).__name__}: {error}"
         return tried
+
+    def clear(self, part: Part) -> Steps[bool]:
+        assert part.scope is not None
+        clear = partial(self._hooks.clear, part.scope, all_map_indices=part.all_map_indices)
+        try:
+            return bool((yield in_thread(clear)))
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise BackendFailed(
+                f"{self.name}.clear of {part.scope} failed: {type(error).__name__}: {error}",
+                hint="the objects are in the purge queue, and deleted one by one later",
+            ) from error
 
     def _is_in_use(self, purge: Purge) -> Steps[bool]:
         """Most hooks delete by scope and key, whatever is there: not while an entry needs it."""

@@ -43,6 +43,8 @@ class ObjectQueue:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
         self._rows: dict[int, _Row] = {}
+        self._barriers: dict[int, tuple[pc.Part, str, datetime]] = {}
+        """What is being deleted as a whole, by whom, and until when."""
         self._last = 0
 
     def add(self, place: Object, wait: timedelta = timedelta(0), reservation: str = "") -> None:
@@ -98,6 +100,9 @@ class ObjectQueue:
         """What is queued for a key, none of which is this object and being deleted: or any, where
         the object is known by its key alone."""
         now, by_key = self._clock(), not value or is_in_place(value)
+        for part, _, until in self._barriers.values():
+            if until > now and _is_part(part, owner):
+                raise refusal.being_deleted(owner, key)
         rows = {id: r for id, r in self._rows.items() if (r.owner, r.key) == (owner, key)}
         for row in rows.values():
             if row.taken_until > now and (by_key or row.value == value):
@@ -121,10 +126,28 @@ class ObjectQueue:
                 row.due_at = row.taken_until = now + command.lease
                 row.taker = command.taker
                 taken.append(pc.Purge(id, row.owner, row.key, row.value, row.tries))
-        return pc.Taken(tuple(taken), len(due))
+        return pc.Taken(tuple(taken), len(due), self._barrier(command, taken, named))
+
+    def _barrier(
+        self, command: pc.TakePurges, taken: list[pc.Purge], named: Collection[Object]
+    ) -> int | None:
+        """Keep writers away from the whole part, where all that it has is being deleted."""
+        queued = [row for row in self._rows.values() if _is_part(command.part, row.owner)]
+        names = any(
+            _is_part(command.part, owner) and is_in_place(value) for owner, _, value in named
+        )
+        if not command.whole or not taken or names or len(queued) > len(taken):
+            return None
+        self._last += 1
+        until = self._clock() + command.lease
+        self._barriers[self._last] = command.part, command.taker, until
+        return self._last
 
     def finish(self, command: pc.FinishPurges) -> None:
         now = self._clock()
+        for id in set(command.gone) & self._barriers.keys():
+            if self._barriers[id][1] == command.taker:
+                del self._barriers[id]
         mine = {id: row for id, row in self._rows.items() if row.taker == command.taker}
         for id in mine.keys() & set(command.gone):
             gone = mine[id]

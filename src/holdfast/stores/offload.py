@@ -81,6 +81,8 @@ class OffloadStore(Store):
         self._reservations = GroupedReservations(inner)
         self._names: dict[AssetScope, AssetScope] = {}
         self._staged: dict[tuple[Writer, StoreScope, str], c.Set] = {}
+        self._reported: set[str] = set()
+        """Reasons why objects could not be deleted, each of which is logged once."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), holds_back=self._holds_back), (self._store, self._backend)
@@ -412,7 +414,10 @@ class OffloadStore(Store):
     def _delete(self, command: c.Delete | c.Clear) -> Steps[None]:
         yield command
         scope = yield from self._named(command.scope)
-        yield from self._tidy(pc.Part(scope, getattr(command, "all_map_indices", False)))
+        if isinstance(command, c.Delete):
+            yield from self._tidy(pc.Part(scope))
+        else:
+            yield from self._tidy(pc.Part(scope, command.all_map_indices), whole=True)
 
     def _finish(self, command: c.FinishAttempt) -> Steps[None]:
         writer = command.writer
@@ -421,7 +426,7 @@ class OffloadStore(Store):
         yield command
         for place in [place for place in self._staged if place[0] == writer]:
             del self._staged[place]
-        yield from self._tidy(pc.Part(writer.scope))
+        yield from self._tidy(pc.Part(writer.scope), whole=command.clear)
 
     def _send_staged(self, writer: TaskWriter) -> Steps[None]:
         """Put what was held into storage, and stage the references."""
@@ -431,29 +436,43 @@ class OffloadStore(Store):
                     yield from self._sent((command,), lambda sent: sent[0])
                     del self._staged[place]
 
-    def _tidy(self, part: pc.Part) -> Steps[None]:
-        """Delete what a change has left without a name. What fails, the queue remembers."""
+    def _tidy(self, part: pc.Part, whole: bool = False) -> Steps[None]:
+        """Delete what a change has left without a name; `whole` after a change that has emptied
+        the part. What fails, the queue remembers."""
         try:
-            while (done := (yield from self._purge(part, BATCH))).more and not done.failed:
+            while (done := (yield from self._purge(part, BATCH, whole))).more and not done.failed:
                 pass
         except HoldfastError as error:
             log.warning("objects of %s are left to be purged: %s", part.scope, error)
 
-    def _purge(self, part: pc.Part, limit: int) -> Steps[Purged]:
+    def _purge(self, part: pc.Part, limit: int, whole: bool = False) -> Steps[Purged]:
         taker = uuid4().hex
-        taken = yield pc.TakePurges(limit, LEASE, taker, part)
+        taken = yield pc.TakePurges(limit, LEASE, taker, part, whole and self._keeping.clears)
         if not taken.purges:
             return Purged(0, 0, taken.due == limit)
+        purges = [purge for purge in taken.purges if purge.key]
         try:
-            tried = yield from self._keeping.remove(taken.purges, WORK)
+            tried = yield from self._removed(part, purges, taken.barrier is not None)
         except HoldfastError as error:
-            tried = {purge.id: str(error) for purge in taken.purges}
+            tried = {purge.id: str(error) for purge in purges}
         gone = tuple(id for id, error in tried.items() if not error)
         failed = tuple((id, error) for id, error in tried.items() if error)
-        yield pc.FinishPurges(taker, gone, failed)
-        if failed:
-            log.warning("%d objects could not be deleted yet: %s", len(failed), failed[0][1])
+        barriers = [purge.id for purge in taken.purges if not purge.key]
+        if taken.barrier is not None:
+            barriers.append(taken.barrier)
+        yield pc.FinishPurges(taker, (*gone, *barriers), failed)
+        for reason in {reason for _, reason in failed} - self._reported:
+            self._reported.add(reason)
+            log.warning("%d objects could not be deleted yet: %s", len(failed), reason)
         return Purged(len(gone), len(failed), taken.due == limit)
+
+    def _removed(
+        self, part: pc.Part, purges: Sequence[pc.Purge], whole: bool
+    ) -> Steps[dict[int, str]]:
+        """Delete the objects of these purges, or of the whole part at once."""
+        if whole and (yield from self._keeping.clear(part)):
+            return dict.fromkeys((purge.id for purge in purges), "")
+        return (yield from self._keeping.remove(purges, WORK))
 
 
 def _text(value: str | bytes) -> str:

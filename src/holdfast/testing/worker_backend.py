@@ -125,7 +125,24 @@ class WorkerBackendConformance:
             hooks.deserialize(scope, reference)
         assert hooks.deserialize(scope, kept) == 2
 
+    def test_clearing_a_scope_leaves_the_objects_of_others(
+        self, hooks: WorkerHooks, scope: StoreScope
+    ) -> None:
+        others = [other for other in SCOPES if other != scope and hooks.offloads(other)]
+        kept = [(other, hooks.serialize(other, "k", str(other))) for other in others]
+        references = [hooks.serialize(scope, key, key) for key in KEYS]
+
+        if not hooks.clears or not hooks.clear(scope, all_map_indices=False):
+            pytest.skip(f"{hooks.name} has no clear")
+
+        for reference in references:
+            with pytest.raises(Exception):  # noqa: B017, PT011  (any will do, but not a value)
+                hooks.deserialize(scope, reference)
+        assert [hooks.deserialize(*one) for one in kept] == [str(other) for other, _ in kept]
+
     def test_what_is_gone_can_be_deleted_again(self, hooks: WorkerHooks, scope: StoreScope) -> None:
+        if not self.deletes:
+            pytest.skip(f"{hooks.name} leaves objects to be overwritten")
         reference = hooks.serialize(scope, "k", 1)
 
         hooks.purge(scope, "k", reference)

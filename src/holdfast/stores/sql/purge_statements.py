@@ -32,14 +32,49 @@ def owner_column(shelf: Shelf) -> sa.Column[Any]:
 @cache
 def lock_of_keys(shelf: Shelf, count: int) -> Select:
     """What is queued for so many keys: each one's reference and reservation, and whether it is
-    being deleted."""
+    being deleted. A barrier that stands in front of the scope, which is a row without a key, is
+    part of it."""
+    owner = owner_column(shelf)
     keys = [sa.bindparam(f"key_{n}", type_=_row.key.type) for n in range(count)]
+    of_keys = sa.and_(owner == sa.bindparam("owner"), _row.key.in_(keys))
+    in_front = sa.or_(owner == sa.bindparam("owner"), owner == sa.bindparam("whole"))
+    barrier = sa.and_(in_front, _row.key == "", _row.taken_until > now)
     return (
         sa.select(_row.key, _row.id, _row.value, _row.reservation, _row.taken_until > now)
-        .where(owner_column(shelf) == sa.bindparam("owner"), _row.key.in_(keys))
+        .where(sa.or_(of_keys, barrier))
         .order_by(_row.id)
         .with_for_update()
     )
+
+
+@cache
+def count_part(conditions: frozenset[str]) -> Select:
+    """How many rows a part of the queue has, due or not."""
+    return sa.select(sa.func.count()).select_from(t.purge).where(*_part(conditions))
+
+
+@cache
+def names_places(shelf: Shelf) -> Select:
+    """Whether the owner's entries, or writes staged for it, name what is overwritten in place."""
+    tables = (t.task_entry,) if shelf is TASKS else (t.asset_entry, t.staged_write)
+    start = sa.literal(PLACE_PREFIX)
+    return sa.select(
+        sa.or_(
+            *(
+                sa.exists().where(
+                    table.c[shelf.owner_id.name] == sa.bindparam("owner"),
+                    sa.func.substr(table.c.value, 1, len(PLACE_PREFIX)) == start,
+                )
+                for table in tables
+            )
+        )
+    )
+
+
+@cache
+def newest_barrier(shelf: Shelf) -> Select:
+    owner = owner_column(shelf) == sa.bindparam("owner")
+    return sa.select(_row.id).where(owner, _row.key == "").order_by(_row.id.desc()).limit(1)
 
 
 @cache

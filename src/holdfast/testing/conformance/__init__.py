@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.testing.conformance.assets import Declarations, Deletion
 from holdfast.testing.conformance.attempts import Attempts
+from holdfast.testing.conformance.barriers import Barriers
 from holdfast.testing.conformance.cleanup import Cleanup
 from holdfast.testing.conformance.content import Content
 from holdfast.testing.conformance.entries import Entries
@@ -41,6 +42,7 @@ class StoreConformance(
     Deletion,
     Loads,
     Purging,
+    Barriers,
     Requests,
     Guards,
     Inputs,

@@ -17,9 +17,9 @@ from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import purge_statements as s
 from holdfast.stores.sql import rows
-from holdfast.stores.sql.operations.scopes import open_scope, resolve
+from holdfast.stores.sql.operations.scopes import find, open_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
-from holdfast.stores.sql.statements import ASSETS, TASKS, Shelf
+from holdfast.stores.sql.statements import ASSETS, TASKS, Shelf, lock_owner, map_indices
 from holdfast.value import is_in_place, is_reference
 
 _AT_ONCE = 128
@@ -32,9 +32,17 @@ class Keeper(NamedTuple):
     shelf: Shelf
     columns: dict[str, Any]
 
+    whole: str
+    """The owner of a barrier in front of every map index."""
+
     @property
     def owner(self) -> dict[str, Any]:
         return {"owner": self.columns[s.owner_column(self.shelf).name]}
+
+    @property
+    def owners(self) -> dict[str, Any]:
+        """The owner, and that of a barrier in front of it."""
+        return self.owner | {"whole": self.whole}
 
 
 def keeper(scope: StoreScope) -> Steps[Keeper]:
@@ -46,9 +54,14 @@ def _keeper(scope: StoreScope) -> Keeper:
     if isinstance(scope, TaskScope):
         names = ("dag_id", "run_id", "task_id", "map_index")
         columns = {"ti_id": scope.ti_text} | {name: getattr(scope, name) for name in names}
-        return Keeper(TASKS, columns)
+        return Keeper(TASKS, columns, _every_index(scope).ti_text)
     name = scope.name or scope.uri or ""
-    return Keeper(ASSETS, {"name_digest": rows.digest(name), "name": name, "uri": scope.uri})
+    digest = rows.digest(name)
+    return Keeper(ASSETS, {"name_digest": digest, "name": name, "uri": scope.uri}, digest)
+
+
+def _every_index(scope: TaskScope) -> TaskScope:
+    return TaskScope(scope.dag_id, scope.run_id, scope.task_id)
 
 
 class Queued(NamedTuple):
@@ -85,11 +98,11 @@ def _add(
 
 
 def _queued(its: Keeper, keys: Iterable[str]) -> Steps[dict[str, list[Queued]]]:
-    """What is queued for these keys, locked."""
+    """What is queued for these keys, locked; under no key, a barrier in front of them."""
     queued: dict[str, list[Queued]] = defaultdict(list)
     for some in _portions(dict.fromkeys(keys)):
         named = {f"key_{n}": key for n, key in enumerate(some)}
-        found = yield s.lock_of_keys(its.shelf, len(some)), its.owner | named
+        found = yield s.lock_of_keys(its.shelf, len(some)), its.owners | named
         for key, *row in found:
             queued[key].append(Queued(*row))
     return queued
@@ -112,7 +125,8 @@ def _untaken(
     object is known by its key alone."""
     found = queued.get(key, [])
     by_key = not value or is_in_place(value)
-    if any(one.taken and (by_key or one.value == value) for one in found):
+    taken = any(one.taken and (by_key or one.value == value) for one in found)
+    if taken or queued.get(""):
         raise refusal.being_deleted(scope, key)
     return [one for one in found if not one.taken]
 
@@ -229,11 +243,13 @@ def keep_for_now(purges: Sequence[c.Purge]) -> Steps[None]:
 
 def take_purges(context: Context, command: c.TakePurges) -> Steps[c.Taken]:
     yield BEGIN
+    names = command.whole and (yield from lock_part(command.part))
     due, named = yield from due_objects(context, command)
     if named:
         yield s.drop(), [{"row": purge.id} for purge in named]
     yield from take(due, command)
-    return c.Taken(tuple(due), len(due) + len(named))
+    barrier = None if names or named else (yield from raise_barrier(command, due))
+    return c.Taken(tuple(due), len(due) + len(named), barrier)
 
 
 def due_objects(
@@ -255,6 +271,41 @@ def take(purges: Sequence[c.Purge], command: c.TakePurges) -> Steps[None]:
         until = rows.microseconds(command.lease)
         by: dict[str, Any] = {"until": until, "by": command.taker}
         yield s.take(), [{"row": purge.id} | by for purge in purges]
+
+
+def lock_part(part: c.Part) -> Steps[bool]:
+    """Lock the scopes of a part for as long as the transaction lasts, and say whether something in
+    them names an object that is overwritten in place."""
+    if isinstance(part.scope, TaskScope) and part.all_map_indices:
+        task = {name: getattr(part.scope, name) for name in ("dag_id", "run_id", "task_id")}
+        owners = [(TASKS, "ti_id", {"owner": ti_id}) for (ti_id,) in (yield map_indices(), task)]
+    else:
+        assert part.scope is not None
+        owners = [find(part.scope)]
+    names = False
+    for shelf, by, owner in owners:
+        for id, *_ in (yield lock_owner(shelf, by), owner):
+            [(does,)] = yield s.names_places(shelf), {"owner": id}
+            names = names or bool(does)
+    return names
+
+
+def raise_barrier(command: c.TakePurges, due: Sequence[c.Purge]) -> Steps[int | None]:
+    """Keep writers away from the whole part, where all that it has is about to be deleted."""
+    if not command.whole or not due:
+        return None
+    conditions = _conditions(command.part)
+    [(all_,)] = yield s.count_part(frozenset(conditions)), conditions
+    if all_ > len(due):
+        return None
+    scope = due[0].scope
+    if isinstance(scope, TaskScope) and command.part.all_map_indices:
+        scope = _every_index(scope)
+    its = _keeper(scope)
+    yield from _add(its, [("", "", None)], command.lease)
+    [(row,)] = yield s.newest_barrier(its.shelf), its.owner
+    yield from take([c.Purge(row, scope, "", "", 0)], command)
+    return int(row)
 
 
 def _conditions(part: c.Part) -> dict[str, Any]:
