@@ -8,9 +8,7 @@ import pytest
 from task_runs import Pipeline
 
 from holdfast.entry import WatcherWriter
-from holdfast.errors import OutsideTask
 from holdfast.run import EmittedEvent
-from holdfast.sdk import BaseEventTrigger
 
 Make = Callable[[str], Pipeline]
 
@@ -140,16 +138,6 @@ yield TriggerEvent()
     pipeline.watch("landing", "poll")
 
     assert pipeline.store.emits[0].writes[0].writer == WatcherWriter()
-
-
-def test_the_asset_store_is_there_in_run_only() -> None:
-    class Early(BaseEventTrigger):
-        async def run(self) -> None:  # type: ignore[override]
-            ...
-
-    for name in ("asset_store", "asset_state", "asset_state_store"):
-        with pytest.raises(OutsideTask, match=r"is there in run\(\) only"):
-            getattr(Early(), name)
 
 
 def test_a_trigger_that_does_not_call_the_base_works_too(pipeline: Make) -> None:

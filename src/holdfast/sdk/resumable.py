@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from holdfast.accessor import TaskStore
 from holdfast.authority import INTENT_SUFFIX
 from holdfast.command import Now
 from holdfast.entry import TaskWriter
@@ -15,9 +16,9 @@ from holdfast.errors import HoldfastError
 from holdfast.retention import NEVER_EXPIRE
 from holdfast.run import AttemptInfo, Outcome
 from holdfast.run_command import ListAttempts
+from holdfast.sdk.given_store import GivenStore, task_store
 
 if TYPE_CHECKING:
-    from holdfast.accessor import TaskStore
     from holdfast.sdk.arguments import TaskSettings
     from holdfast.sdk.context import Context
 
@@ -89,7 +90,8 @@ class ResumableJobMixin(ABC):
         if self._watched is None or not self._can_cancel:
             return
         external_id, context = self._watched
-        if self.durable and not self._is_stopped_for_good(context["task_store"]):
+        store = task_store(context, self.external_id_key)
+        if self.durable and isinstance(store, TaskStore) and not self._is_stopped_for_good(store):
             return
         if external_id is None and self.durable:
             external_id = self.find_job(context["job_intent"], context)
@@ -99,15 +101,16 @@ class ResumableJobMixin(ABC):
 
     def execute_resumable(self, context: Context) -> Any:
         """Submit the job, or go on with the one that an earlier attempt submitted."""
-        if not self.durable:
+        store = task_store(context, self.external_id_key) if self.durable else None
+        if store is None:
+            if self.durable:
+                self.log.warning("the context has no task store: a retry submits another job")
             context["job_intent"] = str(uuid4())
             external_id = self.submit_job(context)
             self._poll(external_id, context)
             return self.get_job_result(external_id, context)
-        # Inline: a job's driver is let in while the server finds the intent in the store.
-        store = context["task_store"]._inline()
         external_id = self._known_job(store, context)
-        if self._can_cancel and self._was_stopped(store):
+        if self._can_cancel and isinstance(store, TaskStore) and self._was_stopped(store):
             self._cancel(external_id, store, context)
             external_id = None
         if external_id is not None:
@@ -182,7 +185,7 @@ class ResumableJobMixin(ABC):
     def _intent_key(self) -> str:
         return f"{self.external_id_key}{INTENT_SUFFIX}"
 
-    def _known_job(self, store: TaskStore, context: Context) -> Any:
+    def _known_job(self, store: TaskStore | GivenStore, context: Context) -> Any:
         """The id of the job that earlier attempts submitted, if there is one."""
         external_id = store.get(self.external_id_key)
         intent = store.get(self._intent_key)
@@ -206,11 +209,11 @@ class ResumableJobMixin(ABC):
             store.set(self.external_id_key, external_id, retention=NEVER_EXPIRE)
         return external_id
 
-    def _renew_intent(self, store: TaskStore, context: Context) -> None:
+    def _renew_intent(self, store: TaskStore | GivenStore, context: Context) -> None:
         context["job_intent"] = intent = str(uuid4())
         store.set(self._intent_key, intent, retention=NEVER_EXPIRE)
 
-    def _submit(self, store: TaskStore, context: Context) -> Any:
+    def _submit(self, store: TaskStore | GivenStore, context: Context) -> Any:
         self._watched = None, context
         external_id = self.submit_job(context)
         if external_id is None:
@@ -220,7 +223,7 @@ class ResumableJobMixin(ABC):
             store.set(self.external_id_key, external_id, retention=NEVER_EXPIRE)
         return external_id
 
-    def _finish(self, store: TaskStore, external_id: Any, context: Context) -> Any:
+    def _finish(self, store: TaskStore | GivenStore, external_id: Any, context: Context) -> Any:
         result = self.get_job_result(external_id, context)
         if external_id is not None:
             intent = context["job_intent"]

@@ -5,12 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
-
-from holdfast.errors import OutsideTask
-
-if TYPE_CHECKING:
-    from holdfast.sdk.asset_stores import AssetStores
+from typing import Any
 
 
 class TriggerEvent:
@@ -35,10 +30,11 @@ class BaseEventTrigger(ABC):
     visible with that event, so a trigger that is started again goes on from what it stored.
     """
 
-    _asset_store: AssetStores | None = None
+    _asset_store: Any = None
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        """Take any arguments, which a subclass may pass on, and leave them."""
+        super().__init__()
 
     @abstractmethod
     def run(self) -> AsyncIterator[TriggerEvent]:
@@ -52,19 +48,13 @@ class BaseEventTrigger(ABC):
         return logging.getLogger("holdfast.watcher")
 
     @property
-    def asset_store(self) -> AssetStores:
-        """The store of the asset that is watched."""
-        if self._asset_store is None:
-            raise OutsideTask(
-                f"{type(self).__name__}.asset_store is there in run() only",
-                hint="read and write it while the watcher runs, not when it is made",
-            )
+    def asset_store(self) -> Any:
+        """The store of the asset that is watched, while `run` is running; None before and after.
+        A unit test may set one of its own."""
         return self._asset_store
 
-    @property
-    def asset_state(self) -> AssetStores:
-        return self.asset_store
+    @asset_store.setter
+    def asset_store(self, store: Any) -> None:
+        self._asset_store = store
 
-    @property
-    def asset_state_store(self) -> AssetStores:
-        return self.asset_store
+    asset_state = asset_state_store = asset_store
