@@ -48,7 +48,7 @@ class AnyOf(msgspec.Struct, frozen=True, tag="any"):
 
 Condition: TypeAlias = "AssetSpec | AssetRefSpec | AliasSpec | AllOf | AnyOf"
 Inlet: TypeAlias = AssetSpec | AssetRefSpec | AliasSpec
-Outlet: TypeAlias = AssetSpec | AliasSpec
+Outlet: TypeAlias = AssetSpec | AssetRefSpec | AliasSpec
 
 
 class Cron(msgspec.Struct, frozen=True, tag="cron"):

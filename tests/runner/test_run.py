@@ -528,3 +528,25 @@ def test_a_run_whose_process_was_killed_goes_on_where_it_was(project: Project) -
     assert project.task_store("second") == {"tries": 2}
     assert [one.outcome for one in project.attempts("second")] == ["interrupted", "success"]
     assert project.tasks()["second"].failures == 0
+
+
+def test_an_outlet_that_is_a_reference_makes_an_event_and_has_a_store(project: Project) -> None:
+    declared = ("--asset", "orders", "--asset-uri", "s3://lake/orders", "--declare")
+    assert project.holdfast("state-store", "set", *declared, "cursor", "1").status == 0
+
+    result = project.run_dag("""
+        from holdfast.sdk import DAG, Asset, task
+
+        with DAG("d"):
+
+            @task(outlets=[Asset.ref(uri="s3://lake/orders")])
+            def load(outlet_events, asset_store):
+                asset_store.set("cursor", asset_store.get("cursor") + 1)
+                outlet_events[Asset.ref(name="orders")].extra["rows"] = 3
+
+            load()
+        """)
+
+    assert result.status == 0, result.err
+    assert project.events("orders") == [{"rows": 3}]
+    assert project.asset_store("orders") == {"cursor": 2}

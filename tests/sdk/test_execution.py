@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from task_runs import RUN_ID, Pipeline
 
+from holdfast.command import DeclareAsset
 from holdfast.run import AssetEvent, EmittedEvent
 from holdfast.runner.messages import Failed, Skipped, Succeeded
 from holdfast.scope import AssetScope, TaskScope
@@ -578,6 +579,40 @@ with DAG("d"):
             EmittedEvent("d", "d", "{}", ("late",)),
         )
     )
+
+
+def test_an_outlet_that_is_a_reference_has_the_event_of_its_asset(tasks: Make) -> None:
+    pipeline = tasks("""
+@task(outlets=[Asset.ref(name="a"), Asset.ref(uri="s3://l/b"), Asset("b", "s3://l/b")])
+def load(outlet_events):
+    outlet_events[Asset.ref(name="a")].extra["rows"] = 3
+    outlet_events[Asset("b", "s3://l/b")].extra["x"] = 1
+
+with DAG("d"):
+    load()
+""")
+    pipeline.store.execute(DeclareAsset("a", "s3://l/a"))
+
+    assert pipeline.run("load") == Succeeded(
+        events=(
+            EmittedEvent("a", "s3://l/a", '{"rows":3}'),
+            EmittedEvent("b", "s3://l/b", '{"x":1}'),
+        )
+    )
+
+
+def test_an_outlet_that_refers_to_no_asset_fails_the_task_before_it_works(tasks: Make) -> None:
+    pipeline = tasks("""
+@task(outlets=[Asset.ref(name="orderz")])
+def load(task_store):
+    task_store.set("worked", True)
+
+with DAG("d"):
+    load()
+""")
+
+    assert pipeline.failure("load").startswith("UnknownAsset: asset `orderz` is not known")
+    assert pipeline.task_value("load", "worked") is None
 
 
 def test_metadata_that_a_task_yields_or_returns_goes_into_the_events(tasks: Make) -> None:

@@ -179,6 +179,49 @@ def test_a_task_with_an_alias_among_its_outlets_alone_has_no_asset_store(body: B
     assert pipeline.failure("t").startswith("UndeclaredAsset: task `t` has no `asset_store`")
 
 
+def test_an_inlet_alias_with_nothing_behind_it_gives_an_empty_asset_store(body: Body) -> None:
+    pipeline = body(
+        """
+seen = [len(context["asset_store"])]
+for look in (lambda store: store.get("k"), lambda store: store[orders]):
+    try:
+        look(context["asset_state"])
+    except (ValueError, KeyError) as error:
+        seen.append(f"{type(error).__name__}: {error}")
+return seen
+""",
+        "inlets=[AssetAlias('late')]",
+    )
+
+    size, get, subscript = pipeline.result("t")
+
+    assert size == 0
+    assert get.startswith("InvalidInput: task `t` has no asset yet")
+    assert subscript.startswith("UndeclaredAsset: task `t` does not declare asset `orders`")
+    for error in (get, subscript):
+        assert "no task has put an asset behind alias `late` so far" in error
+
+
+@pytest.mark.parametrize("uri", ["s3://lake/orders", "S3://lake/orders/"])
+@pytest.mark.parametrize(
+    "declared", ["inlets=[orders, customers]", "outlets=[Asset.ref(uri='s3://lake/orders')]"]
+)
+def test_an_asset_is_found_by_its_uri_alone(body: Body, declared: str, uri: str) -> None:
+    pipeline = body(f'context["asset_store"][Asset(uri="{uri}")].set("k", 1)', declared)
+    pipeline.store.execute(c.DeclareAsset("orders", "s3://lake/orders"))
+
+    assert pipeline.result("t") is None
+    assert pipeline.asset_value("orders", "k") == 1
+
+
+def test_an_asset_of_another_name_is_not_found_by_its_uri(body: Body) -> None:
+    pipeline = body(
+        'context["asset_store"][Asset("other", uri="s3://lake/orders")]', "inlets=[orders]"
+    )
+
+    assert "does not declare asset `other`" in pipeline.failure("t")
+
+
 def test_an_asset_that_the_task_does_not_declare_is_a_key_error(body: Body) -> None:
     pipeline = body(
         """
@@ -216,6 +259,8 @@ except TypeError as error:
     [
         "inlets=[orders]",
         "outlets=[orders]",
+        "outlets=[Asset.ref(name='orders')]",
+        "outlets=[Asset.ref(uri='s3://lake/orders')]",
         "inlets=[orders], outlets=[orders]",
         "inlets=[Asset.ref(name='orders')], outlets=[orders]",
         "inlets=[Asset.ref(uri='s3://lake/orders'), orders]",

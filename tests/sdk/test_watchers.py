@@ -129,6 +129,18 @@ yield
         pipeline.watch("landing", "poll")
 
 
+@pytest.mark.parametrize("uri", ["s3://lake/landing", "S3://lake/landing/"])
+def test_the_store_of_a_watcher_is_found_by_the_uri_alone(watcher: Make, uri: str) -> None:
+    pipeline = watcher(f"""
+self.asset_store[Asset(uri="{uri}")].set("k", 1)
+yield TriggerEvent()
+""")
+
+    pipeline.watch("landing", "poll")
+
+    assert pipeline.asset_value("landing", "k") == 1
+
+
 def test_the_watcher_is_the_writer(watcher: Make) -> None:
     pipeline = watcher("""
 self.asset_store.set("k", 1)

@@ -107,7 +107,7 @@ class TaskSettings:
     trigger_rule: TriggerRule
     max_active: int | None
     inlets: list[Asset | AssetRef | AssetAlias]
-    outlets: list[Asset | AssetAlias]
+    outlets: list[Asset | AssetRef | AssetAlias]
     callbacks: dict[CallbackKind, tuple[Callback, ...]]
     keeps_result: bool
     doc_md: str
@@ -133,8 +133,8 @@ def settle(where: str, given: Mapping[str, Any]) -> TaskSettings:
         execution_timeout=_optional_duration(where, "execution_timeout", given),
         trigger_rule=_trigger_rule(where, given.get("trigger_rule", TriggerRule.ALL_SUCCESS)),
         max_active=_max_active(where, given.get("max_active_tis_per_dagrun")),
-        inlets=_assets(where, "inlets", given.get("inlets"), (Asset, AssetRef, AssetAlias)),
-        outlets=_assets(where, "outlets", given.get("outlets"), (Asset, AssetAlias)),
+        inlets=_assets(where, "inlets", given.get("inlets")),
+        outlets=_assets(where, "outlets", given.get("outlets")),
         callbacks=callbacks(where, given),
         keeps_result=given.get("do_xcom_push", True),
         doc_md=given.get("doc_md") or given.get("doc") or "",
@@ -205,14 +205,15 @@ def _trigger_rule(where: str, value: Any) -> TriggerRule:
         ) from None
 
 
-def _assets(where: str, name: str, value: Any, kinds: tuple[type, ...]) -> list[Any]:
+def _assets(where: str, name: str, value: Any) -> list[Any]:
     if value is None:
         return []
     found = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     for one in found:
-        if not isinstance(one, kinds):
-            wanted = ", ".join(kind.__name__ for kind in kinds)
-            raise InvalidDag(f"{where}: {one!r} is among its {name}", hint=f"give {wanted}")
+        if not isinstance(one, Asset | AssetRef | AssetAlias):
+            raise InvalidDag(
+                f"{where}: {one!r} is among its {name}", hint="give Asset, Asset.ref or AssetAlias"
+            )
     return list(dict.fromkeys(found))
 
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.accessor import AssetStore, Rules
 from holdfast.entry import Writer
 from holdfast.errors import InvalidInput, InvalidType, UndeclaredAsset
 from holdfast.scope import AssetScope
-from holdfast.sdk.asset import Asset, AssetAlias, AssetRef
+from holdfast.sdk.asset import Asset, AssetAlias, AssetRef, plain_uri
 from holdfast.store import Store
 
 
 class AssetStores:
     """`stores[asset]` is the store of an asset that its owner declares; with exactly one asset,
-    `get`, `set` and the rest work here, too."""
+    `get`, `set` and the rest work here, too. `aliases` are those among the owner's inlets, whose
+    assets are among the scopes."""
 
     def __init__(
-        self, store: Store, owner: str, scopes: Iterable[AssetScope], writer: Writer, rules: Rules
+        self,
+        store: Store,
+        owner: str,
+        scopes: Iterable[AssetScope],
+        writer: Writer,
+        rules: Rules,
+        aliases: Sequence[str] = (),
     ) -> None:
         self._owner = owner
+        self._aliases = aliases
         self._scopes = distinct(scopes)
         self._stores = [AssetStore(store, scope, writer, rules) for scope in self._scopes]
 
@@ -37,12 +45,16 @@ class AssetStores:
                 return store
         raise UndeclaredAsset(
             f"{self._owner} does not declare asset `{key.name or key.uri}`",
-            hint=f"add it to the task's inlets or outlets; it declares {self._names()}",
+            hint=f"add it to the task's inlets or outlets; it declares {self._names()}"
+            if self._scopes
+            else self._why_empty(),
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(AssetStore, name):
             raise AttributeError(f"the asset store has no {name!r}", name=name, obj=self)
+        if not self._stores:
+            raise InvalidInput(f"{self._owner} has no asset yet", hint=self._why_empty())
         if len(self._stores) != 1:
             raise InvalidInput(
                 f"{self._owner} declares several assets: {self._names()}",
@@ -59,6 +71,10 @@ class AssetStores:
     def _names(self) -> str:
         return ", ".join(f"`{scope.name or scope.uri}`" for scope in self._scopes)
 
+    def _why_empty(self) -> str:
+        aliases = ", ".join(f"`{alias}`" for alias in self._aliases)
+        return f"no task has put an asset behind alias {aliases} so far"
+
 
 def distinct(scopes: Iterable[AssetScope]) -> list[AssetScope]:
     """Each asset once. One that is known by name and URI stands before one known by either."""
@@ -70,7 +86,11 @@ def distinct(scopes: Iterable[AssetScope]) -> list[AssetScope]:
 
 
 def same(scope: AssetScope, name: str | None, uri: str | None) -> bool:
-    """Whether a name or URI is that of an asset; the name counts first."""
+    """Whether a name or URI is that of an asset. The name counts first, unless it is the URI again,
+    as that of `Asset(uri=…)`."""
     if scope.name is not None and name is not None:
-        return scope.name == name
+        if scope.name == name:
+            return True
+        if plain_uri(name) != uri:
+            return False
     return scope.uri is not None and scope.uri == uri

@@ -63,8 +63,10 @@ def task_context(startup: TaskStartup, store: Store, dag: DAG, task: TaskNode) -
     writer, rules = startup.writer, startup.rules
     context |= dict.fromkeys(TASK_STORE, TaskStore(store, writer.scope, writer, rules))
     assets = list(_assets(task, startup.aliases))
-    if assets:
-        context |= dict.fromkeys(ASSET_STORE, AssetStores(store, owner, assets, writer, rules))
+    aliases = [inlet.name for inlet in task.inlets if isinstance(inlet, AssetAlias)]
+    if assets or aliases:
+        stores = AssetStores(store, owner, assets, writer, rules, aliases)
+        context |= dict.fromkeys(ASSET_STORE, stores)
     return context
 
 

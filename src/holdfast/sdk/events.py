@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.command import GetAsset
 from holdfast.errors import InvalidInput, InvalidType, UndeclaredAsset
 from holdfast.run import AssetEvent as RecordedEvent
 from holdfast.run import EmittedEvent
 from holdfast.run_command import RunEvents
+from holdfast.scope import AssetScope
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef, Metadata
 from holdfast.store import Store
 from holdfast.value import encode
@@ -21,7 +23,7 @@ from holdfast.value import encode
 class OutletEvent:
     """The event of one outlet. For an alias, `add` says which assets are behind it."""
 
-    def __init__(self, key: Asset | AssetAlias) -> None:
+    def __init__(self, key: Asset | AssetRef | AssetAlias) -> None:
         self.key = key
         self.extra: dict[str, Any] = {}
         self.added: list[tuple[Asset, dict[str, Any]]] = []
@@ -30,7 +32,8 @@ class OutletEvent:
         """An event of an asset behind this alias."""
         if not isinstance(self.key, AssetAlias):
             raise InvalidType(
-                f"asset `{self.key.name}` is no alias", hint="set outlet_events[asset].extra"
+                f"asset `{self.key.name or self.key.uri}` is no alias",
+                hint="set outlet_events[asset].extra",
             )
         if not isinstance(asset, Asset):
             raise InvalidType(f"{asset!r} is no asset", hint='add(Asset("orders"))')
@@ -40,9 +43,21 @@ class OutletEvent:
 class OutletEvents:
     """`outlet_events` in the context, by outlet."""
 
-    def __init__(self, owner: str, outlets: Sequence[Asset | AssetAlias]) -> None:
+    def __init__(self, owner: str, outlets: Sequence[Asset | AssetRef | AssetAlias]) -> None:
         self._owner = owner
         self._events = {outlet: OutletEvent(outlet) for outlet in outlets}
+
+    def resolve(self, store: Store) -> None:
+        """Find the assets that references among the outlets stand for. UnknownAsset where there is
+        none: before the task has worked in vain."""
+        resolved: dict[Asset | AssetRef | AssetAlias, OutletEvent] = {}
+        for outlet, event in self._events.items():
+            key = outlet
+            if isinstance(outlet, AssetRef):
+                info = store.execute(GetAsset(AssetScope(name=outlet.name, uri=outlet.uri)))
+                key = Asset(info.name, info.uri)
+            resolved.setdefault(key, event)
+        self._events = resolved
 
     def __getitem__(self, key: Asset | AssetAlias | AssetRef) -> OutletEvent:
         for outlet, event in self._events.items():
@@ -66,6 +81,7 @@ class OutletEvents:
             if isinstance(outlet, Asset):
                 aliases.setdefault(self._identity(outlet, event.extra), [])
                 continue
+            assert isinstance(outlet, AssetAlias)
             for asset, extra in event.added:
                 named = aliases.setdefault(self._identity(asset, extra), [])
                 if outlet.name not in named:
@@ -76,7 +92,7 @@ class OutletEvents:
         return asset.name, asset.uri, encode_extra(f"the event of asset `{asset.name}`", extra)
 
 
-def _means(ref: AssetRef, outlet: Asset | AssetAlias) -> bool:
+def _means(ref: AssetRef, outlet: Asset | AssetRef | AssetAlias) -> bool:
     return isinstance(outlet, Asset) and (ref.name == outlet.name or ref.uri == outlet.uri)
 
 

@@ -66,6 +66,7 @@ def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
     task = dag.get_task(scope.task_id)
     store = startup.rules.offloading.over(store)
     context = task_context(startup, store, dag, task)
+    context["outlet_events"].resolve(store)
     check_values({**dag.params, **task._settings.params}, context["params"])
     operator = task._prepared(cast("Context", context))
     context["task"] = context["ti"].task = operator

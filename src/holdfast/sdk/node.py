@@ -116,7 +116,7 @@ class TaskNode(Dependency):
         return self._settings.inlets
 
     @property
-    def outlets(self) -> list[Asset | AssetAlias]:
+    def outlets(self) -> list[Asset | AssetRef | AssetAlias]:
         return self._settings.outlets
 
     @property
