@@ -11,7 +11,7 @@ import pytest
 from holdfast import command as c
 from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, TaskStore
 from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.errors import InvalidInput, UnknownAsset, UnknownTaskInstance
+from holdfast.errors import InvalidInput, UnknownAsset, UnknownTaskInstance, UnreadableValue
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.stores.memory import MemoryStore
 
@@ -197,3 +197,40 @@ def test_an_unknown_asset_is_not_declared_by_writing(store: RecordingStore) -> N
 def test_an_accessor_says_whose_it_is(task_store: TaskStore, asset_store: AssetStore) -> None:
     assert repr(task_store) == "<TaskStore of task sales/monday/load>"
     assert repr(asset_store) == "<AssetStore of asset `orders`>"
+
+
+NOT_JSON = ["app_17", "", '{"a":', "NaN", '{"__holdfast_value__":', "[" * 5000]
+
+
+@pytest.mark.parametrize("text", NOT_JSON, ids=lambda text: text[:12])
+def test_text_that_is_not_json_is_an_error_that_says_where(
+    store: RecordingStore, task_store: TaskStore, asset_store: AssetStore, text: str
+) -> None:
+    for scope in (TASK, ORDERS):
+        store.execute(c.Set(scope, "k", text, ANN))
+    looks: dict[str, list[Any]] = {
+        "task sales/monday/load": [task_store.get, task_store.entry],
+        "asset `orders`": [asset_store.get, asset_store.entry, asset_store.history],
+    }
+
+    for where, calls in looks.items():
+        for look in calls:
+            with pytest.raises(
+                UnreadableValue, match=f"`k` of {where} holds text that is not JSON"
+            ):
+                look("k")
+    for accessor in (task_store, asset_store):
+        with pytest.raises(UnreadableValue, match="`k` of .* holds text that is not JSON"):
+            accessor.items()
+    with pytest.raises(UnreadableValue, match="`k` of .* holds text that is not JSON"):
+        asset_store.advance("k", 1)
+
+
+def test_text_that_is_not_json_can_be_overwritten(
+    store: RecordingStore, task_store: TaskStore
+) -> None:
+    store.execute(c.Set(TASK, "k", "app_17", ANN))
+
+    task_store.set("k", 1)
+
+    assert task_store.get("k") == 1

@@ -26,7 +26,16 @@ from holdfast.offloading import Offloading
 from holdfast.retention import expires_at
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
-from holdfast.value import JsonValue, decode, encode, encoded, fits, reference_in, too_large
+from holdfast.value import (
+    JsonValue,
+    decode,
+    decode_entry,
+    encode,
+    encoded,
+    fits,
+    reference_in,
+    too_large,
+)
 
 if TYPE_CHECKING:
     from holdfast.spark.handle import AssetHandle, TaskHandle
@@ -148,7 +157,7 @@ class Accessor:
                 f"`{key}` of {self._scope} is kept elsewhere, at {reference}",
                 hint="set [workers] state_backend here as it was where the value was written",
             )
-        return decode(text)
+        return decode_entry(text, f"`{key}` of {self._scope}")
 
     def _encode(self, key: str, value: JsonValue) -> str:
         try:

@@ -288,6 +288,12 @@ class StoreFailed(HoldfastError):
     code = "store_failed"
 
 
+class UnreadableValue(StoreFailed):
+    """An entry holds text that is not JSON."""
+
+    code = "unreadable_value"
+
+
 class InvalidUrl(HoldfastError, ValueError):
     """A URL that cannot be read, or that leads to no database or server of Holdfast."""
 

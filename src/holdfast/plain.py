@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from holdfast.errors import InvalidInput, InvalidType
+from holdfast.errors import InvalidInput, InvalidType, UnreadableValue
 
 MAX_DEPTH = 200
 
@@ -71,6 +71,14 @@ def reference(kept: Any) -> str | None:
         return None
     place = kept.get(REFERENCE, kept.get(PLACE))
     return None if place is None else str(place)
+
+
+def not_json(where: str, error: Exception) -> UnreadableValue:
+    """Make the error for stored text that no writer of Holdfast's has stored."""
+    return UnreadableValue(
+        f"{where} holds text that is not JSON: {error}",
+        hint="a backend or a database was written to directly; set the key anew, or delete it",
+    )
 
 
 def _looks_reserved(value: Any) -> bool:

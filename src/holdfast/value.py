@@ -18,6 +18,7 @@ from holdfast.plain import (
     REFERENCE,
     escaped,
     exact,
+    not_json,
     plain,
     reference,
     unescaped,
@@ -32,6 +33,8 @@ MAX_KEY_LENGTH = 512
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
+_skip_json = msgspec.json.Decoder(msgspec.Raw).decode
+_NOT_JSON = (msgspec.DecodeError, UnicodeEncodeError, RecursionError)
 
 
 def check_key(key: str, scope: StoreScope | None = None) -> str:
@@ -67,16 +70,39 @@ def decode(text: str | bytes) -> Any:
     return unescaped(_from_json(text))
 
 
+def decode_entry(text: str | bytes, where: str) -> Any:
+    """Decode what an entry holds. UnreadableValue, which says where, if that is not JSON."""
+    try:
+        return decode(text)
+    except _NOT_JSON as error:
+        raise not_json(where, error) from None
+
+
 def shown(text: str) -> str:
-    """The JSON of the value itself, for those who know nothing of how it is kept."""
-    return _to_json(decode(text)).decode() if LITERAL in text else text
+    """The JSON of the value itself, for those who know nothing of how it is kept. What is not JSON
+    is shown as it is."""
+    if LITERAL not in text:
+        return text
+    try:
+        return _to_json(decode(text)).decode()
+    except _NOT_JSON:
+        return text
+
+
+def shown_json(text: str, where: str) -> str:
+    """The same, of what an entry holds. UnreadableValue, which says where, if that is not JSON."""
+    try:
+        _skip_json(text)
+    except _NOT_JSON as error:
+        raise not_json(where, error) from None
+    return shown(text)
 
 
 def parse(text: str) -> str:
     """JSON text that a person or another program wrote, as `encode` would have written it."""
     try:
         value = _from_json(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+    except _NOT_JSON as error:
         raise InvalidInput(
             f"the value is not JSON: {error}", hint="text is written in quotes: '\"like this\"'"
         ) from None
@@ -100,7 +126,7 @@ def check_json(what: str, text: str) -> Any:
     have written it."""
     try:
         value = decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+    except _NOT_JSON as error:
         raise InvalidInput(f"{what} is not JSON: {error}") from None
     # Not by `plain`, whose paths take their time: results of tasks may be large.
     level = [value]
@@ -186,7 +212,7 @@ def larger(standing: str | None, proposed: str, where: str) -> str:
             f"{where} holds a value that is kept elsewhere, which cannot be compared here",
             hint="the next attempt to advance it brings it here first",
         )
-    old = decode(standing)
+    old = decode_entry(standing, where)
     if _order(old) is not _order(new):
         raise InvalidType(
             f"{where} holds a {type(old).__name__}; a {type(new).__name__} cannot advance it",

@@ -231,6 +231,18 @@ def test_a_query_that_does_not_name_an_entry_is_refused(
     assert served.entries(orders) == {}
 
 
+def test_text_that_is_not_json_is_an_error_that_says_where(
+    served: Served, task: TaskIdentity
+) -> None:
+    served.put(task.scope, "a", "app_17")
+
+    answer = served.ask("GET", place(task, "a"), token=task)
+
+    assert (answer.status, answer.reason) == (500, "unreadable_value")
+    message = answer.json["detail"]["message"]
+    assert f"`a` of {task.scope} holds text that is not JSON" in message
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 @pytest.mark.parametrize("query", ["all_map_indices=true", "x", "x=%FF"])
 def test_a_query_of_a_task_store_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -309,6 +310,28 @@ def test_a_reference_is_shown_and_never_resolved(api: Api, orders: str) -> None:
         assert (entry["value"], entry["reference"]) == (None, "s3://bucket/object")
     [version] = api.get(f"{orders}/k/history")["versions"]
     assert (version["reference"], version["deleted"]) == ("s3://bucket/object", False)
+
+
+def test_text_that_is_not_json_is_an_error_and_lists_go_on(api: Api, orders: str) -> None:
+    for scope, place in ((EXTRACT, STATE), (AssetScope(name="orders"), orders)):
+        api.put(f"{place}/z", 1)
+        api.store.execute(c.Set(scope, "k", "app_17", ApiWriter("ann")))
+
+        reply = api.ask("GET", f"{place}/k")
+        [entries, total] = api.get(place).values()
+
+        assert (reply.status, reply.reason) == (500, "unreadable_value")
+        message = reply.json["detail"]["message"]
+        assert re.match(
+            "`k` of (task etl/r1/extract|asset .*) holds text that is not JSON", message
+        )
+        assert [(one["key"], one["value"], one["reference"]) for one in entries] == [
+            ("k", None, None),
+            ("z", 1, None),
+        ]
+        assert total == 2
+    [version] = api.get(f"{orders}/k/history")["versions"]
+    assert (version["value"], version["deleted"]) == (None, False)
 
 
 def test_a_value_that_looks_like_a_reference_is_a_value(api: Api) -> None:

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
 from holdfast import command as c
 from holdfast.accessor import Steps
 from holdfast.entry import Version, Writer
 from holdfast.loadchain import NO_LOADS, Chain, chain_in, standing
 from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord, record_of
 from holdfast.scope import AssetScope
-from holdfast.value import MAX_KEY_LENGTH, is_reference, shown
+from holdfast.value import MAX_KEY_LENGTH, decode_entry, is_reference
 
 
 class Load(NamedTuple):
@@ -113,15 +111,16 @@ def _counting(
     """Return the loads that count if this is the watermark's value; None: it does not say."""
     if text is None:
         return NO_LOADS
-    if (found := chain_in(_decoded(text))) is not None:
+    where = f"`{key}` of {scope}"
+    if (found := chain_in(_decoded(text, where))) is not None:
         return None if found.guessed else found
     history = yield c.History(scope, key)
     texts = [text, *(step.value for step in history)]
     if any(one is not None and is_reference(one) for one in texts):
         return None
-    found = standing([*map(_decoded, texts)], newest) or NO_LOADS
+    found = standing([_decoded(one, where) for one in texts], newest) or NO_LOADS
     return None if found.guessed else found
 
 
-def _decoded(text: str | None) -> Any:
-    return None if text is None else msgspec.json.decode(shown(text))
+def _decoded(text: str | None, where: str) -> Any:
+    return None if text is None else decode_entry(text, where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,14 +12,14 @@ from holdfast import command as c
 from holdfast import run_command as r
 from holdfast.actions.runs import manual_run
 from holdfast.dagspec import DagSpec
-from holdfast.errors import InvalidDag, InvalidInput, NotFound, StaleAttempt
+from holdfast.errors import InvalidDag, InvalidInput, NotFound, StaleAttempt, UnreadableValue
 from holdfast.run import Run, RunState, TaskInstance, TaskState
 from holdfast.runner.conductor import ActiveRun, Conductor
 from holdfast.scope import TaskScope
 from holdfast.settings import Settings
 from holdfast.spark import progress as spark_progress
 from holdfast.store import Store
-from holdfast.value import decode
+from holdfast.value import decode_entry
 
 REFRESH = 0.25
 
@@ -137,12 +138,13 @@ class LocalRun:
         if not any(one.state is TaskState.RUNNING for one in active.tasks):
             return {}
         where = c.TaskFilter(*active.key)
-        return {
-            one.scope: decode(one.entry.value)
-            for key in (spark_progress.KEY, "progress")
-            for one in store.execute(c.List(where, prefix=key)).found
-            if one.entry.key == key and isinstance(one.scope, TaskScope)
-        }
+        found: dict[TaskScope, Any] = {}
+        for key in (spark_progress.KEY, "progress"):
+            for one in store.execute(c.List(where, prefix=key)).found:
+                if one.entry.key == key and isinstance(one.scope, TaskScope):
+                    with suppress(UnreadableValue):  # the run goes on without
+                        found[one.scope] = decode_entry(one.entry.value, f"`{key}` of {one.scope}")
+        return found
 
 
 def _choose(dags: tuple[DagSpec, ...], dag_id: str | None, file: str) -> DagSpec:

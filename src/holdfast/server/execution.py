@@ -47,7 +47,7 @@ from holdfast.server.request import (
 )
 from holdfast.server.strictness import check_content_type, check_query
 from holdfast.server.tokens import Verified
-from holdfast.value import as_reference, encode, fits, reference_in, shown
+from holdfast.value import as_reference, encode, fits, reference_in, shown_json
 from holdfast.wire import JSON, command_types
 
 AIRFLOWS = "__airflow_state_ref__"
@@ -314,7 +314,8 @@ def _value(text: str | None, scope: StoreScope, key: str) -> Response:
     reference = reference_in(text)
     if reference is not None:
         text = encode({AIRFLOWS: reference})
-    return Response(f'{{"value":{shown(text)}}}', media_type=MEDIA_TYPE)
+    plain = shown_json(text, f"`{key}` of {scope}")
+    return Response(f'{{"value":{plain}}}', media_type=MEDIA_TYPE)
 
 
 async def _change(request: Request, change: Change) -> Response:

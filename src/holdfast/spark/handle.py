@@ -22,7 +22,7 @@ from holdfast.errors import (
     NotSupported,
     StoreUnavailable,
 )
-from holdfast.plain import check_string, escaped, plain, reference, unescaped
+from holdfast.plain import check_string, escaped, not_json, plain, reference, unescaped
 from holdfast.retention import expires_at
 from holdfast.transport import Endpoint, Response, Unreachable, shared
 
@@ -162,7 +162,10 @@ class Handle:
         return {key: self._text(key, value) for key, value in values.items()}
 
     def _value(self, key: str, text: str) -> Any:
-        kept = json.loads(text)
+        try:
+            kept = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise not_json(f"`{key}` of {self}", error) from None
         if (place := reference(kept)) is not None:
             raise NotSupported(
                 f"`{key}` of {self} is kept elsewhere, at {place}, which a handle cannot read",

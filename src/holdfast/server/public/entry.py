@@ -13,6 +13,7 @@ from holdfast.errors import NotFound
 from holdfast.scope import StoreScope
 from holdfast.server.public.caller import Caller
 from holdfast.server.public.model import Body, LastUpdatedBy, Stored, stored
+from holdfast.value import decode_entry
 
 
 class StateStoreEntry(Stored):
@@ -49,12 +50,15 @@ def fields(entry: Entry[str]) -> dict[str, Any]:
 
 
 async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:
-    """The fields of the entry. A backend that has values and nothing else tells those."""
+    """The fields of the entry. A backend that has values and nothing else tells those.
+    UnreadableValue where the value is not JSON."""
     if caller.supports(c.GetEntry):
         entry = await caller.aexecute(c.GetEntry(scope, key))
         if entry is not None:
+            decode_entry(entry.value, f"`{key}` of {scope}")
             return fields(entry)
     elif (text := await caller.aexecute(c.Get(scope, key))) is not None:
+        decode_entry(text, f"`{key}` of {scope}")
         unknown = ("version", "updated_at", "expires_at", "last_updated_by")
         return {**stored(text), "key": key, **dict.fromkeys(unknown)}
     raise absent(scope, key)

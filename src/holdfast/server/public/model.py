@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -17,9 +18,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from holdfast.entry import ApiWriter, TaskWriter, Writer
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, UnreadableValue
 from holdfast.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
-from holdfast.value import MAX_KEY_LENGTH, decode, reference_in
+from holdfast.value import MAX_KEY_LENGTH, decode_entry, reference_in
 
 EXAMPLE_TIME = "2026-01-31T12:00:00Z"
 
@@ -109,7 +110,10 @@ class LastUpdatedBy(Answer):
 class Stored(Answer):
     """A value, or the reference to one that is kept elsewhere."""
 
-    value: Any = Field(description="The JSON value; null where there is a reference instead.")
+    value: Any = Field(
+        description="The JSON value; null where there is a reference instead. If that is null too, "
+        "the store holds text that is not JSON, and reading the entry is an error that says so."
+    )
     reference: str | None = Field(
         description="Where the value is, if a worker-side backend keeps it. Only workers can read "
         "it."
@@ -117,7 +121,10 @@ class Stored(Answer):
 
 
 def stored(text: str | None) -> dict[str, Any]:
-    """The fields of `Stored`, from what the store holds."""
+    """The fields of `Stored`, from what the store holds: both are null where it is not JSON."""
     reference = None if text is None else reference_in(text)
-    plain = None if text is None or reference is not None else decode(text)
+    plain = None
+    if text is not None and reference is None:
+        with suppress(UnreadableValue):
+            plain = decode_entry(text, "")
     return {"value": plain, "reference": reference}

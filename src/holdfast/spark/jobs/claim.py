@@ -11,7 +11,7 @@ from holdfast.entry import TaskWriter
 from holdfast.errors import VersionConflict
 from holdfast.run import Process
 from holdfast.store import Store
-from holdfast.value import decode, encode
+from holdfast.value import decode_entry, encode
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,7 +50,8 @@ class Claims:
         entry = self._store.execute(c.GetEntry(self._writer.scope, self._key))
         if entry is None:
             return None, 0
-        value: Any = decode(entry.value)
+        where = f"`{self._key}` of {self._writer.scope}"
+        value: Any = decode_entry(entry.value, where)
         if not isinstance(value, dict) or value.get("intent") != self._intent:
             return None, entry.version
         return msgspec.convert(value, Claim), entry.version
