@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.accessor import TaskStore
 from holdfast.command import Get, GetEntry, List, RegisterTask, Set, TaskFilter
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.scope import AssetScope, TaskScope
+from holdfast.value import as_reference
 
 LOAD = TaskScope("etl", "r1", "load")
 ORDERS = AssetScope(name="orders")
@@ -174,10 +176,91 @@ def test_get_json_is_the_whole_entry(holdfast, orders):
         "asset": "orders",
         "key": "watermark",
         "value": "2026-01-03",
+        "reference": None,
         "version": 3,
         "expires_at": None,
         "writer": {"kind": "api", "user": "ann"},
     }
+
+
+LOOKALIKES = [
+    '{"__holdfast_ref__":"x"}',
+    '{"__holdfast_loc__":"x"}',
+    '{"__holdfast_value__":{"__holdfast_ref__":"x"}}',
+    '{"__holdfast_held__":true}',
+    '"reference to x"',
+    '{"a":[1,2.5,null,true,"\u00e9 \\" \\n"]}',
+    "-1.0",
+    "9223372036854775807",
+]
+
+
+@pytest.mark.parametrize("value", LOOKALIKES)
+def test_a_value_is_shown_as_its_writer_knows_it(holdfast, store, task, value):
+    store.execute(RegisterTask(LOAD))
+    TaskStore(store, LOAD, ApiWriter("ann")).set("k", json.loads(value))
+
+    got = holdfast("state-store", "get", *task, "k")
+    listed = holdfast("state-store", "list", *task)
+    document = json.loads(holdfast("state-store", "list", *task, "--json").out)["entries"][0]
+
+    assert got == (0, f"{value}\n", "")
+    assert listed.out.splitlines()[1].split("\t")[:2] == ["k", value]
+    assert (document["value"], document["reference"]) == (json.loads(value), None)
+
+
+@pytest.mark.parametrize("value", LOOKALIKES)
+def test_what_is_got_and_set_is_the_same(holdfast, store, task, value):
+    store.execute(RegisterTask(LOAD))
+    task_store = TaskStore(store, LOAD, ApiWriter("ann"))
+    task_store.set("k", json.loads(value))
+
+    got = holdfast("state-store", "get", *task, "k")
+    piped = holdfast("state-store", "set", *task, "copy", "-", stdin=got.out.encode())
+
+    assert piped.status == 0
+    assert store.execute(Get(LOAD, "copy")) == store.execute(Get(LOAD, "k"))
+    assert task_store.get("copy") == json.loads(value)
+
+
+def test_a_reference_is_shown_as_one_and_not_set_as_a_value(holdfast, store, task, orders):
+    store.execute(RegisterTask(LOAD))
+    for scope in (LOAD, ORDERS):
+        text = as_reference("s3://lake/object", in_place=True)
+        store.execute(Set(scope, "k", text, ApiWriter("ann")))
+
+    got = holdfast("state-store", "get", *task, "k")
+    whole = json.loads(holdfast("state-store", "get", *task, "k", "--json").out)
+    listed = holdfast("state-store", "list", *task)
+    history = holdfast("state-store", "history", "--asset", "orders", "k")
+    piped = holdfast("state-store", "set", *task, "copy", "-", stdin=got.out.encode())
+
+    assert got == (0, "reference to s3://lake/object\n", "")
+    assert (whole["value"], whole["reference"]) == (None, "s3://lake/object")
+    for table in (listed, history):
+        assert "reference to s3://lake/object" in table.out
+        assert "__holdfast" not in table.out
+    assert piped.status == 2
+    assert piped.err.startswith(
+        "error: VALUE is a reference to s3://lake/object, which is no value"
+    )
+    assert store.execute(Get(LOAD, "copy")) is None
+
+
+def test_text_that_is_not_json_is_an_error_and_lists_go_on(holdfast, store, task):
+    store.execute(RegisterTask(LOAD))
+    for key, text in (("a", "1"), ("k", "app_17"), ("z", "2")):
+        store.execute(Set(LOAD, key, text, ApiWriter("ann")))
+
+    for flags in ((), ("--json",)):
+        got = holdfast("state-store", "get", *task, "k", *flags)
+        assert (got.status, got.out) == (1, "")
+        assert got.err.startswith("error: `k` of task etl/r1/load holds text that is not JSON")
+    lines = holdfast("state-store", "list", *task).out.splitlines()
+    documents = json.loads(holdfast("state-store", "list", *task, "--json").out)["entries"]
+
+    assert [line.split("\t")[1] for line in lines[1:]] == ["1", "(not JSON) app_17", "2"]
+    assert [entry["value"] for entry in documents] == [1, None, 2]
 
 
 def test_set_json_is_the_entry_as_it_stands(holdfast, task):

@@ -98,7 +98,7 @@ def show(name: str, as_json: bool) -> None:
             [
                 (
                     found.entry.key,
-                    found.entry.value,
+                    document.cell(found.entry.value),
                     str(found.entry.version),
                     time_text(found.entry.updated_at),
                     str(found.entry.writer),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Raw, to_builtins
 
 from holdfast.actions.loads import Load
+from holdfast.cli.parameter import REFERENCE
 from holdfast.entry import Entry, TaskWriter, Version, Writer
+from holdfast.errors import UnreadableValue
 from holdfast.loadrecord import as_json
 from holdfast.scope import StoreScope, TaskScope
+from holdfast.value import reference_in, shown_json
 
 
 def of_scope(scope: StoreScope) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def of_entry(scope: StoreScope, entry: Entry[str]) -> dict[str, Any]:
     return {
         **of_scope(scope),
         "key": entry.key,
-        "value": of_value(entry.value),
+        **of_stored(entry.value),
         "version": entry.version,
         "updated_at": entry.updated_at,
         "expires_at": entry.expires_at,
@@ -45,7 +49,7 @@ def of_entry(scope: StoreScope, entry: Entry[str]) -> dict[str, Any]:
 def of_version(step: Version[str]) -> dict[str, Any]:
     return {
         "version": step.version,
-        "value": of_value(step.value),
+        **of_stored(step.value),
         "updated_at": step.updated_at,
         "writer": of_writer(step.writer),
     }
@@ -64,6 +68,34 @@ def of_load(load: Load) -> dict[str, Any]:
     }
 
 
-def of_value(text: str | None) -> Raw | None:
-    """A value as it is stored, which is JSON already."""
-    return None if text is None else Raw(text)
+def of_value(text: str) -> Raw:
+    """JSON text, as what it says."""
+    return Raw(text)
+
+
+def of_stored(text: str | None) -> dict[str, Any]:
+    """A value as its writer knows it, or the reference to it; both are null where there is none, or
+    what is stored is not JSON."""
+    reference = None if text is None else reference_in(text)
+    value = None
+    if text is not None and reference is None:
+        with suppress(UnreadableValue):
+            value = Raw(shown_json(text, ""))
+    return {"value": value, "reference": reference}
+
+
+def cell(text: str) -> str:
+    """A value for a table, as its writer knows it. References and what is not JSON are marked."""
+    if (reference := reference_in(text)) is not None:
+        return REFERENCE + reference
+    try:
+        return shown_json(text, "")
+    except UnreadableValue:
+        return f"(not JSON) {text}"
+
+
+def line(text: str, where: str) -> str:
+    """A value for programs, as its writer knows it. A reference is no JSON, so that it is never
+    taken for a value. UnreadableValue, which says where, for what is not JSON."""
+    reference = reference_in(text)
+    return shown_json(text, where) if reference is None else REFERENCE + reference

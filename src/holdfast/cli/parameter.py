@@ -15,6 +15,9 @@ from holdfast.retention import NEVER_EXPIRE
 from holdfast.settings import duration
 from holdfast.value import check_key, decode, parse
 
+REFERENCE = "reference to "
+"""How a reference is printed in the place of a value."""
+
 
 def whole_number(lowest: int, highest: int) -> Callable[[str | int], int]:
     """A type whose range is too wide to be worth showing in the help, as click's own would."""
@@ -49,6 +52,12 @@ def _value(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
             text = sys.stdin.buffer.read().decode()
         except UnicodeDecodeError as error:
             raise InvalidInput(f"stdin is not UTF-8 text: {error}") from None
+    if text.startswith(REFERENCE):
+        raise InvalidInput(
+            f"VALUE is a {text.strip()}, which is no value",
+            hint="`holdfast state-store copy` copies entries with their references; `export "
+            "--resolve` fetches the values",
+        )
     return parse(text)
 
 

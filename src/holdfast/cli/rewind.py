@@ -128,7 +128,7 @@ def tell_step(step: Version[str] | None, where: str, dry_run: bool) -> None:
         say(f"{where} was absent then; it {'would be' if dry_run else 'is'} absent again.")
     else:
         say(f"{'Would put' if dry_run else 'Put'} version {step.version} of {where} back:")
-        click.echo(step.value)
+        click.echo(document.cell(step.value))
 
 
 def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: bool) -> None:

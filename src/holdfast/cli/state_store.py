@@ -82,18 +82,20 @@ def list_entries(where: c.Where, prefix: str, limit: int, offset: int, as_json: 
 def get_entry(scope: StoreScope, key: str, as_json: bool) -> None:
     """Print the value of KEY.
 
-    It is JSON; with --json it is the whole entry.
+    It is JSON; with --json it is the whole entry. Of a value in the workers' storage it is the
+    reference.
     """
     with open_store(load()) as store:
         if as_json:
             entry = store.execute(c.GetEntry(scope, key))
             if entry is not None:
+                document.line(entry.value, f"`{key}` of {scope}")
                 print_document(document.of_entry(scope, entry))
                 return
         else:
             text = store.execute(c.Get(scope, key))
             if text is not None:
-                click.echo(text)
+                click.echo(document.line(text, f"`{key}` of {scope}"))
                 return
     raise NotFound(
         f"{scope} has no entry `{key}`", hint="`holdfast state-store list` shows what there is"
@@ -225,7 +227,7 @@ def history(scope: AssetScope, key: str, as_json: bool) -> None:
         [
             (
                 str(step.version),
-                "(deleted)" if step.value is None else step.value,
+                "(deleted)" if step.value is None else document.cell(step.value),
                 time_text(step.updated_at),
                 str(step.writer),
             )
@@ -268,4 +270,5 @@ def scope_cells(scope: StoreScope) -> tuple[str, ...]:
 
 def entry_cells(of_task: bool, entry: Entry[str]) -> tuple[str, ...]:
     last = time_text(entry.expires_at) if of_task else str(entry.writer)
-    return entry.key, entry.value, str(entry.version), time_text(entry.updated_at), last
+    value = document.cell(entry.value)
+    return entry.key, value, str(entry.version), time_text(entry.updated_at), last
