@@ -456,7 +456,10 @@ class TakeExpired(Command[tuple[Expired, ...]], frozen=True):
 
 
 class CleanUpBackend(Command[BackendCleanup], frozen=True):
-    """Let a custom backend, whose rows the commands above cannot see, run its own cleanup."""
+    """Let a custom backend, whose rows the commands above cannot see, run its own cleanup; or only
+    say whether it has one."""
+
+    dry_run: bool = False
 
 
 class ListOrphans(Command[tuple[AssetInfo, ...]], frozen=True):

@@ -115,4 +115,4 @@ class BackendCleanup(msgspec.Struct, frozen=True):
 
     backend: str
     called: bool
-    """False where the backend has no cleanup of its own."""
+    """Whether the backend has a cleanup of its own, which was called unless it is a dry run."""

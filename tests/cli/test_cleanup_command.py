@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast.command import (
+    AssetFilter,
     CleanUpBackend,
     Command,
+    DeclareDagAssets,
     DeleteExpired,
     ForgetRequests,
     List,
@@ -17,7 +19,7 @@ from holdfast.command import (
     TaskFilter,
 )
 from holdfast.entry import ApiWriter, BackendCleanup
-from holdfast.scope import TaskScope
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.store import Store
 
 SPELLINGS = ["cleanup-task-store", "cleanup-task-states", "clean"]
@@ -40,7 +42,7 @@ class CustomStore(Store):
         if isinstance(command, ForgetRequests):
             return 0
         assert isinstance(command, CleanUpBackend)
-        self.calls += 1
+        self.calls += not command.dry_run
         return BackendCleanup("custom.Backend", self.cleans_up)
 
 
@@ -170,14 +172,61 @@ def test_a_custom_backend_cleans_up_by_itself(custom, holdfast, cleans_up, said)
     assert store.calls == 1
 
 
-def test_a_dry_run_never_calls_a_custom_backend(custom, holdfast):
-    store = custom(True)
+@pytest.mark.parametrize(
+    ("cleans_up", "said"),
+    [
+        (True, "There is no preview: the backend custom.Backend cleans up by itself.\n"),
+        (False, "Skipped: the backend custom.Backend has no cleanup of its own.\n"),
+    ],
+)
+def test_a_dry_run_never_calls_a_custom_backend(custom, holdfast, cleans_up, said):
+    store = custom(cleans_up)
 
-    result = holdfast("state-store", "cleanup-task-store", "--dry-run")
-
-    assert result.status == 0
-    assert result.out == ("There is no preview: the backend custom.Backend cleans up by itself.\n")
+    assert holdfast("state-store", "cleanup-task-store", "--dry-run") == (0, said, "")
     assert store.calls == 0
+
+
+def test_verbose_has_a_short_spelling(holdfast, mapped):
+    result = holdfast("state-store", "clean", "-v")
+
+    assert result.out.splitlines() == [*ROWS, "3 rows deleted."]
+
+
+@pytest.fixture
+def orphans(store):
+    """Two assets that no DAG declares any more, and one that is declared."""
+    store.execute(DeclareDagAssets("etl", (("a", "a"), ("b", "b"), ("kept", "kept"))))
+    for name in ("a", "b", "kept"):
+        store.execute(Set(AssetScope(name=name), "k", "1", ApiWriter("ann")))
+    store.execute(DeclareDagAssets("etl", (("kept", "kept"),)))
+    return store
+
+
+def test_the_state_of_orphans_goes_after_their_grace(holdfast, orphans, monkeypatch):
+    assert holdfast("state-store", "cleanup-asset-store") == (0, "Nothing to delete.\n", "")
+    monkeypatch.setenv("HOLDFAST__STATE_STORE__ORPHAN_GRACE_DAYS", "0")
+
+    dry = holdfast("state-store", "cleanup-asset-store", "--dry-run")
+    left = [found.scope.name for found in orphans.execute(List(AssetFilter())).found]
+    done = holdfast("state-store", "cleanup-asset-store")
+    again = holdfast("state-store", "cleanup-asset-store", "--dry-run")
+
+    assert dry == (0, "2 assets would lose all state:\na\nb\n", "")
+    assert left == ["a", "b", "kept"]
+    assert done == (0, "2 assets lost all state.\n", "")
+    assert again == (0, "Nothing to delete.\n", "")
+    [found] = orphans.execute(List(AssetFilter())).found
+    assert found.scope.name == "kept"
+
+
+def test_the_sweep_of_orphans_is_told_to_machines(holdfast, orphans, monkeypatch):
+    monkeypatch.setenv("HOLDFAST__STATE_STORE__ORPHAN_GRACE_DAYS", "0")
+
+    dry = json.loads(holdfast("state-store", "cleanup-asset-store", "--dry-run", "--json").out)
+    done = json.loads(holdfast("state-store", "cleanup-asset-store", "--json").out)
+
+    assert (dry["dry_run"], dry["count"], dry["assets"]) == (True, 2, ["a", "b"])
+    assert (done["dry_run"], done["count"]) == (False, 2)
 
 
 def test_a_custom_backend_is_named_in_json(custom, holdfast):

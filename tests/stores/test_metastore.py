@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -84,6 +85,34 @@ def test_cleanup_removes_what_has_expired(store: SqlStore, backend: MetastoreSta
 
     backend.cleanup()
 
+    assert store.execute(c.CountExpired(datetime.now(UTC))) == 0
+
+
+@pytest.mark.parametrize(("batch_size", "limits"), [(0, [0]), (2, [2, 2, 2, 2, 2])])
+def test_cleanup_keeps_to_the_configured_batch_size(
+    store: SqlStore,
+    backend: MetastoreStateBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    batch_size: int,
+    limits: list[int],
+) -> None:
+    monkeypatch.setenv("HOLDFAST__STATE_STORE__STATE_CLEANUP_BATCH_SIZE", str(batch_size))
+    for number in range(5):
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        backend.set(TASK, f"k{number}", "1", expires_at=past)
+    asked: list[c.DeleteExpired] = []
+    execute = backend._store.execute
+
+    def note(command: c.Command[Any]) -> Any:
+        if isinstance(command, c.DeleteExpired):
+            asked.append(command)
+        return execute(command)
+
+    monkeypatch.setattr(backend._store, "execute", note)
+
+    backend.cleanup()
+
+    assert [command.limit for command in asked] == limits
     assert store.execute(c.CountExpired(datetime.now(UTC))) == 0
 
 

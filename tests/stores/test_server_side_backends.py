@@ -133,12 +133,15 @@ def test_a_backend_with_its_own_cleanup_has_it_called(ledger: SqlStore) -> None:
     past = backend.clock() - timedelta(seconds=1)
     store.execute(c.Set(TASK, "old", "1", ANN, expires_at=past))
 
+    assert store.execute(c.CleanUpBackend(dry_run=True)).called
+    assert backend.rows
     assert store.execute(c.CleanUpBackend()) == BackendCleanup("SelfCleaning", called=True)
     assert not backend.rows
 
 
 def test_a_backend_without_cleanup_is_skipped_by_name(ledger: SqlStore) -> None:
     answer = DictBackend().open(ledger).execute(c.CleanUpBackend())
+    assert DictBackend().open(ledger).execute(c.CleanUpBackend(dry_run=True)) == answer
 
     assert answer == BackendCleanup("DictBackend", called=False)
 

@@ -29,7 +29,7 @@ from holdfast.store import Store
     help="Rows in one transaction; 0: all in one statement. Overrides state_cleanup_batch_size.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
-@click.option("--verbose", is_flag=True, help="Show each row that goes.")
+@click.option("--verbose", "-v", is_flag=True, help="Show each row that goes.")
 @json_option
 def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
     """Delete the task entries that have expired by now.
@@ -58,15 +58,16 @@ def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_
 
 def clean_backend(store: Store, name: str, dry_run: bool, as_json: bool) -> None:
     """A custom backend cleans up by itself, or not at all."""
-    called = not dry_run and store.execute(c.CleanUpBackend()).called
+    has_cleanup = store.execute(c.CleanUpBackend(dry_run)).called
     if as_json:
+        called = has_cleanup and not dry_run
         print_document({"backend": name, "dry_run": dry_run, "called": called})
+    elif not has_cleanup:
+        click.echo(f"Skipped: the backend {name} has no cleanup of its own.")
     elif dry_run:
         click.echo(f"There is no preview: the backend {name} cleans up by itself.")
-    elif called:
-        click.echo(f"The backend {name} has run its own cleanup.")
     else:
-        click.echo(f"Skipped: the backend {name} has no cleanup of its own.")
+        click.echo(f"The backend {name} has run its own cleanup.")
 
 
 def preview(plan: CleanupPlan, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from holdfast import command as c
 from holdfast.cli import document
 from holdfast.cli.cleanup import cleanup_task_store
 from holdfast.cli.opening import open_connection, open_store, person
+from holdfast.cli.orphans import cleanup_asset_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say, time_text
 from holdfast.cli.parameter import (
     COUNT,
@@ -241,6 +242,7 @@ command.add_command(reconcile)
 for transfer in (export_command, import_command, copy_command):
     command.add_command(transfer)
 command.add_command(cleanup_task_store)
+command.add_command(cleanup_asset_store)
 command.add_command(purge)
 for spelling in ("cleanup-task-states", "clean"):
     same = copy(cleanup_task_store)

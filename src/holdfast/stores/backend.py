@@ -396,6 +396,6 @@ class BackendStore(Store):
 
     def _clean_up(self, context: Context, command: c.CleanUpBackend) -> Steps[BackendCleanup]:
         called = type(self._backend).cleanup is not BaseStoreBackend.cleanup
-        if called:
+        if called and not command.dry_run:
             yield from self._guarded(in_thread(self._backend.cleanup), "cleanup", "")
         return BackendCleanup(self._name, called)

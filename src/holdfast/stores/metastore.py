@@ -88,8 +88,10 @@ class MetastoreStateBackend(BaseStoreBackend):
     def cleanup(self) -> None:
         from holdfast.cleanup.plan import CleanupPlan
         from holdfast.cleanup.run import delete
+        from holdfast.settings import load
 
-        for _ in delete(CleanupPlan.now(self._store)):
+        batch_size = load().state_store.state_cleanup_batch_size
+        for _ in delete(CleanupPlan.now(self._store), batch_size):
             pass
 
     def _do(self, command: c.Command[A], session: Any) -> A:
