@@ -125,6 +125,8 @@ class TakePurges(Command[Taken], frozen=True):
     part: Part = Part()
     whole: bool = False
     """Ask for a barrier as well, to delete all objects of the part at once."""
+    retry: bool = False
+    """Take also what could not be deleted before, whose pause is not over."""
 
     def __post_init__(self) -> None:
         if self.whole and self.part.scope is None:
@@ -164,7 +166,9 @@ class PurgeQueue(msgspec.Struct, frozen=True):
 
 
 class CountPurges(Command[PurgeQueue], frozen=True):
-    """The length of the purge queue."""
+    """The length of the purge queue, or of a part of it."""
+
+    part: Part = Part()
 
 
 def pause_after(tries: int) -> timedelta:

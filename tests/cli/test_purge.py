@@ -9,10 +9,10 @@ import pytest
 
 from holdfast import command as c
 from holdfast import purge_command as pc
-from holdfast.accessor import TaskStore
+from holdfast.accessor import AssetStore, TaskStore
 from holdfast.entry import ApiWriter
 from holdfast.offloading import Offloading
-from holdfast.scope import TaskScope
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.settings import ObjectStore
 from holdfast.stores.memory import MemoryStore
 from holdfast.value import as_reference
@@ -65,6 +65,42 @@ def test_what_cannot_be_deleted_is_said(
     assert done.status == 1
     assert json.loads(done.out)["failing"] == 1
     assert "is not there" in done.err
+
+
+def test_a_purge_by_hand_tries_now_what_failed_just_before(
+    holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
+) -> None:
+    task_store.set("a", 1)
+    store.execute(c.Delete(TASK, "a", ANN))
+    kept = objects.rename(objects.with_name("away"))
+    assert holdfast("state-store", "purge").status == 1
+    kept.rename(objects)
+
+    done = holdfast("state-store", "purge")
+
+    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert list(objects.rglob("*.json")) == []
+
+
+def test_a_purge_may_be_of_one_scope(
+    holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
+) -> None:
+    store.execute(c.DeclareAsset("orders"))
+    offloading = Offloading(BACKEND, ObjectStore(url=f"file://{objects}"))
+    AssetStore(offloading.over(store), AssetScope(name="orders"), ANN).set("k", 1)
+    task_store.set("a", 1)
+    store.execute(c.Delete(TASK, "a", ANN))
+    store.execute(c.DeleteAsset(AssetScope(name="orders")))
+    task = ("--dag-id", "etl", "--run-id", "r1", "--task-id", "load")
+
+    partial = holdfast("state-store", "purge", "--dag-id", "etl")
+    dry = holdfast("state-store", "purge", "--asset", "orders", "--dry-run")
+    done = holdfast("state-store", "purge", *task)
+
+    assert partial.status == 2
+    assert dry.err == "1 object to delete, 0 reserved.\n"
+    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert [path.parent.name for path in objects.rglob("*.json")] == ["k"]
 
 
 def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_up(

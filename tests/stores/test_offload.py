@@ -25,6 +25,7 @@ from holdfast.stores.offload import BATCH, OffloadStore
 from holdfast.testing import MakeStore, StoreConformance
 from holdfast.testing.conformance.barriers import Barriers
 from holdfast.testing.conformance.purging import Purging
+from holdfast.testing.conformance.retries import Retries
 from holdfast.testing.conformance.surprises import Surprises
 from holdfast.value import is_reference
 from objectserver import ObjectServer, object_server
@@ -54,7 +55,7 @@ class OffloadConformance(StoreConformance):
 
 
 # These write references of their own making, which is for the stores that hold them.
-for name in {**vars(Purging), **vars(Barriers)}:
+for name in {**vars(Purging), **vars(Barriers), **vars(Retries)}:
     if name.startswith("test_"):
         setattr(OffloadConformance, name, None)
 

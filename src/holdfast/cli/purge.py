@@ -7,28 +7,32 @@ import click
 from holdfast import purge_command as pc
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, say
+from holdfast.cli.scope import part_options
 from holdfast.errors import BackendFailed, InvalidSettings
 from holdfast.offloading import Offloading
+from holdfast.scope import StoreScope
 from holdfast.settings import load
 from holdfast.store import Store
 
 
 @click.command("purge")
+@part_options
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
 @json_option
-def purge(dry_run: bool, as_json: bool) -> None:
+def purge(scope: StoreScope | None, dry_run: bool, as_json: bool) -> None:
     """Delete objects in the workers' storage that nothing names any more.
 
     Whatever removes or replaces the last reference to an object queues it. Workers empty the queue
-    as they run; this does it now, where the storage's credentials are. What cannot be deleted is
-    tried again later, and the command's exit status is 1.
+    as they run; this does it now, where the storage's credentials are: all of it, or what one task
+    instance or asset has left. What could not be deleted before is tried at once. What cannot be
+    deleted is tried again later, and the command's exit status is 1.
     """
     settings = load()
     with open_store(settings) as store:
         gone = 0
         if not dry_run:
-            gone = _deleted(Offloading.of(settings), store)
-        queue = store.execute(pc.CountPurges())
+            gone = _deleted(Offloading.of(settings), store, scope)
+        queue = store.execute(pc.CountPurges(pc.Part(scope)))
     if as_json:
         print_document(
             {
@@ -50,16 +54,16 @@ def purge(dry_run: bool, as_json: bool) -> None:
         )
 
 
-def _deleted(offloading: Offloading, store: Store) -> int:
+def _deleted(offloading: Offloading, store: Store, scope: StoreScope | None) -> int:
     if not offloading.backend:
         raise InvalidSettings(
             "workers.state_backend is empty: there is no storage to delete objects from",
             hint="run this where the workers' settings and credentials are",
         )
     offload = offloading.opened(store)
-    total = 0
-    while True:
-        done = offload.purge()
+    done = offload.purge(scope=scope, retry=True)
+    total = done.gone
+    while done.more:
+        done = offload.purge(scope=scope)
         total += done.gone
-        if not done.more:
-            return total
+    return total

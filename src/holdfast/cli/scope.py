@@ -52,6 +52,26 @@ def scope_options(function: Function) -> Function:
     return _with(with_scope, *_TASK_OPTIONS, *_ASSET_OPTIONS)
 
 
+def part_options(function: Function) -> Function:
+    """Gives the command a `scope`: one task instance or one asset, or None for all."""
+
+    @wraps(function)
+    def with_scope(
+        dag_id: str | None,
+        run_id: str | None,
+        task_id: str | None,
+        map_index: int | None,
+        name: str | None,
+        uri: str | None,
+        **others: Any,
+    ) -> None:
+        tasks = TaskFilter(dag_id, run_id, task_id, map_index)
+        all_ = tasks == TaskFilter() and name is None and uri is None
+        function(scope=None if all_ else _one_scope(tasks, name, uri), **others)
+
+    return _with(with_scope, *_TASK_OPTIONS, *_ASSET_OPTIONS)
+
+
 def asset_options(function: Function) -> Function:
     """Gives the command a `scope`: one asset."""
 

@@ -464,7 +464,7 @@ class MemoryStore(Store):
         self._queue.finish(command)
 
     def _count_purges(self, command: pc.CountPurges) -> pc.PurgeQueue:
-        return self._queue.count()
+        return self._queue.count(command.part)
 
     # bulk loads
 

@@ -111,6 +111,10 @@ class ObjectQueue:
 
     def take(self, command: pc.TakePurges, named: Collection[Object]) -> pc.Taken:
         now = self._clock()
+        if command.retry:
+            for row in self._rows.values():
+                if row.tries and row.taken_until <= now and _is_part(command.part, row.owner):
+                    row.due_at = now
         due = [
             (id, row)
             for id, row in sorted(self._rows.items(), key=lambda item: item[1].due_at)
@@ -162,8 +166,9 @@ class ObjectQueue:
                 row.taken_until, row.taker, row.error = now, "", error
                 row.tries += 1
 
-    def count(self) -> pc.PurgeQueue:
-        now, rows = self._clock(), self._rows.values()
+    def count(self, part: pc.Part) -> pc.PurgeQueue:
+        now = self._clock()
+        rows = [row for row in self._rows.values() if _is_part(part, row.owner)]
         failing = [row for row in rows if row.tries]
         waiting = [row for row in rows if row.tries or row.due_at <= now or row.taken_until > now]
         latest = max(failing, key=lambda row: row.due_at, default=None)

@@ -103,10 +103,13 @@ class OffloadStore(Store):
     def before_success(self, writer: TaskWriter) -> None:
         self._run(self._send_staged(writer))
 
-    def purge(self, limit: int = BATCH) -> Purged:
-        """Delete up to so many objects that nothing names, whose turn it is. What could not be
-        deleted, the queue remembers."""
-        return self._run(self._purge(pc.Part(), limit))
+    def purge(
+        self, limit: int = BATCH, scope: StoreScope | None = None, *, retry: bool = False
+    ) -> Purged:
+        """Delete up to so many objects that nothing names, of all scopes or of one, whose turn it
+        is; with `retry`, also those that could not be deleted just before. What fails, the queue
+        remembers."""
+        return self._run(self._purge(pc.Part(scope), limit, retry=retry))
 
     def close(self) -> None:
         self._store.close()
@@ -445,9 +448,12 @@ class OffloadStore(Store):
         except HoldfastError as error:
             log.warning("objects of %s are left to be purged: %s", part.scope, error)
 
-    def _purge(self, part: pc.Part, limit: int, whole: bool = False) -> Steps[Purged]:
+    def _purge(
+        self, part: pc.Part, limit: int, whole: bool = False, retry: bool = False
+    ) -> Steps[Purged]:
         taker = uuid4().hex
-        taken = yield pc.TakePurges(limit, LEASE, taker, part, whole and self._keeping.clears)
+        whole = whole and self._keeping.clears
+        taken = yield pc.TakePurges(limit, LEASE, taker, part, whole, retry)
         if not taken.purges:
             return Purged(0, 0, taken.due == limit)
         purges = [purge for purge in taken.purges if purge.key]

@@ -192,6 +192,13 @@ def expedite(conditions: frozenset[str], but: bool) -> sa.Update:
 
 
 @cache
+def retry(conditions: frozenset[str]) -> sa.Update:
+    """What could not be deleted is due, unless somebody is deleting it."""
+    failed = (_row.tries > 0, _row.taken_until <= now)
+    return sa.update(t.purge).where(*failed, *_part(conditions)).values(due_at=0)
+
+
+@cache
 def take() -> sa.Update:
     taker: Any = sa.bindparam("by")
     return _update(due_at=now + _until, taken_until=now + _until, taker=taker)
@@ -209,12 +216,12 @@ def _update(**values: Any) -> sa.Update:
 
 
 @cache
-def count() -> Select:
+def count(conditions: frozenset[str]) -> Select:
     """How many are due or being deleted, have failed, or are reserved."""
     failed = _row.tries > 0
     waiting = sa.or_(_row.due_at <= now, failed, _row.taken_until > now)
     numbers: list[Any] = [_number(waiting), _number(failed), sa.func.count()]
-    return sa.select(*numbers).select_from(t.purge)
+    return sa.select(*numbers).select_from(t.purge).where(*_part(conditions))
 
 
 def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
@@ -222,5 +229,6 @@ def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
 
 
 @cache
-def last_error() -> Select:
-    return sa.select(_row.error).where(_row.tries > 0).order_by(_row.due_at.desc()).limit(1)
+def last_error(conditions: frozenset[str]) -> Select:
+    failed = sa.select(_row.error).where(_row.tries > 0, *_part(conditions))
+    return failed.order_by(_row.due_at.desc()).limit(1)

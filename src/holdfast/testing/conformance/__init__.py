@@ -18,6 +18,7 @@ from holdfast.testing.conformance.loads import Loads
 from holdfast.testing.conformance.pickling import Pickling
 from holdfast.testing.conformance.purging import Purging
 from holdfast.testing.conformance.requests import Requests
+from holdfast.testing.conformance.retries import Retries
 from holdfast.testing.conformance.staging import Staging
 from holdfast.testing.conformance.surprises import Surprises
 from holdfast.testing.conformance.versions import Versions
@@ -43,6 +44,7 @@ class StoreConformance(
     Loads,
     Purging,
     Barriers,
+    Retries,
     Requests,
     Guards,
     Inputs,

@@ -7,17 +7,12 @@ import pytest
 from holdfast import command as c
 from holdfast import purge_command as pc
 from holdfast.errors import InvalidInput, ObjectBusy
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.scope import StoreScope, TaskScope
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.conformance.purging import MINUTE, TAKER, put, reserve
+from holdfast.testing.conformance.purging import MINUTE, TAKER, named, put, reserve
 from holdfast.testing.door import Door
 from holdfast.value import as_reference
-
-
-def named(scope: StoreScope) -> StoreScope:
-    """As workers name a scope."""
-    return scope if isinstance(scope, TaskScope) else AssetScope(name=scope.name)
 
 
 class Barriers(StoreFixtures):

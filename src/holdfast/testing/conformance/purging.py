@@ -49,6 +49,11 @@ def take(do: Door, **where: Any) -> tuple[pc.Purge, ...]:
     return do(pc.TakePurges(100, MINUTE, TAKER, pc.Part(**where))).purges
 
 
+def named(scope: StoreScope) -> StoreScope:
+    """As workers name a scope."""
+    return scope if isinstance(scope, TaskScope) else AssetScope(name=scope.name)
+
+
 def taken(do: Door, **where: Any) -> list[str]:
     return [purge.value for purge in take(do, **where)]
 

@@ -257,6 +257,8 @@ def due_objects(
 ) -> Steps[tuple[list[c.Purge], list[c.Purge]]]:
     """What is due and has no name, and what has one, in rows that are locked."""
     conditions = _conditions(command.part)
+    if command.retry:
+        yield s.retry(frozenset(conditions)), conditions
     statement = s.lock_due(type(context.dialect), frozenset(conditions))
     found = yield statement, conditions | {"limit": command.limit}
     due: list[c.Purge] = []
@@ -358,7 +360,9 @@ def _taken(ids: Iterable[int], taker: str) -> Steps[list[rows.Row]]:
 
 
 def count_purges(context: Context, command: c.CountPurges) -> Steps[c.PurgeQueue]:
-    [(waiting, failing, all_)] = yield s.count(), {}
-    errors = (yield s.last_error(), {}) if failing else []
+    conditions = _conditions(command.part)
+    named = frozenset(conditions)
+    [(waiting, failing, all_)] = yield s.count(named), conditions
+    errors = (yield s.last_error(named), conditions) if failing else []
     error = errors[0][0] if errors else ""
     return c.PurgeQueue(int(waiting), int(failing), all_ - int(waiting), error or "")

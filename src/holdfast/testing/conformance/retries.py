@@ -1,0 +1,55 @@
+"""Purges by hand: of what failed just before, and of a part of the queue."""
+
+from __future__ import annotations
+
+from holdfast import command as c
+from holdfast import purge_command as pc
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
+from holdfast.testing.conformance.purging import (
+    MINUTE,
+    TAKER,
+    A,
+    B,
+    named,
+    put,
+    reserve,
+    take,
+    taken,
+)
+from holdfast.testing.door import Door
+
+
+class Retries(StoreFixtures):
+    def test_what_could_not_be_deleted_is_taken_at_once_when_asked_for(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        put(do, task, "k", A, ANN)
+        do(c.Delete(task, "k", ANN))
+        [purge] = take(do)
+        do(pc.FinishPurges(TAKER, (), ((purge.id, "no"),)))
+        other = pc.Part(TaskScope("sales", "monday", "other"))
+
+        assert taken(do) == []
+        assert do(pc.TakePurges(100, MINUTE, TAKER, other, retry=True)).purges == ()
+        [again] = do(pc.TakePurges(100, MINUTE, TAKER, pc.Part(task), retry=True)).purges
+        assert (again.value, again.tries) == (A, 1)
+        assert do(pc.TakePurges(100, MINUTE, "another", retry=True)).purges == ()
+
+    def test_what_is_reserved_is_not_taken_for_being_asked_for(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        do(reserve(task, "k", A, ANN))
+
+        assert do(pc.TakePurges(100, MINUTE, TAKER, retry=True)).purges == ()
+
+    def test_a_part_of_the_queue_is_counted(
+        self, do: Door, task: TaskScope, asset: AssetScope
+    ) -> None:
+        do(pc.QueueObjects(((task, "k", A), (named(asset), "k", B), (named(asset), "l", B))))
+        [purge, _] = take(do, scope=named(asset))
+        do(pc.FinishPurges(TAKER, (), ((purge.id, "no"),)))
+
+        assert do(pc.CountPurges(pc.Part(task))) == pc.PurgeQueue(1, 0, 0)
+        assert do(pc.CountPurges(pc.Part(named(asset)))) == pc.PurgeQueue(2, 1, 0, "no")
+        assert do(pc.CountPurges()).waiting == 3
