@@ -85,6 +85,7 @@ def test_what_cannot_be_a_task_is_refused(
         TaskScope(*fields)
 
     assert isinstance(refused.value, HoldfastError)
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,7 @@ def test_what_cannot_be_an_asset_is_refused(
         AssetScope(**fields)
 
     assert isinstance(refused.value, HoldfastError)
+    assert refused.value.hint
 
 
 def test_ids_may_be_as_long_as_their_limits() -> None:

@@ -149,7 +149,8 @@ def test_zero_may_be_written_as_a_number(tmp_path: Path) -> None:
         ("[state_stor]\nbackend = 'x'", "[state_stor]"),
         ("[state_store]\nretention = 3", "state_store.retention"),
         ("state_store = 3", "state_store"),
-        ("[state_store", "cannot be read"),
+        ("[state_store", "is not TOML"),
+        ("[state_store]\nbackend = my.Backend", "is not TOML"),
         ("[state_store]\ndefault_retention_days = -1", "state_store.default_retention_days"),
         ("[state_store]\ndefault_retention_days = '30'", "state_store.default_retention_days"),
         ("[state_store]\ndefault_retention_days = 99999999", "state_store.default_retention_days"),
@@ -173,6 +174,7 @@ def test_a_bad_file_is_refused_by_key_and_file(tmp_path: Path, text: str, named:
 
     assert named in error.message
     assert str(file) in error.message
+    assert error.hint
 
 
 def test_a_bad_value_is_shown_with_what_is_allowed(tmp_path: Path) -> None:

@@ -182,8 +182,10 @@ def test_a_key_may_be_any_text(key: str) -> None:
     ],
 )
 def test_what_cannot_be_a_key_is_refused(key: Any, error: type[HoldfastError]) -> None:
-    with pytest.raises(error):
+    with pytest.raises(error) as refused:
         check_key(key)
+
+    assert refused.value.hint
 
 
 def test_a_size_counts_bytes_not_characters() -> None:

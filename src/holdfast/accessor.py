@@ -34,7 +34,7 @@ from holdfast.value import (
     encoded,
     fits,
     reference_in,
-    too_large,
+    size_warning,
 )
 
 if TYPE_CHECKING:
@@ -168,8 +168,9 @@ class Accessor:
             raise located(error, f"`{key}` of {self._scope}") from None
         if not fits(text, self._rules.max_value_bytes):
             # A running task is not interrupted for the size of a value.
-            warning = too_large(text, self._rules.max_value_bytes, f"`{key}` of {self._scope}")
-            log.warning("%s", warning.message)
+            log.warning(
+                "%s", size_warning(f"`{key}` of {self._scope}", self._rules.max_value_bytes)
+            )
         return text
 
     def _encode_all(self, values: Mapping[str, JsonValue]) -> tuple[tuple[str, str], ...]:

@@ -18,11 +18,14 @@ def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> str:
     """Return an id as plain text. Refuse what cannot be one: empty, too long, with control
     characters, not text."""
     if not isinstance(text, str):
-        raise InvalidType(f"{what} must be text, not {type(text).__name__}")
+        raise InvalidType(f"{what} must be text, not {type(text).__name__}", hint="use str(…)")
     if not text:
-        raise InvalidInput(f"{what} is empty")
+        raise InvalidInput(f"{what} is empty", hint=f"give it 1 to {limit} characters")
     if len(text) > limit:
-        raise InvalidInput(f"{what} has {len(text)} characters; the limit is {limit}")
+        raise InvalidInput(
+            f"{what} has {len(text)} characters; the limit is {limit}",
+            hint="shorten it, such as by a digest in place of its end",
+        )
     check_text(what, text)
     return str.__str__(text)  # of a subclass, such as an enumeration, its text
 
@@ -34,9 +37,15 @@ def check_text(what: str, text: str) -> None:
     for position, char in enumerate(text):
         code = ord(char)
         if code < 0x20 or 0x7F <= code < 0xA0:
-            raise InvalidInput(f"{what} has the control character U+{code:04X} at {position}")
+            raise InvalidInput(
+                f"{what} has the control character U+{code:04X} at {position}",
+                hint="leave it out (text.strip() takes line ends away), or encode it",
+            )
         if 0xD800 <= code < 0xE000:
-            raise InvalidInput(f"{what} has the lone surrogate U+{code:04X} at {position}")
+            raise InvalidInput(
+                f"{what} has the lone surrogate U+{code:04X} at {position}",
+                hint="decode the bytes it came from with errors='replace'",
+            )
 
 
 def is_uuid(text: str) -> bool:
@@ -50,6 +59,8 @@ def is_uuid(text: str) -> bool:
 def check_map_index(index: Any) -> None:
     """Refuse what is no map index: less than -1, beyond 31 bits, not an integer."""
     if type(index) is not int:
-        raise InvalidType(f"map_index must be an integer, not {index!r}")
+        raise InvalidType(f"map_index must be an integer, not {index!r}", hint="use int(…)")
     if not -1 <= index < 2**31:
-        raise InvalidInput(f"map_index is {index}; it is -1, or 0 and more if mapped")
+        raise InvalidInput(
+            f"map_index is {index}", hint="it is -1, or 0 and more where the task is mapped"
+        )

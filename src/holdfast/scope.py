@@ -55,7 +55,10 @@ class AssetScope(msgspec.Struct, frozen=True, tag="asset"):
         if self.asset_id is None and self.name is None and self.uri is None:
             raise InvalidInput("AssetScope is empty", hint="give asset_id, name or uri")
         if self.asset_id is not None and type(self.asset_id) is not int:
-            raise InvalidType(f"asset_id must be an integer, not {self.asset_id!r}")
+            raise InvalidType(
+                f"asset_id must be an integer, not {self.asset_id!r}",
+                hint="use int(…), or the name",
+            )
         if self.name is not None:
             force_setattr(self, "name", check_id("asset name", self.name, MAX_ASSET_LENGTH))
         if self.uri is not None:

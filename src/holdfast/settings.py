@@ -486,8 +486,16 @@ def _read(file: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidSettings(f"{file} cannot be read: {error}") from None
+    except OSError as error:
+        raise InvalidSettings(
+            f"{file} cannot be read: {error}", hint="check that it is a file that you may read"
+        ) from None
+    except ValueError as error:
+        raise InvalidSettings(
+            f"{file} is not TOML: {error}",
+            hint="""a section is written [workers], a setting state_backend = "…", text in quotes"""
+            " and numbers without",
+        ) from None
 
 
 def _from_file(file: Path, tables: Any) -> dict[str, _Given]:

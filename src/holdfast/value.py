@@ -44,12 +44,16 @@ def check_key(key: str, scope: StoreScope | None = None) -> str:
         return key
     where = f" for {scope}" if scope else ""
     if not isinstance(key, str):
-        raise InvalidType(f"a key must be text, not {type(key).__name__}{where}")
+        raise InvalidType(
+            f"a key must be text, not {type(key).__name__}{where}", hint="use str(key)"
+        )
     if not key:
-        raise InvalidInput(f"the key is empty{where}")
+        raise InvalidInput(f"the key is empty{where}", hint="name what the entry holds: 'cursor'")
     if len(key) > MAX_KEY_LENGTH:
         raise InvalidInput(
-            f"the key {key[:40]!r}…{where} has {len(key)} characters; the limit is {MAX_KEY_LENGTH}"
+            f"the key {key[:40]!r}…{where} has {len(key)} characters; the limit is "
+            f"{MAX_KEY_LENGTH}",
+            hint="shorten it, such as by a digest in place of its end",
         )
     check_text(f"the key {key!r}{where}", key)
     return exact(key)
@@ -195,6 +199,15 @@ def too_large(text: str, limit: int, where: str) -> ValueTooLarge:
         f"{where}: the value has {len(text.encode()):,} bytes as JSON; the limit is {limit:,}",
         hint="keep it in a file or object store and store its path, or raise "
         "[state_store] max_value_storage_bytes",
+    )
+
+
+def size_warning(where: str, limit: int) -> str:
+    """Say that a worker's value over the limit was stored."""
+    return (
+        f"{where}: the value has more than {limit:,} bytes as JSON, which is [state_store] "
+        "max_value_storage_bytes; it is stored all the same. Store large values as files and keep "
+        "their paths here, or set [workers] state_backend, which does so"
     )
 
 

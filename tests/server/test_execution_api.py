@@ -243,6 +243,33 @@ def test_text_that_is_not_json_is_an_error_that_says_where(
     assert f"`a` of {task.scope} holds text that is not JSON" in message
 
 
+@pytest.mark.parametrize("path", ["store", "state"])
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("", {"a": "1"}),
+        ("?all_map_indices=false", {"a": "1"}),
+        ("?all_map_indices=true", {}),
+        ("?all_map_indices=True", {}),
+        ("?all_map_indices=1", {}),
+    ],
+)
+def test_clearing_may_concern_every_map_index(
+    served: Served, task: TaskIdentity, path: str, query: str, left: dict[str, str]
+) -> None:
+    sibling = msgspec.structs.replace(task.scope, map_index=7)
+    served.store.execute(c.RegisterTask(sibling))
+    for scope in (task.scope, sibling):
+        served.put(scope, "a", "1")
+
+    cleared = f"/execution/{path}/ti/{task.scope.ti_id}{query}"
+    answer = served.ask("DELETE", cleared, token=task)
+
+    assert (answer.status, answer.body) == (204, b"")
+    assert served.entries(task.scope) == {}
+    assert served.entries(sibling) == left
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 @pytest.mark.parametrize("query", ["all_map_indices=true", "x", "x=%FF"])
 def test_a_query_of_a_task_store_is_refused(
@@ -250,8 +277,9 @@ def test_a_query_of_a_task_store_is_refused(
 ) -> None:
     served.put(task.scope, "a", "1")
 
+    clear = query.replace("=true", "=maybe")
     answer = served.ask(method, f"{place(task, 'a')}?{query}", {"value": 2}, token=task)
-    clearing = served.ask("DELETE", f"{place(task, 'a')[:-2]}?{query}", token=task)
+    clearing = served.ask("DELETE", f"{place(task, 'a')[:-2]}?{clear}", token=task)
 
     assert (answer.status, answer.reason) == (422, "invalid")
     assert (clearing.status, clearing.reason) == (422, "invalid")

@@ -17,7 +17,7 @@ from holdfast.entry import ApiWriter
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.load_command import AddToLoad
 from holdfast.scope import StoreScope, TaskScope
-from holdfast.value import fits, parse, too_large
+from holdfast.value import fits, parse, size_warning, too_large
 from holdfast.wire import JSON
 
 LONGEST = timedelta(days=36_500)
@@ -58,7 +58,7 @@ def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -
 
 def warn_of_size(scope: StoreScope, key: str, limit: int) -> None:
     """A task's write of a large value goes through: it is not interrupted for that."""
-    log.warning("`%s` of %s has more than %s bytes as JSON", key, scope, f"{limit:,}")
+    log.warning("%s", size_warning(f"`{key}` of {scope}", limit))
 
 
 def utc(time: datetime, what: str) -> datetime:

@@ -73,6 +73,12 @@ KEY_IN_PATH = _parameter("key", "path", _key, "The key, percent-encoded.")
 KEY_IN_QUERY = _parameter("key", "query", _key, "The key.")
 NAME = _parameter("name", "query", _asset, "The asset's name.")
 URI = _parameter("uri", "query", _asset, "The asset's URI.")
+ALL_MAP_INDICES = _parameter(
+    "all_map_indices",
+    "query",
+    {"type": "boolean", "default": False},
+    "Clear every map index of the task in this run.",
+) | {"required": False}
 REQUEST = _parameter(
     "Idempotency-Key",
     "header",

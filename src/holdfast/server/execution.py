@@ -4,7 +4,7 @@ that a store takes."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, TypeAlias, cast
@@ -149,10 +149,12 @@ async def delete_task_entry(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@_route("DELETE", "/ti/{ti_id}", d.TI_ID)
+@_route("DELETE", "/ti/{ti_id}", d.TI_ID, d.ALL_MAP_INDICES)
 async def clear_task_store(request: Request) -> Response:
     """Remove every key of the task store."""
-    clear = c.Clear(_task_scope(request), _task(request).writer)
+    query = _query(request, optional=("all_map_indices",))
+    every = _flag("all_map_indices", query.get("all_map_indices", "false"))
+    clear = c.Clear(_own_scope(request), _task(request).writer, every)
     await perform(request, clear, _request_id(request))
     return Response(status_code=204)
 
@@ -215,9 +217,14 @@ def _task(request: Request) -> TaskIdentity | JobIdentity:
 
 
 def _task_scope(request: Request) -> TaskScope:
+    """The token's own task instance, where the query has nothing."""
+    _query(request)
+    return _own_scope(request)
+
+
+def _own_scope(request: Request) -> TaskScope:
     """The task instance of the path, which must be the token's own."""
     scope = _task(request).scope
-    _query(request)
     given = request.path_params["ti_id"]
     if given != scope.ti_text:
         _check_own(decoded(given, "id"), scope)
@@ -253,8 +260,16 @@ def _asset(request: Request, *others: str) -> tuple[AssetScope, dict[str, str]]:
     return scope, query
 
 
-def _query(request: Request, *names: str) -> dict[str, str]:
-    """What the query has, which is these names and no others."""
+def _flag(name: str, text: str) -> bool:
+    if text.lower() in ("true", "1"):
+        return True
+    if text.lower() in ("false", "0"):
+        return False
+    raise InvalidInput(f"{name} is {text[:40]!r}", hint="it is true or false")
+
+
+def _query(request: Request, *names: str, optional: Sequence[str] = ()) -> dict[str, str]:
+    """What the query has, which is these names, maybe the optional ones, and no others."""
     raw = request.scope["query_string"]
     if not raw and not names:
         return {}
@@ -265,7 +280,7 @@ def _query(request: Request, *names: str) -> dict[str, str]:
     query = dict(pairs)
     if len(query) < len(pairs):
         raise InvalidInput("the query has a field twice", hint="give each once")
-    check_query(query, names)
+    check_query(query, (*names, *optional))
     for name in names:
         if name not in query:
             raise InvalidInput(f"the query lacks `{name}`", hint=f"add {name}=…, percent-encoded")
