@@ -146,7 +146,7 @@ def test_a_value_over_the_limit_is_written_with_a_warning_that_names_its_place(
         "`big` of task sales/monday/load",
         "`big` of asset `orders`",
     ]
-    for told in ("more than 10 bytes", "max_value_storage_bytes", "[workers] state_backend"):
+    for told in ("22 bytes", "max_value_storage_bytes (10)", "[workers] state_backend"):
         assert told in caplog.records[0].getMessage()
     assert store.execute(c.Get(TASK, "big")) == '"' + "x" * 20 + '"'
 

@@ -168,9 +168,8 @@ class Accessor:
             raise located(error, f"`{key}` of {self._scope}") from None
         if not fits(text, self._rules.max_value_bytes):
             # A running task is not interrupted for the size of a value.
-            log.warning(
-                "%s", size_warning(f"`{key}` of {self._scope}", self._rules.max_value_bytes)
-            )
+            limit = self._rules.max_value_bytes
+            log.warning("%s", size_warning(text, limit, f"`{key}` of {self._scope}"))
         return text
 
     def _encode_all(self, values: Mapping[str, JsonValue]) -> tuple[tuple[str, str], ...]:

@@ -202,12 +202,12 @@ def too_large(text: str, limit: int, where: str) -> ValueTooLarge:
     )
 
 
-def size_warning(where: str, limit: int) -> str:
-    """Say that a worker's value over the limit was stored."""
+def size_warning(text: str, limit: int, where: str) -> str:
+    """Describe a worker's value over the limit, which is stored: no task is interrupted for it."""
     return (
-        f"{where}: the value has more than {limit:,} bytes as JSON, which is [state_store] "
-        "max_value_storage_bytes; it is stored all the same. Store large values as files and keep "
-        "their paths here, or set [workers] state_backend, which does so"
+        f"{where}: the value has {len(text.encode()):,} bytes as JSON, more than [state_store] "
+        f"max_value_storage_bytes ({limit:,}); it is stored all the same. Store large values as "
+        "files and keep their paths here, or set [workers] state_backend, which does so"
     )
 
 

@@ -52,13 +52,8 @@ def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -
         if not fits(text, max_value_bytes):
             if isinstance(writer, ApiWriter):
                 raise too_large(text, max_value_bytes, where)
-            warn_of_size(scope, key, max_value_bytes)
+            log.warning("%s", size_warning(text, max_value_bytes, where))
     return command
-
-
-def warn_of_size(scope: StoreScope, key: str, limit: int) -> None:
-    """A task's write of a large value goes through: it is not interrupted for that."""
-    log.warning("%s", size_warning(f"`{key}` of {scope}", limit))
 
 
 def utc(time: datetime, what: str) -> datetime:

@@ -3,6 +3,7 @@ that a store takes."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -30,7 +31,7 @@ from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.issuing import issuing
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.server import description as d
-from holdfast.server.content import decode_command, utc, warn_of_size
+from holdfast.server.content import decode_command, utc
 from holdfast.server.lean import BODY, Endpoint
 from holdfast.server.limits import read_aside
 from holdfast.server.path import decoded
@@ -47,7 +48,7 @@ from holdfast.server.request import (
 )
 from holdfast.server.strictness import check_content_type, check_query
 from holdfast.server.tokens import Verified
-from holdfast.value import as_reference, encode, fits, reference_in, shown_json
+from holdfast.value import as_reference, encode, fits, reference_in, shown_json, size_warning
 from holdfast.wire import JSON, command_types
 
 AIRFLOWS = "__airflow_state_ref__"
@@ -55,6 +56,8 @@ AIRFLOWS = "__airflow_state_ref__"
 
 Registered: TypeAlias = Callable[[Endpoint], Endpoint]
 Change: TypeAlias = Callable[[TaskWriter | WatcherWriter], r.AssetWrite]
+
+log = logging.getLogger("holdfast.server")
 
 router = APIRouter(
     prefix="/execution",
@@ -310,7 +313,7 @@ async def _written(
     body, text = await read_aside(sent, _with_text, sent, decoder)
     limit = settings_of(request).state_store.max_value_storage_bytes
     if not fits(text, limit):
-        warn_of_size(scope, key, limit)
+        log.warning("%s", size_warning(text, limit, f"`{key}` of {scope}"))
     return body, text
 
 
