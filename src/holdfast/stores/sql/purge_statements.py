@@ -35,7 +35,7 @@ def lock_of_keys(shelf: Shelf, count: int) -> Select:
     being deleted. A barrier that stands in front of the scope, which is a row without a key, is
     part of it."""
     owner = owner_column(shelf)
-    keys = [sa.bindparam(f"key_{n}", type_=_row.key.type) for n in range(count)]
+    keys = [sa.bindparam(f"nth_{n}", type_=_row.key.type) for n in range(count)]
     of_keys = sa.and_(owner == sa.bindparam("owner"), _row.key.in_(keys))
     in_front = sa.or_(owner == sa.bindparam("owner"), owner == sa.bindparam("whole"))
     barrier = sa.and_(in_front, _row.key == "", _row.taken_until > now)

@@ -101,7 +101,7 @@ def _queued(its: Keeper, keys: Iterable[str]) -> Steps[dict[str, list[Queued]]]:
     """What is queued for these keys, locked; under no key, a barrier in front of them."""
     queued: dict[str, list[Queued]] = defaultdict(list)
     for some in _portions(dict.fromkeys(keys)):
-        named = {f"key_{n}": key for n, key in enumerate(some)}
+        named = {f"nth_{n}": key for n, key in enumerate(some)}
         found = yield s.lock_of_keys(its.shelf, len(some)), its.owners | named
         for key, *row in found:
             queued[key].append(Queued(*row))
