@@ -8,9 +8,12 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from task_runs import Pipeline
+from task_runs import RUN_ID, Pipeline
 
+from holdfast import command as c
+from holdfast.entry import ApiWriter
 from holdfast.runner.messages import Failed
+from holdfast.scope import TaskScope
 
 Make = Callable[[str], Pipeline]
 
@@ -165,6 +168,18 @@ def test_an_intent_whose_job_was_never_submitted_is_used(jobs: Pipeline, cluster
 
     assert jobs.result("findable") == "job-0"
     assert cluster.jobs["job-0"]["intent"] == intent
+
+
+def test_an_intent_that_is_no_uuid_is_refused(jobs: Pipeline, cluster: Cluster) -> None:
+    cluster.crash_at("after_submit")
+    jobs.run("findable")
+    scope = TaskScope("d", RUN_ID, "findable")
+    jobs.store.execute(c.Set(scope, "run_id.intent", '"../../escaped"', ApiWriter("ann")))
+
+    refused = jobs.run("findable")
+
+    assert isinstance(refused, Failed)
+    assert "`run_id.intent` of the task store is '../../escaped', which is no UUID" in refused.error
 
 
 def test_a_second_job_after_a_failed_one_is_found_by_its_own_intent(

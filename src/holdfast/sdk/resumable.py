@@ -12,7 +12,8 @@ from holdfast.accessor import TaskStore
 from holdfast.authority import INTENT_SUFFIX
 from holdfast.command import Now
 from holdfast.entry import TaskWriter
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.identifier import is_uuid
 from holdfast.retention import NEVER_EXPIRE
 from holdfast.run import AttemptInfo, Outcome
 from holdfast.run_command import ListAttempts
@@ -192,6 +193,13 @@ class ResumableJobMixin(ABC):
         if intent is None:
             self._renew_intent(store, context)
             return external_id
+        if not isinstance(intent, str) or not is_uuid(intent):
+            # It names directories and jobs; whoever may write the entry could choose any.
+            raise InvalidInput(
+                f"`{self._intent_key}` of the task store is {str(intent)[:60]!r}, which is no UUID",
+                hint="it was not written by this operator: delete that entry and "
+                f"`{self.external_id_key}`, and look for jobs that still run",
+            )
         context["job_intent"] = intent
         if external_id is not None:
             return external_id

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.errors import SparkUnavailable
+from holdfast.errors import InvalidInput, SparkUnavailable
+from holdfast.identifier import is_uuid
 from holdfast.run import Process
 from holdfast.runner.process import has_ended, this_process
 from holdfast.spark.jobs import detached
@@ -41,9 +42,19 @@ class LocalSubmit(Cluster):
     def driver_id(self, intent: str) -> str:
         return intent
 
+    def _place(self, driver: str) -> Path:
+        """The directory of a driver. Raise InvalidInput where the id, which comes from the task
+        store, could lead elsewhere."""
+        if not is_uuid(driver):
+            raise InvalidInput(
+                f"{driver[:60]!r} is no id of a driver that runs here",
+                hint="delete the job's entries of the task store, and clear the task",
+            )
+        return self._jobs / driver
+
     def submit(self, submission: Submission) -> str:
         self._clear_up()
-        place = self._jobs / submission.intent
+        place = self._place(submission.intent)
         place.mkdir(parents=True, exist_ok=True)
         settings = place / "spark.properties"
         write_properties(settings, submission.settings())
@@ -67,10 +78,10 @@ class LocalSubmit(Cluster):
         return submission.intent
 
     def find(self, intent: str) -> str | None:
-        return intent if detached.owner(self._jobs / intent) is not None else None
+        return intent if detached.owner(self._place(intent)) is not None else None
 
     def status(self, driver: str) -> Status:
-        place = self._jobs / driver
+        place = self._place(driver)
         owner = detached.owner(place)
         if owner is None:
             return Status(State.UNKNOWN, f"there is no {place}")
@@ -87,7 +98,7 @@ class LocalSubmit(Cluster):
         return Status(State.FAILED, f"spark-submit ended with {how}")
 
     def cancel(self, driver: str) -> None:
-        place = self._jobs / driver
+        place = self._place(driver)
         owner = detached.owner(place)
         if owner is None or detached.exit_status(place) is not None or not _runs_here(owner):
             return
@@ -102,11 +113,11 @@ class LocalSubmit(Cluster):
                 time.sleep(0.05)
 
     def where_logs_are(self, driver: str) -> str:
-        return str(self._jobs / driver / "log")
+        return str(self._place(driver) / "log")
 
     def read(self, driver: str, stream: str, offset: int | None) -> tuple[bytes, int]:
         try:
-            with open(self._jobs / driver / stream, "rb") as log:
+            with open(self._place(driver) / stream, "rb") as log:
                 end = log.seek(0, os.SEEK_END)
                 begin = log.seek(max(0, end - _TAIL) if offset is None else offset)
                 text = log.read(_TAIL)

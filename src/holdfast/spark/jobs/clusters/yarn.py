@@ -6,6 +6,7 @@ Written from its documentation; not tried on a real one.
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import quote
 
 from holdfast.errors import InvalidInput, SparkUnavailable
 from holdfast.spark.jobs.clusters import Cluster, State, Status
@@ -63,13 +64,13 @@ class YarnCluster(Cluster):
         return Status(State.RUNNING if app.get("state") == "RUNNING" else State.WAITING, detail)
 
     def cancel(self, driver: str) -> None:
-        ask(f"{self._apps}/{driver}/state", {"state": "KILLED"}, method="PUT")
+        ask(f"{self._apps}/{quote(driver, safe='')}/state", {"state": "KILLED"}, method="PUT")
 
     def where_logs_are(self, driver: str) -> str:
         return f"`yarn logs -applicationId {driver}`"
 
     def _app(self, driver: str) -> dict[str, Any]:
-        url = f"{self._apps}/{driver}"
+        url = f"{self._apps}/{quote(driver, safe='')}"
         app: dict[str, Any] = decoded(url, ask(url)).get("app") or {}
         return app
 
