@@ -15,6 +15,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 RECORD_SUFFIX: Final = "/load"
+BACKFILLS: Final = "/backfills/"
+"""A backfill that counts has an entry `orders/backfills/NAME`."""
 
 Cell: TypeAlias = int | float | str | None
 

@@ -10,7 +10,7 @@ from holdfast import command as c
 from holdfast.accessor import Steps
 from holdfast.entry import Version, Writer
 from holdfast.loadchain import NO_LOADS, Chain, chain_in, standing
-from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord, record_of
+from holdfast.loadrecord import BACKFILLS, RECORD_SUFFIX, LoadRecord, record_of
 from holdfast.scope import AssetScope
 from holdfast.value import MAX_KEY_LENGTH, decode_entry, is_reference
 
@@ -27,6 +27,14 @@ class Load(NamedTuple):
     undone: bool | None = False
     """The watermark was put back to before it: its rows are loaded again. None: nobody can tell,
     as the watermark is in the workers' storage, or was set by hand and its history is gone."""
+    superseded: bool = False
+    """It is a backfill that was done again, or whose entry is deleted. Its directory may be that of
+    the one that counts."""
+
+    @property
+    def is_void(self) -> bool | None:
+        """It does not count any more; None: nobody can tell."""
+        return self.superseded or self.undone
 
 
 class Undoing(NamedTuple):
@@ -84,6 +92,13 @@ def _remembered(scope: AssetScope, key: str) -> Steps[list[Load]]:
         for record, step in found
         if record is not None
     ]
+    newest: set[str] = set()
+    for at, load in enumerate(loads):
+        name = load.record.name
+        if not _moved(load):
+            counts = name not in newest and (yield from _is_kept(scope, key, name))
+            loads[at] = load._replace(superseded=not counts)
+            newest.add(name)
     if not any(map(_moved, loads)):
         return loads
     entry = yield c.GetEntry(scope, key)
@@ -94,6 +109,12 @@ def _remembered(scope: AssetScope, key: str) -> Steps[list[Load]]:
         else load
         for load in loads
     ]
+
+
+def _is_kept(scope: AssetScope, key: str, name: str) -> Steps[bool]:
+    """Tell whether the store has an entry for a backfill."""
+    entry = yield c.GetEntry(scope, key + BACKFILLS + name.removeprefix("load="))
+    return entry is not None
 
 
 def _moved(load: Load) -> bool:

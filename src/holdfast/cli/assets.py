@@ -190,7 +190,7 @@ def print_loads(loads: Sequence[Load]) -> None:
                 one.key,
                 str(one.record.number),
                 one.record.kind,
-                _STATES[one.undone],
+                _STATES[one.is_void],
                 _text(one.record.from_),
                 _text(one.record.to),
                 _text(one.record.rows),

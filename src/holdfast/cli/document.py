@@ -61,7 +61,7 @@ def of_load(load: Load) -> dict[str, Any]:
     return {
         "key": load.key,
         **fields,
-        "undone": load.undone,
+        "undone": load.is_void,
         "version": load.version,
         "updated_at": load.updated_at,
         "writer": of_writer(load.writer),

@@ -219,7 +219,7 @@ def of_load(load: Load) -> AssetLoad:
     return AssetLoad(
         key=load.key,
         **msgspec.structs.asdict(load.record),
-        undone=load.undone,
+        undone=load.is_void,
         updated_at=load.updated_at,
         last_updated_by=LastUpdatedBy.of(load.writer),
     )

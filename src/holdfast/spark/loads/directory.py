@@ -10,21 +10,22 @@ import msgspec
 from holdfast.accessor import AssetStore
 from holdfast.errors import InvalidInput, InvalidType, NotFound
 from holdfast.loadchain import NO_LOADS, Chain
+from holdfast.loadrecord import BACKFILLS
 from holdfast.spark.edition import TRY
 from holdfast.spark.loads import saved
 from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count
 from holdfast.spark.loads.column import Columns, quoted
 from holdfast.spark.loads.naming import origin_of
-from holdfast.spark.publication import absolute, check_path, publish, renames
+from holdfast.spark.publication import absolute, check_path, manifest_of, publish, renames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
-BACKFILLS: Final = "/backfills/"
-"""A backfill that counts has an entry `orders/backfills/NAME`."""
+BACKFILLING: Final = "/backfilling/"
+"""The newest try of a backfill is stored as `orders/backfilling/NAME`."""
 
-_BY_NAME: Final = frozenset({"orc", "parquet"})
+_BY_NAME: Final = frozenset({"json", "orc", "parquet"})
 """Formats whose files can be read with more columns than they have, and wider ones."""
 
 
@@ -40,12 +41,17 @@ class Backfill(msgspec.Struct, frozen=True, omit_defaults=True):
 class Writing(NamedTuple):
     """One try at writing rows."""
 
-    edition: str
-    """The identity of what is written: a later one replaces an earlier one."""
+    load: str
+    """The identity of the load: no other one may replace what it has written."""
     tried: str
     """The name of the try, for a directory that no other attempt writes."""
     confirm: Callable[[], None]
     """Raise unless this is still the newest try."""
+
+    @property
+    def edition(self) -> str:
+        """The identity of what is written: a later one of the load replaces an earlier one."""
+        return f"{self.load} {self.tried}"
 
 
 class Output(NamedTuple):
@@ -68,6 +74,8 @@ class Output(NamedTuple):
         Where directories can be renamed, that of the newest try stands. Elsewhere each try has a
         directory of its own, and the store says which counts.
         """
+        from pyspark.errors import AnalysisException
+
         directory = f"{absolute(df.sparkSession, self.path).rstrip('/')}/{name}"
 
         def write(to: str) -> None:
@@ -75,9 +83,17 @@ class Output(NamedTuple):
             self._write(df, to)
 
         if renames(df.sparkSession, directory):
+            former = str((manifest_of(directory) or {}).get("edition", writing.edition))
+            if former.partition(" ")[0] != writing.load:
+                raise _foreign(directory)
             publish(write, directory, edition=writing.edition, manifest=manifest)
             return directory, None
-        write(f"{directory}/{TRY}={writing.tried}")
+        try:
+            write(f"{directory}/{TRY}={writing.tried}")
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_ALREADY_EXISTS":
+                raise _foreign(directory) from error
+            raise
         return directory, writing.tried
 
     def check(self, df: DataFrame) -> None:
@@ -87,8 +103,13 @@ class Output(NamedTuple):
             raise InvalidType(f"format is {self.format!r}", hint='format="parquet", "orc", …')
         if not isinstance(self.options, Mapping):
             raise InvalidType(f"options is {self.options!r}", hint='options={"header": "true"}')
-        for name in self._partitions():
-            Columns.of(df).find(name, "partition_by")
+        for name in self._partitions(df):
+            if name.startswith("."):
+                raise InvalidInput(
+                    f"partition_by is `{name}`, and Spark reads no directory whose name begins "
+                    "with a dot",
+                    hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
+                )
         for name in df.columns:
             if name.lower() in ("load", TRY):
                 raise InvalidInput(
@@ -96,18 +117,18 @@ class Output(NamedTuple):
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
 
-    def _partitions(self) -> Sequence[str]:
+    def _partitions(self, df: DataFrame) -> list[str]:
+        """Return the names of the columns as the rows have them, so that readers find them."""
         names = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
         if not isinstance(names, list | tuple):
             raise InvalidType(f"partition_by is {names!r}", hint='partition_by=["day", "country"]')
-        return names
+        return [Columns.of(df).find(name, "partition_by").name for name in names]
 
     def _write(self, df: DataFrame, directory: str) -> None:
-        writer = df.write.format(self.format).options(**self.options)
-        if names := self._partitions():
+        writer = df.write.format(self.format).options(**_in_utc(self.options))
+        if names := self._partitions(df):
             writer = writer.partitionBy(*names)
-        # Whole: in dynamic mode, partitions that this write does not have would stay.
-        writer.option("partitionOverwriteMode", "static").mode("overwrite").save(directory)
+        writer.mode("error").save(directory)
 
 
 def read_loads(
@@ -123,7 +144,7 @@ def read_loads(
 
     An attempt sees its own load, too.
     """
-    from pyspark.errors import AnalysisException
+    from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import functions as f
 
     from holdfast.spark.loads.incremental import store_of
@@ -135,13 +156,22 @@ def read_loads(
         return reader().schema(schema).load(place)
 
     def reader() -> DataFrameReader:
-        return spark.read.format(format).options(**options or {})
+        return spark.read.format(format).options(**_in_utc(options or {}))
 
     try:
         # With any schema, Spark reads the names of directories only.
         directories = read("holdfast_none string").columns[1:]
     except AnalysisException as error:
         raise _no_loads(path, str(error).partition("\n")[0]) from error
+    except PySparkException as error:
+        if "CONFLICTING_PARTITION_COLUMN_NAMES" not in str(error):
+            raise
+        raise InvalidInput(
+            f"{path} has directories that were saved with another partition_by: "
+            f"{str(error).partition('Spark UI')[0][:1000]}",
+            hint="remove what is left of attempts that failed; loads with another partition_by "
+            "need a path of their own",
+        ) from error
     if "load" not in directories:
         raise _no_loads(path, "none of its directories is that of a load")
     counting = _counting(store, key)
@@ -158,6 +188,21 @@ def read_loads(
         schema = schema.add(name, "string")
     rows = read(schema).where(counting.is_load(tried) | counting.is_backfill(tried))
     return rows.select(*map(quoted, names))
+
+
+def _in_utc(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with a time zone for times in the names of partitions: not that of the
+    session, which a reader need not share, and in which an hour may come twice."""
+    is_named = any(name.lower() == "timezone" for name in options)
+    return dict(options) if is_named else {**options, "timeZone": "UTC"}
+
+
+def _foreign(directory: str) -> InvalidInput:
+    return InvalidInput(
+        f"{directory} is there, and was written by another load: of another store with the same "
+        "asset, or of an asset or plan that was deleted",
+        hint="give each store a path of its own; if the directory is a leftover, remove it",
+    )
 
 
 def _no_loads(path: str, why: str) -> NotFound:

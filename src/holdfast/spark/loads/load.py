@@ -14,15 +14,15 @@ import msgspec
 
 from holdfast.accessor import AssetStore
 from holdfast.entry import Entry, TaskWriter
-from holdfast.errors import InvalidInput, InvalidType, SourceChanged
+from holdfast.errors import InvalidInput, InvalidType, SourceChanged, VersionConflict
 from holdfast.loadchain import NO_TRY, following
-from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
+from holdfast.loadrecord import BACKFILLS, RECORD_SUFFIX, LoadRecord
 from holdfast.loadrecord import as_json as record_as_json
 from holdfast.spark.loads import contract, saved
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
 from holdfast.spark.loads.chain import PLAN_SUFFIX
 from holdfast.spark.loads.cursor import Value
-from holdfast.spark.loads.directory import BACKFILLS, Backfill, Output, Writing
+from holdfast.spark.loads.directory import BACKFILLING, Backfill, Output, Writing
 from holdfast.spark.loads.naming import application, backfill_name, digest_of, load_name
 from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.plan import Planning
@@ -131,7 +131,7 @@ class Load:
             raise InvalidInput(
                 "a backfill has no number", hint="use new.name, which is made from its range"
             )
-        if self.rows != 0 and self.end is not None:
+        if self.rows != 0 and self.end is not None and not self.is_written:
             self._planning.keep(self._planned_mark(), numbered=True)
         return self._planning.number
 
@@ -318,7 +318,7 @@ class Load:
         writing = self._writing(places)
         if rejected is not None and aside is not None and writing is not None:
             # With a name of its own, lest it be taken for the data of the load.
-            apart = writing._replace(edition=f"{writing.edition} aside")
+            apart = writing._replace(load=f"{writing.load}-aside")
             self._quarantine, _ = aside.publish(rejected, self.name, apart, self._manifest())
         return writing
 
@@ -341,8 +341,7 @@ class Load:
         """Begin a try of the load, which replaces what earlier tries have written."""
         planning = self._planning
         if planning is None or not self._moves():
-            own = f"b{uuid4().hex}"
-            return Writing(own, own, lambda: None) if places else None
+            return self._writing_aside() if places else None
         former = planning.places
         begun = planning.keep(
             self._planned_mark(),
@@ -354,9 +353,27 @@ class Load:
                 withdraw(f"{place.rstrip('/')}/{self.name}")
         if not places:
             return None
-        return Writing(
-            f"{begun.id} {begun.tries}", str(begun.tries), lambda: planning.confirm(begun)
-        )
+        return Writing(begun.id, str(begun.tries), lambda: planning.confirm(begun))
+
+    def _writing_aside(self) -> Writing:
+        """Begin a try of what moves no watermark: a backfill.
+
+        Its entry is written at once, which an attempt that is over may not do, and says which try
+        is the newest.
+        """
+        key = self._key + BACKFILLING + self.name.removeprefix("load=")
+        former = self._store.get(key)
+        begun = {"id": former["id"] if former else f"b{uuid4().hex}", "try": uuid4().hex}
+        self._store.set(key, begun)
+
+        def confirm() -> None:
+            if self._store.get(key) != begun:
+                raise VersionConflict(
+                    f"a later try at {self.name}, for {self._where()}, replaces this one",
+                    hint="let one backfill of a range run at a time",
+                )
+
+        return Writing(begun["id"], begun["try"], confirm)
 
     def _manifest(self) -> dict[str, Any]:
         return {

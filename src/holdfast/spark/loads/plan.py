@@ -39,6 +39,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     watermark: Any
     """The value to store when the load succeeds."""
     id: str = msgspec.field(default_factory=lambda: uuid4().hex)
+    """That of the load, whatever its rules: by it, what it has written is known."""
     numbered: bool = False
     """A table's transaction may carry the load's number: the range may not change any more."""
     session: str = ""
@@ -176,15 +177,13 @@ class Planning:
         return None
 
     def _new(self, watermark: Any) -> Plan:
+        new = Plan(self.number, self.version, self._after, self._rules, watermark)
         former = self._former
-        return Plan(
-            self.number,
-            self.version,
-            self._after,
-            self._rules,
-            watermark,
-            tries=former.tries if former else 0,
-            places=former.places if former else (),
+        if former is None:
+            return new
+        # One try more: an attempt that follows the former plan has to see that it is replaced.
+        return msgspec.structs.replace(
+            new, id=former.id, tries=former.tries + 1, places=former.places
         )
 
     def _set(self, plan: Plan) -> int:

@@ -47,14 +47,16 @@ def schema_of(schemas: Sequence[dict[str, Any]], spark: SparkSession, where: str
 
 def _common(name: str, types: list[Any], where: str) -> Any:
     """Return the type that has all values of these."""
+    from pyspark.sql.types import _parse_datatype_json_value
+
     distinct = [kind for at, kind in enumerate(types) if kind not in types[:at]]
     if len(distinct) == 1:
         return distinct[0]
     for ranks in _WIDER:
         if all(kind in ranks for kind in distinct):
             return max(distinct, key=ranks.index)
-    shown = " and as ".join(kind if isinstance(kind, str) else kind["type"] for kind in distinct)
+    shown = " and as ".join(_parse_datatype_json_value(kind).simpleString() for kind in distinct)
     raise InvalidInput(
         f"the column `{name}` was saved as {shown}, by loads of {where}",
-        hint="read the loads of each type by themselves: spark.read.parquet(f'{path}/{new.name}')",
+        hint="read the directories of the loads of each type by themselves",
     )

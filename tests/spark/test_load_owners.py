@@ -1,0 +1,230 @@
+"""Directories of loads belong to the load that wrote them, and are read as they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loading import connection, frame
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast import Connection
+from holdfast.accessor import run
+from holdfast.actions.loads import loads_of
+from holdfast.errors import InvalidInput, StaleAttempt, VersionConflict
+from holdfast.scope import AssetScope
+from holdfast.spark.loads import directory
+from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads.incremental import incremental
+
+RANGE: dict[str, Any] = {"cursor": "at", "initial": 0, "end_value": 10}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Connection]:
+    with connection(tmp_path) as opened:
+        opened.asset_store(name="orders", declare=True)
+        yield opened
+
+
+@pytest.fixture(params=["renamed", "not renamed"])
+def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file system with renames, and one without, as object stores are."""
+    if request.param == "not renamed":
+        monkeypatch.setattr(directory, "renames", lambda spark, path: False)
+    return str(request.param)
+
+
+def ids(df: DataFrame) -> list[int]:
+    return sorted(row.id for row in df.collect())
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_backfill_of_an_attempt_that_is_over_replaces_nothing(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, target = classic_spark, str(tmp_path / "out")
+    task = store.task_store("dag", "run", "load")
+    with pytest.raises(StaleAttempt), task.attempt() as zombie:
+        old = incremental(frame(spark, [(8, 8)]), zombie.asset_store(name="orders"), **RANGE)
+        with task.attempt() as attempt:
+            its = attempt.asset_store(name="orders")
+            incremental(frame(spark, [(9, 9)]), its, **RANGE).save(target)
+        old.save(target)
+
+    assert ids(read_loads(spark, store.asset_store(name="orders"), target)) == [9]
+    assert ids(spark.read.parquet(target)) == [9]
+
+
+@pytest.mark.usefixtures("storage")
+def test_of_two_backfills_at_once_the_later_one_counts(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, target = classic_spark, str(tmp_path / "out")
+    asset = store.asset_store(name="orders")
+    first = incremental(frame(spark, [(1, 1)]), asset, **RANGE)
+    second = incremental(frame(spark, [(2, 2)]), asset, **RANGE)
+    begun = first._writing_aside()
+
+    second.save(target)
+
+    with pytest.raises(VersionConflict, match="a later try at load="):
+        begun.confirm()
+    assert ids(read_loads(spark, asset, target)) == [2]
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("range_", [{"cursor": "at"}, RANGE], ids=["load", "backfill"])
+def test_another_store_does_not_replace_the_loads_of_an_asset_with_the_same_name(
+    classic_spark: SparkSession,
+    store: Connection,
+    tmp_path: Path,
+    range_: dict[str, Any],
+    storage: str,
+) -> None:
+    spark, target = classic_spark, str(tmp_path / "out")
+    asset = store.asset_store(name="orders")
+    incremental(frame(spark, [(1, 1), (2, 2)]), asset, **range_).save(target)
+    (tmp_path / "other").mkdir()
+
+    with connection(tmp_path / "other") as other:
+        its = other.asset_store(name="orders", declare=True)
+        load = incremental(frame(spark, [(7, 7)]), its, **range_)
+        with suppress(InvalidInput):
+            load.save(target)
+        with suppress(InvalidInput):  # nor does a retry
+            load.save(target)
+        if storage == "renamed":
+            with pytest.raises(InvalidInput, match="was written by another load"):
+                load.save(target)
+
+    assert ids(read_loads(spark, asset, target)) == [1, 2]
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_load_with_other_rules_replaces_what_its_predecessor_left(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, target = classic_spark, str(tmp_path / "out")
+    asset, task = store.asset_store(name="orders"), store.task_store("dag", "run", "load")
+    df = frame(spark, [(1, 1), (2, 2)])
+    with suppress(KeyError), task.attempt() as attempt:
+        incremental(df, attempt.asset_store(name="orders"), cursor="at").save(target)
+        raise KeyError
+
+    incremental(df, asset, cursor="at", initial=2).save(target)
+
+    assert ids(read_loads(spark, asset, target)) == [2]
+
+
+@pytest.mark.usefixtures("storage")
+def test_times_in_the_names_of_partitions_are_those_that_were_saved(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, target = classic_spark, str(tmp_path / "out")
+    asset, zone = store.asset_store(name="orders"), "spark.sql.session.timeZone"
+    twice = [datetime(2026, 11, 1, hour, 30, tzinfo=UTC) for hour in (5, 6)]
+    before = spark.conf.get(zone)
+    try:
+        for number, writers in enumerate(("America/New_York", "Asia/Tokyo")):
+            spark.conf.set(zone, writers)
+            rows = [(2 * number + n, 2 * number + n, at) for n, at in enumerate(twice)]
+            df = frame(spark, rows, "id long, at long, day timestamp")
+            incremental(df, asset, cursor="at").save(target, partition_by="day")
+        spark.conf.set(zone, "UTC")
+        found = read_loads(spark, asset, target).selectExpr("id", "unix_seconds(day) AS at")
+        assert sorted(map(tuple, found.collect())) == [
+            (id, int(twice[id % 2].timestamp())) for id in range(4)
+        ]
+    finally:
+        spark.conf.set(zone, before)
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
+def test_partition_by_in_another_case_keeps_the_values(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, format: str
+) -> None:
+    spark, target = classic_spark, str(tmp_path / "out")
+    asset = store.asset_store(name="orders")
+    df = frame(spark, [(1, 1, "007"), (2, 2, "1e3")], "id long, at long, code string")
+
+    incremental(df, asset, cursor="at").save(target, format=format, partition_by="CODE")
+
+    found = read_loads(spark, asset, target, format=format)
+    assert sorted(row.code for row in found.collect()) == ["007", "1e3"]
+
+
+def test_a_partition_that_spark_would_hide_is_refused(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    df = frame(classic_spark, [(1, 1, "x")], "id long, at long, `.code` string")
+    load = incremental(df, store.asset_store(name="orders"), cursor="at")
+
+    with pytest.raises(InvalidInput, match="begins with a dot"):
+        load.save(str(tmp_path / "out"), partition_by=".code")
+
+
+def test_json_of_an_attempt_that_failed_does_not_change_types(
+    classic_spark: SparkSession,
+    store: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(directory, "renames", lambda spark, path: False)
+    spark, target = classic_spark, str(tmp_path / "out")
+    asset, task = store.asset_store(name="orders"), store.task_store("dag", "run", "load")
+    numbers = frame(spark, [(1, 1, 5)], "id long, at long, code int")
+    incremental(numbers, asset, cursor="at").save(target, format="json")
+    texts = frame(spark, [(1, 1, "5"), (2, 2, "abc")], "id long, at long, code string")
+    with suppress(KeyError), task.attempt() as attempt:
+        its = attempt.asset_store(name="orders")
+        incremental(texts, its, cursor="at").save(target, format="json")
+        raise KeyError
+
+    found = read_loads(spark, asset, target, format="json")
+
+    assert [(row.id, row.code) for row in found.collect()] == [(1, 5)]
+
+
+def test_directories_with_another_partition_by_are_named(
+    spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
+    incremental(frame(spark, [(1, 1)]), asset, cursor="at").save(target)
+    incremental(frame(spark, [(1, 1), (2, 2)]), asset, cursor="at").save(target, partition_by="id")
+
+    with pytest.raises(InvalidInput, match="saved with another partition_by") as error:
+        read_loads(spark, asset, target)
+
+    assert "remove what is left" in error.value.hint
+
+
+def test_only_the_newest_of_the_same_backfill_stands(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
+    for rows in ([(1, 1)], [(1, 1), (2, 2)]):
+        incremental(frame(classic_spark, list(rows)), asset, **RANGE).save(target)
+
+    def states() -> list[bool | None]:
+        return [one.is_void for one in run(store.store, loads_of(AssetScope(name="orders")))]
+
+    assert states() == [False, True]
+    [entry] = [key for key in list(asset.keys()) if "/backfills/" in key]
+    asset.delete(entry)
+    assert states() == [True, True]
+
+
+def test_the_number_of_a_load_that_has_succeeded_can_be_asked_for(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    with store.task_store("dag", "run", "load").attempt() as attempt:
+        its = attempt.asset_store(name="orders")
+        load = incremental(frame(classic_spark, [(1, 1)]), its, cursor="at")
+        load.save(str(tmp_path / "out"))
+
+    assert load.number == 0
