@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, datetime
@@ -201,6 +202,11 @@ def test_loads_that_were_left_behind_stay_so_whatever_fails_after_them(
     assert ids(read_loads(classic_spark, asset, target)) == [1]
     asset.delete("watermark/plan")
     assert ids(read_loads(classic_spark, asset, target)) == [1]
+    with pytest.raises(InvalidInput, match="if the directory is a leftover, remove it"):
+        load(4)
+    asset.delete("watermark/plan")
+    for number in (2, 3):
+        shutil.rmtree(f"{target}/load=orders.watermark.{number:012}")
     load(4)
     load(5)
 
