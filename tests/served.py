@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast import command as c
-from holdfast.authority import Role, UserIdentity
+from holdfast.authority import Role, UserIdentity, WorkerIdentity
 from holdfast.condition import Once
 from holdfast.entry import ApiWriter, WatcherWriter
 from holdfast.server.embedded import EmbeddedServer
@@ -99,20 +99,26 @@ def serving_stores(home: Path) -> Iterator[ServedStores]:
 
 
 class Everybody(Store):
-    """Writes of people and of watchers, each with a token of theirs."""
+    """Commands of people, of watchers and of workers, each with a token of theirs."""
 
     def __init__(self, served: ServedStores) -> None:
         self._person = served.client("ann")
         self._watcher = served.client(WATCHER)
+        worker = served.server.tokens.issue(WorkerIdentity("w1"))
+        self._worker = HttpStore(served.server.url, worker)
 
     def execute(self, command: c.Command[A]) -> A:
-        writer = getattr(command, "writer", None)
-        asked = self._watcher if isinstance(writer, WatcherWriter) else self._person
-        return asked.execute(command)
+        return self._asked(command).execute(command)
+
+    def _asked(self, command: c.Command[Any]) -> HttpStore:
+        if isinstance(command, c.StartAttempt) and (command.worker or command.lease):
+            return self._worker
+        is_watchers = isinstance(getattr(command, "writer", None), WatcherWriter)
+        return self._watcher if is_watchers else self._person
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
         return self._person.supports(command)
 
     def close(self) -> None:
-        self._person.close()
-        self._watcher.close()
+        for one in (self._person, self._watcher, self._worker):
+            one.close()

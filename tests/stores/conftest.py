@@ -9,7 +9,7 @@ import pytest
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import Clock
-from served import ServedStores, serving_stores
+from served import Everybody, ServedStores, serving_stores
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def store(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Store]:
         served.store.become(
             SqlStore(request.getfixturevalue("sqlite_database").empty(), clock=clock)
         )
-        opened: Store = served.client("ann")
+        opened: Store = Everybody(served)
     else:
         database = request.getfixturevalue(f"{request.param}_database")
         opened = SqlStore(database.empty(), clock=clock)
