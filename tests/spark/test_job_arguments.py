@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, cast
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -29,7 +30,8 @@ from holdfast.spark.jobs.job import SparkJob, cluster_of
 from holdfast.spark.jobs.log import DriverLog
 from holdfast.spark.jobs.submission import Submission, located
 
-CONTEXT = cast(Context, {"job_intent": "i1"})
+INTENT = str(uuid4())
+CONTEXT = cast(Context, {"job_intent": INTENT})
 
 
 def job(**arguments: Any) -> SparkJob:
@@ -104,7 +106,7 @@ def submission(**facts: Any) -> Submission:
     return Submission(
         **{
             "name": "load",
-            "intent": "i1",
+            "intent": INTENT,
             "application": "/apps/app.py",
             "main_class": "",
             "args": ("1",),
@@ -147,7 +149,7 @@ def yarn() -> Iterator[ResourceManager]:
         def do_GET(self) -> None:
             server = cast(ResourceManager, self.server)
             server.asked.append(self.path)
-            known = self.path.endswith(("holdfast-i1", "application_7_1"))
+            known = self.path.endswith((f"holdfast-{INTENT}", "application_7_1"))
             found: Any = {"app": server.app}
             if "?" in self.path:
                 found = {"apps": {"app": [server.app]} if known else None}
@@ -191,11 +193,11 @@ def test_yarn_is_submitted_to_by_a_tag_and_asked_over_rest(
     assert "--master yarn --deploy-mode cluster" in (spark_submit / "asked").read_text()
     assert "secret" not in (spark_submit / "asked").read_text()
     settings = (spark_submit / "settings").read_text().splitlines()
-    assert "spark.yarn.tags holdfast-i1" in settings
+    assert f"spark.yarn.tags holdfast-{INTENT}" in settings
     assert "spark.yarn.appMasterEnv.HOLDFAST_JOB_TOKEN secret" in settings
     assert (waits.state, failed) == (State.WAITING, Status(State.FAILED, "no disk"))
     assert cluster.status("application_7_2").state is State.UNKNOWN
-    assert cluster.find("i2") is None
+    assert cluster.find(str(uuid4())) is None
     assert '/application_7_1/state {"state":"KILLED"}' in yarn.asked[3]
 
 
@@ -208,11 +210,16 @@ def test_kubernetes_is_asked_by_the_name_of_the_pod(spark_submit: Path) -> None:
     status = cluster.status(driver)
     asked = (spark_submit / "asked").read_text()
 
-    assert driver == cluster.driver_id("i1") == "etl:holdfast-i1"
-    assert "spark.kubernetes.driver.pod.name holdfast-i1" in settings
+    assert driver == cluster.driver_id(INTENT) == f"etl:holdfast-{INTENT}"
+    assert f"spark.kubernetes.driver.pod.name holdfast-{INTENT}" in settings
     assert "spark.kubernetes.driverEnv.HOLDFAST_JOB_TOKEN secret" in settings
     assert status.state is State.RUNNING
-    assert asked.split() == ["--master", "k8s://https://h:6443", "--status", "etl:holdfast-i1"]
+    assert asked.split() == [
+        "--master",
+        "k8s://https://h:6443",
+        "--status",
+        f"etl:holdfast-{INTENT}",
+    ]
     (spark_submit / "answer").write_text("No applications found.\n")
     assert cluster.status(driver).state is State.UNKNOWN
     (spark_submit / "answer").write_text("Connection refused\n")
@@ -237,11 +244,12 @@ def test_a_driver_here_is_submitted_once_and_its_end_is_kept(spark_submit: Path)
     (spark_submit / "status").write_text("3")
     again = cluster.submit(submission())
 
-    assert (driver, again, cluster.find("i1"), cluster.find("i2")) == ("i1", "i1", "i1", None)
+    assert (driver, again, cluster.find(INTENT)) == (INTENT, INTENT, INTENT)
+    assert cluster.find(str(uuid4())) is None
     assert cluster.status(driver).state is State.SUCCEEDED
     assert cluster.read(driver, "log", None) == (b"all went well\n", 14)
     assert cluster.read(driver, "log", 4) == (b"went well\n", 14)
-    assert cluster.status("i2").state is State.UNKNOWN
+    assert cluster.status(str(uuid4())).state is State.UNKNOWN
 
 
 def test_a_driver_here_lives_while_its_program_does_and_can_be_ended(spark_submit: Path) -> None:
@@ -263,24 +271,24 @@ def test_a_driver_here_lives_while_its_program_does_and_can_be_ended(spark_submi
 
 
 def test_what_spark_says_of_a_failed_python_application_is_not_shown(spark_submit: Path) -> None:
-    place = spark_submit / "home" / "spark" / "jobs" / "i1"
+    place = spark_submit / "home" / "spark" / "jobs" / INTENT
     place.mkdir(parents=True)
     (place / "log").write_text(
         "KeyError: 'k'\n"
         'Exception in thread "main" java.lang.reflect.InvocationTargetException\n'
         "Caused by: org.apache.spark.SparkUserAppException: User application exited with 1\n"
     )
-    log = DriverLog(LocalSubmit("local[1]", spark_submit / "home"), "i1")
+    log = DriverLog(LocalSubmit("local[1]", spark_submit / "home"), INTENT)
 
     assert list(log.new_lines()) == ["KeyError: 'k'"]
 
 
 def test_the_end_of_a_long_log_is_shown(spark_submit: Path) -> None:
     cluster = LocalSubmit("local[1]", spark_submit / "home")
-    place = spark_submit / "home" / "spark" / "jobs" / "i1"
+    place = spark_submit / "home" / "spark" / "jobs" / INTENT
     place.mkdir(parents=True)
     (place / "log").write_text("begun\n")
-    log = DriverLog(cluster, "i1")
+    log = DriverLog(cluster, INTENT)
     assert list(log.new_lines()) == ["begun"]
     chatter = "26/01/31 12:00:00 INFO Executor: Running task\n" * 3000
     (place / "log").write_text(f"begun\n{chatter}ValueError: the reason\n")
@@ -314,10 +322,10 @@ def test_the_end_of_a_long_log_is_shown(spark_submit: Path) -> None:
 def test_the_reason_of_a_failure_is_the_last_error_in_the_log(
     spark_submit: Path, lines: tuple[str, ...], reason: str
 ) -> None:
-    place = spark_submit / "home" / "spark" / "jobs" / "i1"
+    place = spark_submit / "home" / "spark" / "jobs" / INTENT
     place.mkdir(parents=True)
     (place / "log").write_text("".join(f"{line}\n" for line in lines))
-    log = DriverLog(LocalSubmit("local[1]", spark_submit / "home"), "i1")
+    log = DriverLog(LocalSubmit("local[1]", spark_submit / "home"), INTENT)
 
     assert list(log.new_lines()) == list(lines)
     assert log.reason() == reason
@@ -337,7 +345,7 @@ def test_a_driver_here_that_failed_or_vanished_is_told(spark_submit: Path) -> No
     await_true(lambda: not cluster.status(driver).state.active)
 
     failed = cluster.status(driver)
-    (spark_submit / "home" / "spark" / "jobs" / "i1" / "status").unlink()
+    (spark_submit / "home" / "spark" / "jobs" / INTENT / "status").unlink()
     await_true(lambda: not cluster.status(driver).state.active)
     vanished = cluster.status(driver)
 

@@ -73,6 +73,10 @@ def own_report(task: TaskSpec, report: Report | None) -> Report | None:
 
 def _is_own(task: TaskSpec, event: EmittedEvent) -> bool:
     aliases = {one.name for one in task.outlets if isinstance(one, AliasSpec)}
-    concrete = {(one.name, one.uri) for one in task.outlets if not isinstance(one, AliasSpec)}
-    named = bool(event.aliases) or (event.name, event.uri) in concrete
-    return named and aliases.issuperset(event.aliases)
+    # A reference has one of the two.
+    named = any(
+        one.name in (None, event.name) and one.uri in (None, event.uri)
+        for one in task.outlets
+        if not isinstance(one, AliasSpec)
+    )
+    return (named or bool(event.aliases)) and aliases.issuperset(event.aliases)
