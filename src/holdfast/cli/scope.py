@@ -35,26 +35,15 @@ _ASSET_OPTIONS = (
 
 def scope_options(function: Function) -> Function:
     """Gives the command a `scope`: one task instance or one asset."""
-
-    @wraps(function)
-    def with_scope(
-        dag_id: str | None,
-        run_id: str | None,
-        task_id: str | None,
-        map_index: int | None,
-        name: str | None,
-        uri: str | None,
-        **others: Any,
-    ) -> None:
-        tasks = TaskFilter(dag_id, run_id, task_id, map_index)
-        function(scope=_one_scope(tasks, name, uri, others.get("declare", False)), **others)
-
-    return _with(with_scope, *_TASK_OPTIONS, *_ASSET_OPTIONS)
+    return _with_scope(function, optional=False)
 
 
 def part_options(function: Function) -> Function:
     """Gives the command a `scope`: one task instance or one asset, or None for all."""
+    return _with_scope(function, optional=True)
 
+
+def _with_scope(function: Function, *, optional: bool) -> Function:
     @wraps(function)
     def with_scope(
         dag_id: str | None,
@@ -66,8 +55,10 @@ def part_options(function: Function) -> Function:
         **others: Any,
     ) -> None:
         tasks = TaskFilter(dag_id, run_id, task_id, map_index)
-        all_ = tasks == TaskFilter() and name is None and uri is None
-        function(scope=None if all_ else _one_scope(tasks, name, uri), **others)
+        if optional and tasks == TaskFilter() and name is None and uri is None:
+            function(scope=None, **others)
+        else:
+            function(scope=_one_scope(tasks, name, uri, others.get("declare", False)), **others)
 
     return _with(with_scope, *_TASK_OPTIONS, *_ASSET_OPTIONS)
 
