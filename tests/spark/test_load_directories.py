@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 import holdfast
 from holdfast import Connection
 from holdfast.errors import InvalidInput, NotFound, VersionConflict
-from holdfast.spark.loads import directory
+from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import Load, incremental
 
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Connection]:
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file system with renames, and one without, as object stores are."""
     if request.param == "not renamed":
-        monkeypatch.setattr(directory, "renames", lambda spark, path: False)
+        monkeypatch.setattr(output, "renames", lambda spark, path: False)
     return str(request.param)
 
 
@@ -153,11 +153,13 @@ def test_one_statement_writes_the_new_rows(
 def test_there_is_nothing_to_read_before_the_first_load(
     spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
+    asset, none, other = store.asset_store(name="orders"), tmp_path / "none", tmp_path / "other"
     spark.range(3).write.parquet(str(other))
-    for path in (tmp_path / "none", other):
-        with pytest.raises(NotFound, match=f"{path} has no loads"):
-            read_loads(spark, store.asset_store(name="orders"), str(path))
+
+    with pytest.raises(NotFound, match=f"{none} has no loads"):
+        read_loads(spark, asset, str(none))
+    with pytest.raises(NotFound, match="`watermark` of asset `orders` knows of no loads"):
+        read_loads(spark, asset, str(other))
 
 
 def test_a_load_that_was_given_up_does_not_count(
@@ -304,12 +306,12 @@ def test_a_retry_with_other_checks_or_another_format_replaces_what_was_saved(
         ({"expect": {"where": "id < 3"}, "quarantine": bad}, {}),
         ({"expect": {"where": "id < 3"}, "quarantine": bad}, {"format": "orc"}),
     ]
-    for rules, output in ways:
+    for rules, way in ways:
         task = store.task_store("dag", "run", "load")
         with pytest.raises(RuntimeError, match="crash"), task.attempt() as attempt:
             asset = attempt.asset_store(name="orders")
             load = incremental(df, asset, cursor="at", **rules)
-            load.save(target, **output)
+            load.save(target, **way)
             raise RuntimeError("crash")
 
     assert ids(classic_spark.read.orc(f"{target}/{load.name}")) == [1, 2]
@@ -322,7 +324,7 @@ def test_many_tries_and_loads_that_were_left_behind_are_read_in_one_condition(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(directory, "renames", lambda spark, path: False)
+    monkeypatch.setattr(output, "renames", lambda spark, path: False)
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
     incremental(frame(classic_spark, [(1, 1)]), asset, cursor="at").save(target)
     mark = asset.get("watermark")

@@ -17,7 +17,7 @@ from holdfast.accessor import run
 from holdfast.actions.loads import loads_of
 from holdfast.errors import InvalidInput, StaleAttempt, VersionConflict
 from holdfast.scope import AssetScope
-from holdfast.spark.loads import directory
+from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[Connection]:
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file system with renames, and one without, as object stores are."""
     if request.param == "not renamed":
-        monkeypatch.setattr(directory, "renames", lambda spark, path: False)
+        monkeypatch.setattr(output, "renames", lambda spark, path: False)
     return str(request.param)
 
 
@@ -174,7 +174,7 @@ def test_json_of_an_attempt_that_failed_does_not_change_types(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(directory, "renames", lambda spark, path: False)
+    monkeypatch.setattr(output, "renames", lambda spark, path: False)
     spark, target = classic_spark, str(tmp_path / "out")
     asset, task = store.asset_store(name="orders"), store.task_store("dag", "run", "load")
     numbers = frame(spark, [(1, 1, 5)], "id long, at long, code int")

@@ -28,6 +28,14 @@ def translated(doing: str) -> Iterator[None]:
         raise _told(doing, str(error)) from error
 
 
+def has_raised(error: BaseException, text: str) -> bool:
+    """Tell whether Spark has failed at our `raise_error(text)`.
+
+    The text alone does not tell: messages of other errors may show the plan, which has it.
+    """
+    return f"[USER_RAISED_EXCEPTION] {text}" in str(error)
+
+
 def _told(doing: str, text: str) -> HoldfastError:
     absent = _ABSENT.search(text)
     if absent:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FILE: Final = "_holdfast.json"
 _DATA: Final = "data"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
 _FILE_SCHEME: Final = re.compile(r"file:(//)?(?=/)", re.IGNORECASE)
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 _OCCUPIED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
@@ -60,8 +61,8 @@ def renames(spark: SparkSession, path: str) -> bool:
 
 
 def check_path(what: str, path: Any) -> str:
-    """Return a path as text. Raise InvalidType or InvalidInput where it names no directory, or a
-    whole file system."""
+    """Return a path as text. Raise InvalidType or InvalidInput where it names no directory, several
+    of them, or a whole file system."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise InvalidType(f"{what} is {path!r}", hint="give the path of a directory, as text")
     text = os.fspath(path)
@@ -69,6 +70,11 @@ def check_path(what: str, path: Any) -> str:
         raise InvalidInput(
             f"{what} is {text!r}, which is no directory to write into",
             hint="name one: '/lake/orders', 's3a://lake/orders'",
+        )
+    if found := _PATTERN.search(text):
+        raise InvalidInput(
+            f"{what} is {text!r}, and Spark reads `{found[0]}` in a path as a pattern for several",
+            hint="name one directory, without any of * ? [ ] { } \\",
         )
     return text
 

@@ -1,22 +1,23 @@
-"""Directories that loads are written into, and how to read those that count."""
+"""Directories of loads: how to read those that count."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from holdfast.accessor import AssetStore
-from holdfast.errors import InvalidInput, InvalidType, NotFound
+from holdfast.errors import InvalidInput, NotFound
 from holdfast.loadchain import NO_LOADS, Chain
 from holdfast.loadrecord import BACKFILLS
 from holdfast.spark.edition import TRY
 from holdfast.spark.loads import saved
 from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count
-from holdfast.spark.loads.column import Columns, quoted
+from holdfast.spark.loads.column import quoted
 from holdfast.spark.loads.naming import origin_of
-from holdfast.spark.publication import absolute, check_path, manifest_of, publish, renames
+from holdfast.spark.loads.output import in_utc, name_mistakes
+from holdfast.spark.publication import absolute, check_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -36,99 +37,6 @@ class Backfill(msgspec.Struct, frozen=True, omit_defaults=True):
     """The try of it that counts, where directories cannot be renamed."""
     columns: str = ""
     """The digest of the schema with which it was saved."""
-
-
-class Writing(NamedTuple):
-    """One try at writing rows."""
-
-    load: str
-    """The identity of the load: no other one may replace what it has written."""
-    tried: str
-    """The name of the try, for a directory that no other attempt writes."""
-    confirm: Callable[[], None]
-    """Raise unless this is still the newest try."""
-
-    @property
-    def edition(self) -> str:
-        """The identity of what is written: a later one of the load replaces an earlier one."""
-        return f"{self.load} {self.tried}"
-
-
-class Output(NamedTuple):
-    """Where and how rows are written."""
-
-    path: str
-    format: str
-    partition_by: str | Sequence[str]
-    options: Mapping[str, str]
-
-    def publish(
-        self,
-        df: DataFrame,
-        name: str,
-        writing: Writing,
-        manifest: Mapping[str, Any],
-    ) -> tuple[str, str | None]:
-        """Write `df` so that it appears as a whole, once; return where, and the try that counts.
-
-        Where directories can be renamed, that of the newest try stands. Elsewhere each try has a
-        directory of its own, and the store says which counts.
-        """
-        from pyspark.errors import AnalysisException
-
-        directory = f"{absolute(df.sparkSession, self.path).rstrip('/')}/{name}"
-
-        def write(to: str) -> None:
-            writing.confirm()
-            self._write(df, to)
-
-        if renames(df.sparkSession, directory):
-            former = str((manifest_of(directory) or {}).get("edition", writing.edition))
-            if former.partition(" ")[0] != writing.load:
-                raise _foreign(directory)
-            publish(write, directory, edition=writing.edition, manifest=manifest)
-            return directory, None
-        try:
-            write(f"{directory}/{TRY}={writing.tried}")
-        except AnalysisException as error:
-            if error.getCondition() == "PATH_ALREADY_EXISTS":
-                raise _foreign(directory) from error
-            raise
-        return directory, writing.tried
-
-    def check(self, df: DataFrame) -> None:
-        """Raise InvalidInput or InvalidType where the rows cannot be written so."""
-        check_path("the path", self.path)
-        if not isinstance(self.format, str) or not self.format:
-            raise InvalidType(f"format is {self.format!r}", hint='format="parquet", "orc", …')
-        if not isinstance(self.options, Mapping):
-            raise InvalidType(f"options is {self.options!r}", hint='options={"header": "true"}')
-        for name in self._partitions(df):
-            if name.startswith("."):
-                raise InvalidInput(
-                    f"partition_by is `{name}`, and Spark reads no directory whose name begins "
-                    "with a dot",
-                    hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
-                )
-        for name in df.columns:
-            if name.lower() in ("load", TRY):
-                raise InvalidInput(
-                    f"the column `{name}` would be hidden by the directories of the loads",
-                    hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
-                )
-
-    def _partitions(self, df: DataFrame) -> list[str]:
-        """Return the names of the columns as the rows have them, so that readers find them."""
-        names = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
-        if not isinstance(names, list | tuple):
-            raise InvalidType(f"partition_by is {names!r}", hint='partition_by=["day", "country"]')
-        return [Columns.of(df).find(name, "partition_by").name for name in names]
-
-    def _write(self, df: DataFrame, directory: str) -> None:
-        writer = df.write.format(self.format).options(**_in_utc(self.options))
-        if names := self._partitions(df):
-            writer = writer.partitionBy(*names)
-        writer.mode("error").save(directory)
 
 
 def read_loads(
@@ -156,11 +64,22 @@ def read_loads(
         return reader().schema(schema).load(place)
 
     def reader() -> DataFrameReader:
-        return spark.read.format(format).options(**_in_utc(options or {}))
+        return spark.read.format(format).options(**in_utc(options or {}))
+
+    def partitions(of: str) -> list[str]:
+        # With any schema, Spark reads the names of directories only.
+        return reader().schema("holdfast_none string").load(of).columns[1:]
+
+    def is_there(name: str) -> bool:
+        try:
+            partitions(f"{place}/load={name}")
+        except AnalysisException:
+            return False
+        return True
 
     try:
-        # With any schema, Spark reads the names of directories only.
-        directories = read("holdfast_none string").columns[1:]
+        with name_mistakes(path, format):
+            directories = partitions(place)
     except AnalysisException as error:
         raise _no_loads(path, str(error).partition("\n")[0]) from error
     except PySparkException as error:
@@ -172,11 +91,12 @@ def read_loads(
             hint="remove what is left of attempts that failed; loads with another partition_by "
             "need a path of their own",
         ) from error
-    if "load" not in directories:
-        raise _no_loads(path, "none of its directories is that of a load")
     counting = _counting(store, key)
+    if "load" not in directories and not any(map(is_there, counting.names())):
+        raise _no_loads(path, "none of its directories is that of a load")
     schemas = [found for one in counting.columns if (found := store.get(key + saved.PREFIX + one))]
-    if len(schemas) < len(counting.columns) or not schemas or format.lower() not in _BY_NAME:
+    is_known = len(schemas) == len(counting.columns) and schemas
+    if "load" in directories and not (is_known and format.lower() in _BY_NAME):
         # Nothing was saved, or the files have to tell their columns: those of CSV go by place.
         inferred = saved.columns_of(reader().load(place).drop("load", TRY).schema)
         known = {name: kind for schema in schemas for name, kind in schema.items()}
@@ -188,21 +108,6 @@ def read_loads(
         schema = schema.add(name, "string")
     rows = read(schema).where(counting.is_load(tried) | counting.is_backfill(tried))
     return rows.select(*map(quoted, names))
-
-
-def _in_utc(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with a time zone for times in the names of partitions: not that of the
-    session, which a reader need not share, and in which an hour may come twice."""
-    is_named = any(name.lower() == "timezone" for name in options)
-    return dict(options) if is_named else {**options, "timeZone": "UTC"}
-
-
-def _foreign(directory: str) -> InvalidInput:
-    return InvalidInput(
-        f"{directory} is there, and was written by another load: of another store with the same "
-        "asset, or of an asset or plan that was deleted",
-        hint="give each store a path of its own; if the directory is a leftover, remove it",
-    )
 
 
 def _no_loads(path: str, why: str) -> NotFound:
@@ -225,6 +130,11 @@ class _Counting(NamedTuple):
         """The digests of the schemas with which all of it was saved."""
         of_backfills = (one.columns for one in self.backfills.values() if one.columns)
         return list(dict.fromkeys([*self.chain.columns, *of_backfills]))
+
+    def names(self) -> list[str]:
+        """Return the names of the backfills, and of the newest load."""
+        newest = [] if self.chain.number < 0 else [f"{self.prefix}{self.chain.number:012}"]
+        return [*newest, *self.backfills]
 
     def is_load(self, tried: Column | None) -> Column:
         """The condition that a row is of a load that counts."""

@@ -18,13 +18,15 @@ from holdfast.errors import InvalidInput, InvalidType, SourceChanged, VersionCon
 from holdfast.loadchain import NO_TRY, following
 from holdfast.loadrecord import BACKFILLS, RECORD_SUFFIX, LoadRecord
 from holdfast.loadrecord import as_json as record_as_json
+from holdfast.spark.failure import has_raised
 from holdfast.spark.loads import contract, saved
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
 from holdfast.spark.loads.chain import PLAN_SUFFIX
 from holdfast.spark.loads.cursor import Value
-from holdfast.spark.loads.directory import BACKFILLING, Backfill, Output, Writing
+from holdfast.spark.loads.directory import BACKFILLING, Backfill
 from holdfast.spark.loads.naming import application, backfill_name, digest_of, load_name
 from holdfast.spark.loads.observation import observed
+from holdfast.spark.loads.output import Output, Writing
 from holdfast.spark.loads.plan import Planning
 from holdfast.spark.loads.rules import LoadRules
 from holdfast.spark.loads.statement import is_query
@@ -165,6 +167,8 @@ class Load:
 
     def sql(self, query: str, **arguments: Any) -> Loaded:
         """Write the rows with one SQL statement, in which `{new}` stands for them."""
+        from pyspark.errors import ParseException
+
         if not isinstance(query, str):
             raise InvalidType(f"the statement is {query!r}", hint='new.sql("INSERT INTO …")')
         double = "double braces that are meant as such: {{ and }}"
@@ -185,7 +189,15 @@ class Load:
                 )
 
         def run(new: DataFrame) -> None:
-            if is_query(new.sparkSession.sql(query, new=new, **arguments)):
+            try:
+                answer = new.sparkSession.sql(query, new=new, **arguments)
+            except ParseException as error:
+                said = str(error).strip().partition(" SQLSTATE")[0]
+                raise InvalidInput(
+                    f"the statement cannot be parsed: {said}",
+                    hint="give one statement; for several, new.write and new.view",
+                ) from error
+            if is_query(answer):
                 raise InvalidInput(
                     "the statement is a query: it writes nothing",
                     hint="INSERT INTO orders SELECT * FROM {new}",
@@ -323,15 +335,11 @@ class Load:
         return writing
 
     def _call(self, fn: Callable[[DataFrame], object], df: DataFrame) -> None:
-        from pyspark.errors import AnalysisException, PySparkException
-
         try:
             fn(df)
-        except AnalysisException:
-            raise
-        except PySparkException as error:
+        except Exception as error:
             failure = null_cursor(self._rules.cursor.name, self._where())
-            if self._rules.on_null == "error" and self.rows is None and failure in str(error):
+            if has_raised(error, failure):
                 raise InvalidInput(
                     f"{failure}; the watermark stays", hint='on_null="skip" leaves such rows out'
                 ) from error

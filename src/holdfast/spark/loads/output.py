@@ -1,0 +1,199 @@
+"""Where and how a load writes its rows into files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.spark.edition import TRY
+from holdfast.spark.failure import has_raised
+from holdfast.spark.loads.column import Columns, quoted
+from holdfast.spark.publication import absolute, check_path, manifest_of, publish, renames
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_LOST: Final = r"\x00|\._COPYING_\z"
+"""What Spark cannot write in the name of a directory, or does not read."""
+_NO_FORMAT: Final = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
+_NO_FILE_SYSTEM: Final = re.compile(
+    r"No FileSystem for scheme \S+|Class org\.apache\.hadoop\.fs\.\S+ not found"
+)
+
+
+class Writing(NamedTuple):
+    """One try at writing rows."""
+
+    load: str
+    """The identity of the load: no other one may replace what it has written."""
+    tried: str
+    """The name of the try, for a directory that no other attempt writes."""
+    confirm: Callable[[], None]
+    """Raise unless this is still the newest try."""
+
+    @property
+    def edition(self) -> str:
+        """The identity of what is written: a later one of the load replaces an earlier one."""
+        return f"{self.load} {self.tried}"
+
+
+class Output(NamedTuple):
+    """Where and how rows are written."""
+
+    path: str
+    format: str
+    partition_by: str | Sequence[str]
+    options: Mapping[str, str]
+
+    def publish(
+        self,
+        df: DataFrame,
+        name: str,
+        writing: Writing,
+        manifest: Mapping[str, Any],
+    ) -> tuple[str, str | None]:
+        """Write `df` so that it appears as a whole, once; return where, and the try that counts.
+
+        Where directories can be renamed, that of the newest try stands. Elsewhere each try has a
+        directory of its own, and the store says which counts.
+        """
+        from pyspark.errors import AnalysisException
+
+        directory = f"{absolute(df.sparkSession, self.path).rstrip('/')}/{name}"
+
+        def write(to: str) -> None:
+            writing.confirm()
+            self._write(df, to)
+
+        if renames(df.sparkSession, directory):
+            former = str((manifest_of(directory) or {}).get("edition", writing.edition))
+            if former.partition(" ")[0] != writing.load:
+                raise _foreign(directory)
+            publish(write, directory, edition=writing.edition, manifest=manifest)
+            return directory, None
+        try:
+            write(f"{directory}/{TRY}={writing.tried}")
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_ALREADY_EXISTS":
+                raise _foreign(directory) from error
+            raise
+        return directory, writing.tried
+
+    def check(self, df: DataFrame) -> None:
+        """Raise InvalidInput or InvalidType where the rows cannot be written so."""
+        from pyspark.sql.types import BinaryType
+
+        check_path("the path", self.path)
+        if not isinstance(self.format, str) or not self.format:
+            raise InvalidType(f"format is {self.format!r}", hint='format="parquet", "orc", …')
+        if not isinstance(self.options, Mapping):
+            raise InvalidType(f"options is {self.options!r}", hint='options={"header": "true"}')
+        for name in self._partitions(df):
+            if isinstance(df.schema[name].dataType, BinaryType):
+                raise InvalidInput(
+                    f"partition_by is `{name}`, whose bytes the name of a directory cannot keep",
+                    hint=f'make it text before the load: withColumn("{name}", hex("{name}"))',
+                )
+            if name.startswith("."):
+                raise InvalidInput(
+                    f"partition_by is `{name}`, and Spark reads no directory whose name begins "
+                    "with a dot",
+                    hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
+                )
+        for name in df.columns:
+            if name.lower() in ("load", TRY):
+                raise InvalidInput(
+                    f"the column `{name}` would be hidden by the directories of the loads",
+                    hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
+                )
+
+    def _partitions(self, df: DataFrame) -> list[str]:
+        """Return the names of the columns as the rows have them, so that readers find them."""
+        names = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
+        if not isinstance(names, list | tuple):
+            raise InvalidType(f"partition_by is {names!r}", hint='partition_by=["day", "country"]')
+        found = [Columns.of(df).find(name, "partition_by") for name in names]
+        for column in found:
+            if len(column.path) > 1:
+                raise InvalidInput(
+                    f"partition_by is `{column.name}`, a field of a struct",
+                    hint=f'make it a column before the load: withColumn("…", "{column.name}")',
+                )
+        if (found and len(found) >= len(df.columns)) or len(set(found)) < len(found):
+            raise InvalidInput(
+                f"partition_by is {', '.join(names)}, and the rows have {', '.join(df.columns)}",
+                hint="name each column once, and leave one at least for the files",
+            )
+        return [column.name for column in found]
+
+    def _write(self, df: DataFrame, directory: str) -> None:
+        from pyspark.sql.types import StringType
+
+        names = self._partitions(df)
+        texts = [name for name in names if isinstance(df.schema[name].dataType, StringType)]
+        rows = df.withColumns({name: _as_directory(name) for name in texts}) if texts else df
+        writer = rows.write.format(self.format).options(**in_utc(self.options))
+        with name_mistakes(self.path, self.format, texts):
+            writer.partitionBy(*names).mode("error").save(directory)
+
+
+def in_utc(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with a time zone for times in the names of partitions: not that of the
+    session, which a reader need not share, and in which an hour may come twice."""
+    is_named = any(name.lower() == "timezone" for name in options)
+    return dict(options) if is_named else {**options, "timeZone": "UTC"}
+
+
+@contextmanager
+def name_mistakes(path: str, format: str, partitions: Sequence[str] = ()) -> Iterator[None]:
+    """Raise InvalidInput for what Spark cannot do with such a path, format or partition."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if any(condition in text for condition in _NO_FORMAT):
+            raise InvalidInput(
+                f"Spark knows no format `{format}` here",
+                hint="parquet, orc, json and csv are always there; others come with a jar "
+                "(spark.jars)",
+            ) from error
+        if found := _NO_FILE_SYSTEM.search(text):
+            raise InvalidInput(
+                f"Spark has no file system for {path} here: {found[0]}",
+                hint="check the scheme; s3a://, gs:// and abfss:// come with a jar (spark.jars)",
+            ) from error
+        for name in partitions:
+            if has_raised(error, _unkept(name)):
+                raise InvalidInput(
+                    _unkept(name),
+                    hint="empty text, NUL, __HIVE_DEFAULT_PARTITION__ and what ends in ._COPYING_ "
+                    "are lost in it: replace them, or leave the column out of partition_by=",
+                ) from error
+        raise
+
+
+def _as_directory(name: str) -> Column:
+    """Return a column of text that fails for values that Spark loses in a directory's name."""
+    from pyspark.sql import functions as f
+
+    value = f.col(quoted(name))
+    is_lost = value.isin("", "__HIVE_DEFAULT_PARTITION__") | value.rlike(_LOST)
+    return f.when(is_lost, f.raise_error(f.lit(_unkept(name)))).otherwise(value)
+
+
+def _unkept(name: str) -> str:
+    return f"`{name}` in partition_by has a value that the name of a directory cannot keep"
+
+
+def _foreign(directory: str) -> InvalidInput:
+    return InvalidInput(
+        f"{directory} is there, and was written by another load: of another store with the same "
+        "asset, or of an asset or plan that was deleted",
+        hint="give each store a path of its own; if the directory is a leftover, remove it",
+    )
