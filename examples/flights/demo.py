@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from fingerprint import fingerprint
-from landing import land, unpack
 from plot import draw
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -26,6 +25,7 @@ from workplace import Day, Workplace
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.check import check_java, check_packages
+from landing import land, unpack
 from server import spark_server, spark_session
 
 FLIGHTS: Final = 336_776

@@ -28,8 +28,8 @@ class Chain(msgspec.Struct, frozen=True, omit_defaults=True):
     """Ranges of numbers, first to last, of loads that failed for good or were undone."""
     tries: dict[str, str] = {}
     """Where directories cannot be renamed: which try of a load counts, if it is not the first."""
-    columns: tuple[str, ...] = ()
-    """The digests of the schemas with which loads were saved."""
+    saved: tuple[str, ...] = ()
+    """The digests of how loads were saved."""
     guessed: bool = False
     """Which loads count is not known: the watermark was set by hand, and its history is gone."""
 
@@ -44,18 +44,18 @@ NO_LOADS: Final = Chain(-1)
 
 
 def following(
-    before: Chain | None, number: int, tried: str | None = None, columns: str | None = None
+    before: Chain | None, number: int, tried: str | None = None, saved: str | None = None
 ) -> Chain:
     """Return the chain in which the load of that number follows `before`."""
     before = before or NO_LOADS
-    out, tries, schemas = before.out, before.tries, before.columns
+    out, tries, all_saved = before.out, before.tries, before.saved
     if number > before.number + 1:
         out = (*out, (before.number + 1, number - 1))
     if tried is not None and tried != "1":
         tries = {**tries, str(number): tried}
-    if columns is not None and columns not in schemas:
-        schemas = (*schemas, columns)
-    return Chain(number, out, tries, schemas, before.guessed)
+    if saved is not None and saved not in all_saved:
+        all_saved = (*all_saved, saved)
+    return Chain(number, out, tries, all_saved, before.guessed)
 
 
 def chain_in(value: Any) -> Chain | None:

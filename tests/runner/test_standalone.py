@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 
-import landing
 from project import Project, wait_until
+
+import landing
 
 
 def _landed(project: Project, name: str, count: int) -> None:

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import holdfast
+from holdfast.spark.loads import load as loads
+from holdfast.spark.loads import output
 from holdfast.spark.loads.load import Load, Loaded
 
 SCHEMA = "id long, at long"
@@ -39,3 +42,9 @@ def connection(directory: Path) -> holdfast.Connection:
 
 def frame(spark: SparkSession, rows: list[Any], schema: str = SCHEMA) -> DataFrame:
     return spark.createDataFrame(rows, schema)
+
+
+def save_without_renames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let loads be saved as on storage that renames no directories."""
+    for module in (loads, output):
+        monkeypatch.setattr(module, "renames", lambda spark, path: False)

@@ -305,6 +305,21 @@ def test_chunks_of_different_schemas_are_read_together(
     ]
 
 
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_a_column_that_only_a_later_chunk_has_is_read(
+    classic_spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    paths = [str(tmp_path / f"chunk={number}") for number in range(2)]
+    for path, schema, row in zip(
+        paths, ["a long", "a long, b string"], [(1,), (2, "x")], strict=True
+    ):
+        classic_spark.createDataFrame([row], schema).write.format(format).save(path)
+
+    found = read_chunks(classic_spark.read.format(format), paths).select("a", "b").collect()
+
+    assert sorted(map(tuple, found)) == [(1, None), (2, "x")]
+
+
 @pytest.mark.parametrize("path", ["", None, "/", "file:"])
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, path: Any) -> None:
     with pytest.raises(HoldfastError, match="the path is"):

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loading import connection, frame
+from loading import connection, frame, save_without_renames
 from pyspark.sql import DataFrame, SparkSession
 
 import holdfast
 from holdfast import Connection
 from holdfast.errors import InvalidInput, NotFound, VersionConflict
-from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import Load, incremental
 
@@ -34,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Connection]:
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file system with renames, and one without, as object stores are."""
     if request.param == "not renamed":
-        monkeypatch.setattr(output, "renames", lambda spark, path: False)
+        save_without_renames(monkeypatch)
     return str(request.param)
 
 
@@ -156,10 +155,12 @@ def test_there_is_nothing_to_read_before_the_first_load(
     asset, none, other = store.asset_store(name="orders"), tmp_path / "none", tmp_path / "other"
     spark.range(3).write.parquet(str(other))
 
-    with pytest.raises(NotFound, match=f"{none} has no loads"):
-        read_loads(spark, asset, str(none))
     with pytest.raises(NotFound, match="`watermark` of asset `orders` knows of no loads"):
         read_loads(spark, asset, str(other))
+    incremental(frame(spark, [(1, 1)]), asset, cursor="at").save(str(tmp_path / "out"))
+    for path in (none, other):
+        with pytest.raises(NotFound, match=f"{path} has no loads"):
+            read_loads(spark, asset, str(path))
 
 
 def test_a_load_that_was_given_up_does_not_count(
@@ -324,7 +325,7 @@ def test_many_tries_and_loads_that_were_left_behind_are_read_in_one_condition(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(output, "renames", lambda spark, path: False)
+    save_without_renames(monkeypatch)
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
     incremental(frame(classic_spark, [(1, 1)]), asset, cursor="at").save(target)
     mark = asset.get("watermark")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loading import connection, frame
+from loading import connection, frame, save_without_renames
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
@@ -17,7 +17,6 @@ from holdfast.accessor import run
 from holdfast.actions.loads import loads_of
 from holdfast.errors import InvalidInput, StaleAttempt, VersionConflict
 from holdfast.scope import AssetScope
-from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
 
@@ -35,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Connection]:
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file system with renames, and one without, as object stores are."""
     if request.param == "not renamed":
-        monkeypatch.setattr(output, "renames", lambda spark, path: False)
+        save_without_renames(monkeypatch)
     return str(request.param)
 
 
@@ -68,7 +67,7 @@ def test_of_two_backfills_at_once_the_later_one_counts(
     asset = store.asset_store(name="orders")
     first = incremental(frame(spark, [(1, 1)]), asset, **RANGE)
     second = incremental(frame(spark, [(2, 2)]), asset, **RANGE)
-    begun = first._writing_aside()
+    begun = first._writing_aside([target])
 
     second.save(target)
 
@@ -99,7 +98,7 @@ def test_another_store_does_not_replace_the_loads_of_an_asset_with_the_same_name
         with suppress(InvalidInput):  # nor does a retry
             load.save(target)
         if storage == "renamed":
-            with pytest.raises(InvalidInput, match="was written by another load"):
+            with pytest.raises(InvalidInput, match="and this load has not saved it"):
                 load.save(target)
 
     assert ids(read_loads(spark, asset, target)) == [1, 2]
@@ -174,7 +173,7 @@ def test_json_of_an_attempt_that_failed_does_not_change_types(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(output, "renames", lambda spark, path: False)
+    save_without_renames(monkeypatch)
     spark, target = classic_spark, str(tmp_path / "out")
     asset, task = store.asset_store(name="orders"), store.task_store("dag", "run", "load")
     numbers = frame(spark, [(1, 1, 5)], "id long, at long, code int")
@@ -228,3 +227,71 @@ def test_the_number_of_a_load_that_has_succeeded_can_be_asked_for(
         load.save(str(tmp_path / "out"))
 
     assert load.number == 0
+
+
+def test_a_load_that_goes_elsewhere_leaves_the_directory_of_another_store(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, lake = classic_spark, str(tmp_path / "lake")
+    aside = {"expect": {"where": "id < 3"}, "quarantine": str(tmp_path / "bad")}
+    orders = store.asset_store(name="orders")
+    incremental(frame(spark, [(1, 1), (3, 3)]), orders, cursor="at", **aside).save(lake)
+    (tmp_path / "second").mkdir()
+    with connection(tmp_path / "second") as second:
+        other = second.asset_store(name="orders", declare=True)
+        with pytest.raises(InvalidInput, match="give each store a path of its own"):
+            incremental(frame(spark, [(2, 2), (4, 4)]), other, cursor="at", **aside).save(lake)
+        with pytest.raises(InvalidInput, match="give each store a path of its own"):
+            incremental(frame(spark, [(2, 2)]), other, cursor="at").save(lake)
+
+        incremental(frame(spark, [(2, 2)]), other, cursor="at").save(f"{lake}-2")
+
+        assert ids(read_loads(spark, other, f"{lake}-2")) == [2]
+    assert ids(read_loads(spark, orders, lake)) == [1]
+    assert ids(read_loads(spark, orders, str(tmp_path / "bad"))) == [3]
+
+
+def test_a_directory_that_no_load_has_saved_is_not_replaced(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    orders = store.asset_store(name="orders")
+    load = incremental(frame(classic_spark, [(1, 1)]), orders, cursor="at")
+    by_hand = tmp_path / "out" / load.name
+    frame(classic_spark, [(7, 7)]).write.parquet(str(by_hand))
+
+    with pytest.raises(InvalidInput, match="or was written without new.save"):
+        load.save(str(tmp_path / "out"))
+
+    assert ids(classic_spark.read.parquet(str(by_hand))) == [7]
+    assert orders.get("watermark") is None
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("way", ["save", "write"])
+def test_a_backfill_that_failed_does_not_count_when_it_is_done_again_elsewhere(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, way: str
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    task, first = store.task_store("dag", "run", "load"), str(tmp_path / "first")
+    incremental(frame(spark, [(1, 11)]), orders, cursor="at").save(first)
+    with suppress(ZeroDivisionError), task.attempt() as attempt:
+        its = attempt.asset_store(name="orders")
+        incremental(frame(spark, [(5, 5)]), its, **RANGE).save(first)
+        raise ZeroDivisionError
+
+    again = incremental(frame(spark, [(6, 6)]), orders, **RANGE)
+    again.save(str(tmp_path / "second")) if way == "save" else again.write(lambda df: df.collect())
+
+    assert ids(read_loads(spark, orders, first)) == [1]
+
+
+def test_a_backfill_that_succeeded_stays_when_it_is_done_again_elsewhere(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    places = [str(tmp_path / name) for name in ("first", "second")]
+
+    for place in places:
+        incremental(frame(spark, [(5, 5)]), orders, **RANGE).save(place)
+
+    assert [ids(read_loads(spark, orders, place)) for place in places] == [[5], [5]]

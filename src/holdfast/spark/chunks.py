@@ -92,7 +92,11 @@ def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> 
         groups.setdefault((base, "/" in below), []).append(path)
     reader: Any = getattr(spark, "read", spark)
     # All of them first: a schema that is set stays set for what a reader loads later.
-    schemas = [reader.load(group, basePath=base).schema for (base, _), group in groups.items()]
+    schemas = [
+        # Of all files: a column that only a later chunk has would be left out otherwise.
+        reader.load(group, basePath=base, mergeSchema="true").schema
+        for (base, _), group in groups.items()
+    ]
     frames = [
         _read(reader, schema, base, group)
         for schema, ((base, _), group) in zip(schemas, groups.items(), strict=True)

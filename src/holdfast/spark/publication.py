@@ -17,7 +17,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -148,11 +148,12 @@ def publish(
     return published
 
 
-def withdraw(directory: str) -> None:
-    """Remove a published directory, and what would be published there."""
+def withdraw(directory: str, owners: Collection[str]) -> None:
+    """Remove a directory that an edition of one of these owners was published as, and what would be
+    published there. An edition begins with its owner and a space."""
     target = _checked(directory)
     parent, name = os.path.split(target)
-    if os.path.isdir(parent):
+    if owner_of(directory) in owners:
         _discard(parent, f"_holdfast-{_digest(name)}-")
         aside = f"{parent}/_holdfast-{_digest(name)}-{_digest('')}-{uuid4().hex}"
         with suppress(FileNotFoundError):
@@ -168,6 +169,11 @@ def manifest_of(directory: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def owner_of(directory: str) -> str:
+    """Return the owner of the edition that a directory was published as; empty where none was."""
+    return str((manifest_of(directory) or {}).get("edition", "")).partition(" ")[0]
 
 
 def is_there(directory: str) -> bool:

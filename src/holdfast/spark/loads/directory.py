@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,11 +22,11 @@ from holdfast.spark.publication import absolute, check_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
-    from pyspark.sql.types import StructType
 
 BACKFILLING: Final = "/backfilling/"
 """The newest try of a backfill is stored as `orders/backfilling/NAME`."""
 
+_COLUMN_NAMES: Final = re.compile(r"Partition column name list #\d+: ([^\n]*)")
 _BY_NAME: Final = frozenset({"json", "orc", "parquet"})
 """Formats whose files can be read with more columns than they have, and wider ones."""
 
@@ -35,8 +36,10 @@ class Backfill(msgspec.Struct, frozen=True, omit_defaults=True):
 
     tried: str = ""
     """The try of it that counts, where directories cannot be renamed."""
-    columns: str = ""
-    """The digest of the schema with which it was saved."""
+    saved: str = ""
+    """The digest of how it was saved."""
+    of: str = ""
+    """The try that succeeded, whatever the storage is."""
 
 
 def read_loads(
@@ -45,26 +48,36 @@ def read_loads(
     path: str,
     *,
     key: str = "watermark",
-    format: str = "parquet",
+    format: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Read what finished loads have saved below `path`, with the load of each row as `load`.
 
-    An attempt sees its own load, too.
+    An attempt sees its own load, too. Format and options are those with which they were saved;
+    options that are given come first.
     """
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
 
     from holdfast.spark.loads.incremental import store_of
 
     store = store_of(asset_store)
     place = absolute(spark, check_path("the path", path))
-
-    def read(schema: StructType | str) -> DataFrame:
-        return reader().schema(schema).load(place)
+    where = f"`{key}` of {store._scope}"
+    counting = _counting(store, key)
+    every = [
+        msgspec.convert(found, saved.Saved)
+        for one in counting.saved
+        if (found := store.get(key + saved.PREFIX + one))
+    ]
+    kind = saved.format_of(every, format, where)
+    loads = [load for load in every if load.format == kind]
+    is_mixed = len(loads) < len(every)
+    using = in_utc(saved.options_of(loads, options or {}, where))
 
     def reader() -> DataFrameReader:
-        return spark.read.format(format).options(**in_utc(options or {}))
+        return spark.read.format(kind).options(**using)
 
     def partitions(of: str) -> list[str]:
         # With any schema, Spark reads the names of directories only.
@@ -78,36 +91,50 @@ def read_loads(
         return True
 
     try:
-        with name_mistakes(path, format):
+        with name_mistakes(path, kind):
             directories = partitions(place)
     except AnalysisException as error:
         raise _no_loads(path, str(error).partition("\n")[0]) from error
     except PySparkException as error:
         if "CONFLICTING_PARTITION_COLUMN_NAMES" not in str(error):
             raise
-        raise InvalidInput(
-            f"{path} has directories that were saved with another partition_by: "
-            f"{str(error).partition('Spark UI')[0][:1000]}",
-            hint="remove what is left of attempts that failed; loads with another partition_by "
-            "need a path of their own",
-        ) from error
-    counting = _counting(store, key)
+        raise _mixed(path, str(error)) from error
     if "load" not in directories and not any(map(is_there, counting.names())):
         raise _no_loads(path, "none of its directories is that of a load")
-    schemas = [found for one in counting.columns if (found := store.get(key + saved.PREFIX + one))]
-    is_known = len(schemas) == len(counting.columns) and schemas
-    if "load" in directories and not (is_known and format.lower() in _BY_NAME):
-        # Nothing was saved, or the files have to tell their columns: those of CSV go by place.
-        inferred = saved.columns_of(reader().load(place).drop("load", TRY).schema)
-        known = {name: kind for schema in schemas for name, kind in schema.items()}
-        schemas = [inferred | {name: known[name] for name in directories if name in known}]
-    schema = saved.schema_of(schemas, spark, where=f"`{key}` of {store._scope}")
+    schema = saved.schema_of(loads, spark, where)
+    is_known = loads and len(every) == len(counting.saved)
+    if "load" in directories and not (is_known and kind in _BY_NAME):
+        # It is not known how it was saved, or files tell their columns: those of CSV by place.
+        inferred = reader().load(place).drop("load", TRY).schema
+        known = {field.name: field for field in schema}
+        fields = [field for field in inferred if field.name not in directories]
+        in_names = [field for field in inferred if field.name in directories]
+        schema = StructType([*fields, *(known.get(field.name, field) for field in in_names)])
     names = [*schema.names, "load"]
     tried = f.col(TRY) if TRY in directories else None
     for name in ("load", TRY) if tried is not None else ("load",):
         schema = schema.add(name, "string")
-    rows = read(schema).where(counting.is_load(tried) | counting.is_backfill(tried))
+    rows = reader().schema(schema).load(place)
+    if is_mixed:
+        saved.check_files(rows.inputFiles(), kind, path)
+    rows = rows.where(counting.is_load(tried) | counting.is_backfill(tried))
     return rows.select(*map(quoted, names))
+
+
+def _mixed(path: str, said: str) -> InvalidInput:
+    found = [set(names.split(", ")) for names in _COLUMN_NAMES.findall(said)]
+    if any(TRY in names for names in found):
+        return InvalidInput(
+            f"{path} has loads of two kinds: some were saved where directories are renamed, others "
+            "by a Spark that does not share this file system",
+            hint="give each a path of its own, or read their directories by themselves",
+        )
+    shown = " and by ".join(", ".join(sorted(names - {"load"})) or "nothing" for names in found)
+    return InvalidInput(
+        f"{path} has directories that were saved with another partition_by: by {shown}",
+        hint="remove what is left of attempts that failed; loads with another partition_by need a "
+        "path of their own",
+    )
 
 
 def _no_loads(path: str, why: str) -> NotFound:
@@ -126,10 +153,10 @@ class _Counting(NamedTuple):
     backfills: dict[str, Backfill]
 
     @property
-    def columns(self) -> list[str]:
-        """The digests of the schemas with which all of it was saved."""
-        of_backfills = (one.columns for one in self.backfills.values() if one.columns)
-        return list(dict.fromkeys([*self.chain.columns, *of_backfills]))
+    def saved(self) -> list[str]:
+        """The digests of how all of it was saved."""
+        of_backfills = (one.saved for one in self.backfills.values() if one.saved)
+        return list(dict.fromkeys([*self.chain.saved, *of_backfills]))
 
     def names(self) -> list[str]:
         """Return the names of the backfills, and of the newest load."""

@@ -63,7 +63,7 @@ class _Saved(NamedTuple):
 
     directory: str
     tried: str | None
-    columns: str
+    digest: str
 
 
 class Load:
@@ -79,6 +79,7 @@ class Load:
         self._rules = rules
         self._at_once = at_once
         self._quarantine: str | None = None
+        self._trying = ""
         self.is_written = False
         """Whether the rows are written, and the watermark has moved or is staged."""
         self._new_schema = self._check_contract(df)
@@ -210,7 +211,7 @@ class Load:
         path: str,
         *,
         format: str = "parquet",
-        partition_by: str | Sequence[str] = (),
+        partition_by: str | Sequence[str] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> Loaded:
         """Write the rows into the directory `name` below `path`, which appears as a whole."""
@@ -224,7 +225,7 @@ class Load:
         writing = self._begin(output if counts else None)
         if writing is None or not counts:
             return self._finish([])
-        columns = self._keep_columns()
+        saved_as = self._keep_saved(output)
         published: list[tuple[str, str | None]] = []
 
         def publish(rows: DataFrame) -> None:
@@ -233,7 +234,7 @@ class Load:
         with observed(self.df) as handed:
             self._call(publish, handed.df)
         [(directory, tried)] = published
-        return self._finish(handed.counts, _Saved(directory, tried, columns))
+        return self._finish(handed.counts, _Saved(directory, tried, saved_as))
 
     def write(self, fn: Callable[[DataFrame], object]) -> Loaded:
         """Let `fn` write the rows; then the watermark is the end of the load.
@@ -330,7 +331,7 @@ class Load:
         writing = self._writing(places)
         if rejected is not None and aside is not None and writing is not None:
             # With a name of its own, lest it be taken for the data of the load.
-            apart = writing._replace(load=f"{writing.load}-aside")
+            apart = writing._replace(load=_aside(writing.load))
             self._quarantine, _ = aside.publish(rejected, self.name, apart, self._manifest())
         return writing
 
@@ -349,30 +350,44 @@ class Load:
         """Begin a try of the load, which replaces what earlier tries have written."""
         planning = self._planning
         if planning is None or not self._moves():
-            return self._writing_aside() if places else None
+            return self._writing_aside(places)
         former = planning.places
         begun = planning.keep(
             self._planned_mark(),
             tries=1 if places else 0,
             places=tuple(dict.fromkeys([*former, *places])),
         )
-        for place in former:
-            if place not in places and renames(self.df.sparkSession, place):
-                withdraw(f"{place.rstrip('/')}/{self.name}")
+        self._withdraw(begun.id, [place for place in former if place not in places])
         if not places:
             return None
         return Writing(begun.id, str(begun.tries), lambda: planning.confirm(begun))
 
-    def _writing_aside(self) -> Writing:
+    def _withdraw(self, load: str, places: list[str]) -> None:
+        """Remove what tries of a load have saved in these places, and its next one does not."""
+        for place in places:
+            if renames(self.df.sparkSession, place):
+                withdraw(f"{place.rstrip('/')}/{self.name}", (load, _aside(load)))
+
+    def _writing_aside(self, places: list[str]) -> Writing | None:
         """Begin a try of what moves no watermark: a backfill.
 
         Its entry is written at once, which an attempt that is over may not do, and says which try
-        is the newest.
+        is the newest, and where tries have saved since one succeeded.
         """
-        key = self._key + BACKFILLING + self.name.removeprefix("load=")
-        former = self._store.get(key)
-        begun = {"id": former["id"] if former else f"b{uuid4().hex}", "try": uuid4().hex}
+        name = self.name.removeprefix("load=")
+        key = self._key + BACKFILLING + name
+        former = self._store.get(key) or {"id": f"b{uuid4().hex}", "try": "", "places": []}
+        succeeded = (self._store.get(self._key + BACKFILLS + name) or {}).get("of", "")
+        left = [] if former["try"] == succeeded else former["places"]
+        if not places and not left:
+            return None
+        self._trying = uuid4().hex
+        all_places = list(dict.fromkeys([*left, *places]))
+        begun = {"id": former["id"], "try": self._trying, "places": all_places}
         self._store.set(key, begun)
+        self._withdraw(begun["id"], [place for place in left if place not in places])
+        if not places:
+            return None
 
         def confirm() -> None:
             if self._store.get(key) != begun:
@@ -401,9 +416,9 @@ class Load:
             bounded.quarantined,
         )
         if self._planning is None:
-            backfill = Backfill(saved_as.tried or "", saved_as.columns) if saved_as else Backfill()
-            name = self.name.removeprefix("load=")
-            self._set(BACKFILLS + name, msgspec.to_builtins(backfill))
+            tried, digest = (saved_as.tried or "", saved_as.digest) if saved_as else ("", "")
+            backfill = msgspec.to_builtins(Backfill(tried, digest, self._trying))
+            self._set(BACKFILLS + self.name.removeprefix("load="), backfill)
         elif self._moves():
             self._planning.check_unmoved()
             self._keep_watermark(self._planning, saved_as)
@@ -426,11 +441,11 @@ class Load:
         # On condition that no other load has replaced the plan, which it may have written since.
         held = done if self._stages else msgspec.to_builtins(planning.plan)
         self._set(PLAN_SUFFIX, held, if_version=planning.stored_version)
-        tried, columns = (saved_as.tried, saved_as.columns) if saved_as else (None, None)
+        tried, digest = (saved_as.tried, saved_as.digest) if saved_as else (None, None)
         spark = self.df.sparkSession
         if tried is None and not all(renames(spark, place) for place in planning.places):
             tried = NO_TRY  # what an earlier attempt has saved elsewhere
-        chain = following(planning.before, planning.number, tried, columns)
+        chain = following(planning.before, planning.number, tried, digest)
         value = as_json(self._bounded.mark, self._rules.cursor, chain)
         self._set("", value, if_version=planning.version)
         if not self._stages:
@@ -438,13 +453,13 @@ class Load:
         if self._new_schema is not None:
             self._set(contract.SUFFIX, self._new_schema)
 
-    def _keep_columns(self) -> str:
-        """Store the columns with which `read_loads` reads this load; return their digest."""
-        columns = saved.columns_of(self.df.schema)
-        digest = digest_of(columns)
+    def _keep_saved(self, output: Output) -> str:
+        """Store how `read_loads` is to read this load; return its digest."""
+        value = msgspec.to_builtins(output.saves(self.df))
+        digest = digest_of(value)
         if self._store.entry(self._key + saved.PREFIX + digest) is None:
-            # At once: it is the same for all that have these columns, and means nothing by itself.
-            self._store.set(self._key + saved.PREFIX + digest, columns)
+            # At once: it is the same for all that are saved so, and means nothing by itself.
+            self._store.set(self._key + saved.PREFIX + digest, value)
         return digest
 
     def _record(self, rows: int | None, directories: tuple[str, ...]) -> LoadRecord:
@@ -521,3 +536,8 @@ class Load:
             on_success=self._stages,
             if_version=if_version,
         )
+
+
+def _aside(load: str) -> str:
+    """Return the owner of what a load puts aside."""
+    return f"{load}-aside"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.edition import TRY
 from holdfast.spark.failure import has_raised
+from holdfast.spark.loads import saved
 from holdfast.spark.loads.column import Columns, quoted
-from holdfast.spark.publication import absolute, check_path, manifest_of, publish, renames
+from holdfast.spark.publication import absolute, check_path, is_there, owner_of, publish, renames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 _LOST: Final = r"\x00|\._COPYING_\z"
 """What Spark cannot write in the name of a directory, or does not read."""
@@ -45,7 +47,7 @@ class Output(NamedTuple):
 
     path: str
     format: str
-    partition_by: str | Sequence[str]
+    partition_by: str | Sequence[str] | None
     options: Mapping[str, str]
 
     def publish(
@@ -69,8 +71,7 @@ class Output(NamedTuple):
             self._write(df, to)
 
         if renames(df.sparkSession, directory):
-            former = str((manifest_of(directory) or {}).get("edition", writing.edition))
-            if former.partition(" ")[0] != writing.load:
+            if is_there(directory) and owner_of(directory) != writing.load:
                 raise _foreign(directory)
             publish(write, directory, edition=writing.edition, manifest=manifest)
             return directory, None
@@ -103,6 +104,8 @@ class Output(NamedTuple):
                     "with a dot",
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
+        if self.format.lower() == "json":
+            _check_json(df.schema)
         for name in df.columns:
             if name.lower() in ("load", TRY):
                 raise InvalidInput(
@@ -110,9 +113,14 @@ class Output(NamedTuple):
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
 
+    def saves(self, df: DataFrame) -> saved.Saved:
+        """Return what readers have to know of the files of these rows."""
+        return saved.saved_as(df.schema, self.format, self._partitions(df), self.options)
+
     def _partitions(self, df: DataFrame) -> list[str]:
         """Return the names of the columns as the rows have them, so that readers find them."""
-        names = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
+        names: Any = self.partition_by
+        names = [names] if isinstance(names, str) else () if names is None else names
         if not isinstance(names, list | tuple):
             raise InvalidType(f"partition_by is {names!r}", hint='partition_by=["day", "country"]')
         found = [Columns.of(df).find(name, "partition_by") for name in names]
@@ -178,6 +186,26 @@ def name_mistakes(path: str, format: str, partitions: Sequence[str] = ()) -> Ite
         raise
 
 
+def _check_json(schema: StructType) -> None:
+    """Raise InvalidInput for a column that JSON keeps, and Spark does not read."""
+    from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+
+    def unread(kind: DataType) -> bool:
+        if isinstance(kind, MapType):
+            return not isinstance(kind.keyType, StringType) or unread(kind.valueType)
+        if isinstance(kind, ArrayType):
+            return unread(kind.elementType)
+        return isinstance(kind, StructType) and any(unread(field.dataType) for field in kind)
+
+    for field in schema:
+        if field.name == "_corrupt_record" or unread(field.dataType):
+            raise InvalidInput(
+                f"the column `{field.name}` ({field.dataType.simpleString()}) cannot be read from "
+                "JSON again",
+                hint='use format="parquet"; or rename the column, and give maps keys of text',
+            )
+
+
 def _as_directory(name: str) -> Column:
     """Return a column of text that fails for values that Spark loses in a directory's name."""
     from pyspark.sql import functions as f
@@ -193,7 +221,7 @@ def _unkept(name: str) -> str:
 
 def _foreign(directory: str) -> InvalidInput:
     return InvalidInput(
-        f"{directory} is there, and was written by another load: of another store with the same "
-        "asset, or of an asset or plan that was deleted",
+        f"{directory} is there, and this load has not saved it: it is of another store with the "
+        "same asset, of an asset or plan that was deleted, or was written without new.save",
         hint="give each store a path of its own; if the directory is a leftover, remove it",
     )

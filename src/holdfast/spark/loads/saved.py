@@ -1,13 +1,15 @@
-"""The columns that loads have saved, so that they are read with the types that they had.
+"""How loads were saved, so that they are read with the columns and types that they had.
 
-Files alone do not tell: Spark reads the partition `007` as the number 7, and takes the columns of
-one file for those of all.
+Files alone do not tell: Spark reads the partition `007` as the number 7, takes the columns of one
+file for those of all, and reads a file of another format as rows of nulls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from holdfast.errors import InvalidInput
 
@@ -15,44 +17,137 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-PREFIX: Final = "/columns/"
-"""A schema of the loads of the watermark `orders` is stored as `orders/columns/DIGEST`."""
-_WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
-"""Types of which each can be read as a later one."""
+PREFIX: Final = "/saved/"
+"""How loads of the watermark `orders` were saved is stored as `orders/saved/DIGEST`."""
+_INTEGERS: Final = ("byte", "short", "integer", "long")
+_FLOATS: Final = ("float", "double")
+_TEXTS: Final = frozenset({"csv", "json", "text", "xml"})
+"""Formats whose readers need the writer's options."""
+_OF_WRITERS: Final = frozenset({"compression", "codec"})
+"""Options that a reader has no use for."""
 
 
-def columns_of(schema: StructType) -> dict[str, Any]:
-    """Return the names and types of the columns, as the store keeps them."""
-    return {field.name: field.dataType.jsonValue() for field in schema.toNullable().fields}
+class Saved(msgspec.Struct, frozen=True):
+    """How the files of a load were written."""
+
+    format: str
+    columns: list[tuple[str, Any]]
+    """Names and types of all columns, in their order."""
+    partitions: list[str]
+    """The names of those that are in the names of directories."""
+    options: dict[str, str]
+    """What a reader has to be told."""
+
+    @property
+    def in_files(self) -> list[str]:
+        return [name for name, _ in self.columns if name not in self.partitions]
 
 
-def schema_of(schemas: Sequence[dict[str, Any]], spark: SparkSession, where: str) -> StructType:
-    """Return the schema with which loads that were saved with these can be read together.
+def saved_as(
+    schema: StructType, format: str, partitions: list[str], options: Mapping[str, str]
+) -> Saved:
+    """Describe files of rows with that schema."""
+    kept = {} if format.lower() not in _TEXTS else options
+    return Saved(
+        format.lower(),
+        [(field.name, field.dataType.jsonValue()) for field in schema.toNullable().fields],
+        partitions,
+        {name.lower(): str(kept[name]) for name in kept if name.lower() not in _OF_WRITERS},
+    )
+
+
+def format_of(loads: Sequence[Saved], asked: str | None, where: str) -> str:
+    """Return the format in which to read. Raise InvalidInput where loads have several and none is
+    asked for, or where none of them has the one that is."""
+    formats = list(dict.fromkeys(load.format for load in loads)) or ["parquet"]
+    if asked is not None and (not loads or asked.lower() in formats):
+        return asked.lower()
+    if asked is not None or len(formats) > 1:
+        raise InvalidInput(
+            f"loads of {where} were saved as {' and as '.join(formats)}"
+            + (f", not as {asked}" if asked else ""),
+            hint=f'name the format of those below the path: format="{formats[0]}"',
+        )
+    return formats[0]
+
+
+def check_files(files: Sequence[str], format: str, path: str) -> None:
+    """Raise InvalidInput where files have the suffix of another format, and would be misread."""
+    suffix = f".{'txt' if format == 'text' else format}"
+    for file in files:
+        if suffix not in file.rpartition("/")[2]:
+            raise InvalidInput(
+                f"{path} has loads of several formats: {file} is not {format}",
+                hint="read the directories of the loads of each format by themselves",
+            )
+
+
+def options_of(loads: Sequence[Saved], given: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return the options with which loads are read: those given, and those they were saved with.
+
+    Raise InvalidInput where they were saved with different ones.
+    """
+    named = {name.lower() for name in given}
+    found: dict[str, str | None] = {}
+    for name in sorted({name for load in loads for name in load.options} - named):
+        values = [load.options.get(name) for load in loads]
+        if len(set(values)) > 1:
+            raise InvalidInput(
+                f"loads of {where} were saved with {name}="
+                + " and ".join(dict.fromkeys(str(value) for value in values)),
+                hint="read the directories of the loads of each kind by themselves, or give "
+                f'options={{"{name}": …}} for all',
+            )
+        found[name] = values[0]
+    return {**{name: value for name, value in found.items() if value is not None}, **given}
+
+
+def schema_of(loads: Sequence[Saved], spark: SparkSession, where: str) -> StructType:
+    """Return the schema with which these loads can be read together.
 
     Raise InvalidInput where a column was saved with types that have none in common.
     """
     from pyspark.sql.types import StructType
 
+    if any(load.format == "csv" for load in loads):
+        _check_places([load.in_files for load in loads], where)
     case_sensitive = str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
     columns: dict[str, tuple[str, list[Any]]] = {}
-    for name, kind in (column for schema in schemas for column in schema.items()):
-        known = name if case_sensitive else name.lower()
-        columns[known] = (name, [*columns.get(known, ("", []))[1], kind])
+    # Text has no more digits than a float needs, and as a double it is another number.
+    as_text = {name.lower() for load in loads for name in load.partitions}
+    for load in loads:
+        for name, kind in load.columns:
+            known = name if case_sensitive else name.lower()
+            former, kinds = columns.get(known, (name, []))
+            if load.format == "json" and former != name:
+                raise InvalidInput(
+                    f"the column `{name}` was saved as `{former}`, too, by loads of {where}, and "
+                    "JSON tells them apart",
+                    hint="read the directories of the loads of each spelling by themselves",
+                )
+            columns[known] = (name, [*kinds, kind])
+            if load.format == "json":
+                as_text.add(name.lower())
     fields = [
-        {"name": name, "type": _common(name, types, where), "nullable": True, "metadata": {}}
+        {
+            "name": name,
+            "type": _common(name, types, name.lower() in as_text, where),
+            "nullable": True,
+            "metadata": {},
+        }
         for name, types in columns.values()
     ]
     return StructType.fromJson({"type": "struct", "fields": fields})
 
 
-def _common(name: str, types: list[Any], where: str) -> Any:
+def _common(name: str, types: list[Any], as_text: bool, where: str) -> Any:
     """Return the type that has all values of these."""
     from pyspark.sql.types import _parse_datatype_json_value
 
     distinct = [kind for at, kind in enumerate(types) if kind not in types[:at]]
     if len(distinct) == 1:
         return distinct[0]
-    for ranks in _WIDER:
+    for ranks in (_INTEGERS,) if as_text else (_INTEGERS, _FLOATS):
         if all(kind in ranks for kind in distinct):
             return max(distinct, key=ranks.index)
     shown = " and as ".join(_parse_datatype_json_value(kind).simpleString() for kind in distinct)
@@ -60,3 +155,14 @@ def _common(name: str, types: list[Any], where: str) -> Any:
         f"the column `{name}` was saved as {shown}, by loads of {where}",
         hint="read the directories of the loads of each type by themselves",
     )
+
+
+def _check_places(columns: list[list[str]], where: str) -> None:
+    """Raise InvalidInput unless files whose columns are known by their place have the same."""
+    for other in columns[1:]:
+        if other != columns[0]:
+            raise InvalidInput(
+                f"loads of {where} were saved as CSV with the columns {', '.join(columns[0])}, and "
+                f"with {', '.join(other)}: such files are read by place",
+                hint="read the directories of the loads of each kind by themselves",
+            )

@@ -1,0 +1,148 @@
+"""Loads are read in the format, with the options and columns, with which they were saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loading import connection, frame, save_without_renames
+from pyspark.sql import SparkSession
+
+from holdfast.accessor import AssetStore
+from holdfast.errors import InvalidInput
+from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads.incremental import incremental
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[AssetStore]:
+    with connection(tmp_path) as opened:
+        yield opened.asset_store(name="orders", declare=True)
+
+
+def save(spark: SparkSession, orders: AssetStore, sql: str, path: Path, **output: Any) -> None:
+    incremental(spark.sql(sql), orders, cursor="at").save(str(path), **output)
+
+
+def test_options_of_a_text_format_need_not_be_repeated(
+    spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    options = {"timestampFormat": "dd/MM/yyyy HH:mm:ss", "compression": "gzip"}
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    source = frame(spark, [(noon, "a,b")], "at timestamp, text string")
+
+    incremental(source, orders, cursor="at").save(str(tmp_path), format="json", options=options)
+
+    found = read_loads(spark, orders, str(tmp_path))
+    [row] = found.selectExpr("unix_seconds(at) AS at", "text").collect()
+    assert (row.at, row.text) == (int(noon.timestamp()), "a,b")
+
+
+def test_another_format_than_that_of_the_loads_is_refused(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    save(classic_spark, orders, "SELECT 1 AS at", tmp_path / "out")
+
+    with pytest.raises(InvalidInput, match="were saved as parquet, not as json"):
+        read_loads(classic_spark, orders, str(tmp_path / "out"), format="json")
+
+
+def test_loads_of_two_formats_are_read_from_a_path_each(
+    spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    save(spark, orders, "SELECT 1 AS at", tmp_path / "out")
+    save(spark, orders, "SELECT 2 AS at", tmp_path / "json", format="json")
+
+    with pytest.raises(InvalidInput, match="were saved as parquet and as json"):
+        read_loads(spark, orders, str(tmp_path / "out"))
+    rows = read_loads(spark, orders, str(tmp_path / "json"), format="json").collect()
+    assert [row.at for row in rows] == [2]
+    save(spark, orders, "SELECT 3 AS at", tmp_path / "out", format="json")
+    with pytest.raises(InvalidInput, match="has loads of several formats"):
+        read_loads(spark, orders, str(tmp_path / "out"), format="json")
+
+
+def test_columns_of_json_whose_spelling_changes_are_refused(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    for sql in ("SELECT 1 AS at, 'a' AS Name", "SELECT 2 AS at, 'b' AS name"):
+        save(classic_spark, orders, sql, tmp_path / "out", format="json")
+
+    with pytest.raises(InvalidInput, match="`name` was saved as `Name`, too"):
+        read_loads(classic_spark, orders, str(tmp_path / "out"))
+
+
+def test_columns_of_csv_in_another_order_are_refused(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    for sql in ("SELECT 1 AS at, 'a' AS a, 'b' AS b", "SELECT 2 AS at, 'b' AS b, 'a' AS a"):
+        save(classic_spark, orders, sql, tmp_path / "out", format="csv")
+
+    with pytest.raises(InvalidInput, match="at, a, b, and with at, b, a: such files are read by"):
+        read_loads(classic_spark, orders, str(tmp_path / "out"))
+
+
+def test_options_of_csv_that_change_are_refused_unless_they_are_given(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    for number, header in ((1, "true"), (2, "false")):
+        sql, options = f"SELECT {number} AS at, 'a' AS a", {"header": header}
+        save(classic_spark, orders, sql, tmp_path / "out", format="csv", options=options)
+
+    with pytest.raises(InvalidInput, match="were saved with header=true and false"):
+        read_loads(classic_spark, orders, str(tmp_path / "out"))
+    rows = read_loads(classic_spark, orders, str(tmp_path / "out"), options={"Header": "false"})
+    assert rows.count() == 3
+
+
+@pytest.mark.parametrize("output", [{"format": "json"}, {"partition_by": "x"}])
+def test_a_float_that_was_written_as_text_is_not_read_as_a_double(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, output: dict[str, Any]
+) -> None:
+    for number, kind in ((1, "float"), (2, "double")):
+        sql = f"SELECT {number} AS at, CAST(0.1 AS {kind}) AS x"
+        save(classic_spark, orders, sql, tmp_path / "out", **output)
+
+    with pytest.raises(InvalidInput, match="`x` was saved as float and as double"):
+        read_loads(classic_spark, orders, str(tmp_path / "out"))
+
+
+def test_a_float_in_parquet_is_read_as_a_double(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    for number, kind in ((1, "float"), (2, "double")):
+        sql = f"SELECT {number} AS at, CAST(0.1 AS {kind}) AS x"
+        save(classic_spark, orders, sql, tmp_path / "out")
+
+    rows = read_loads(classic_spark, orders, str(tmp_path / "out")).collect()
+    assert sorted(row.x for row in rows) == [0.1, 0.10000000149011612]
+
+
+@pytest.mark.parametrize("column", ["map(1, 'a') AS m", "'a' AS _corrupt_record"])
+def test_what_spark_does_not_read_from_json_is_not_saved(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, column: str
+) -> None:
+    with pytest.raises(InvalidInput, match="cannot be read from JSON again"):
+        save(classic_spark, orders, f"SELECT 1 AS at, {column}", tmp_path, format="json")
+
+
+def test_two_ways_of_saving_below_one_path_are_named(
+    classic_spark: SparkSession,
+    orders: AssetStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    save(classic_spark, orders, "SELECT 1 AS at, 'a' AS p", tmp_path / "out")
+    with monkeypatch.context() as patch:
+        save_without_renames(patch)
+        save(classic_spark, orders, "SELECT 2 AS at, 'a' AS p", tmp_path / "out")
+
+    with pytest.raises(InvalidInput, match="has loads of two kinds: some were saved where"):
+        read_loads(classic_spark, orders, str(tmp_path / "out"))
+    save(classic_spark, orders, "SELECT 3 AS at, 'a' AS p", tmp_path / "other")
+    save(classic_spark, orders, "SELECT 4 AS at, 'a' AS p", tmp_path / "other", partition_by="p")
+    with pytest.raises(InvalidInput, match="another partition_by: by (p and by nothing|nothing)"):
+        read_loads(classic_spark, orders, str(tmp_path / "other"))
