@@ -218,7 +218,7 @@ def default(setting: Declared) -> str:
         value = duration_text(value)
     elif isinstance(value, bool):
         value = str(value).lower()
-    return "" if value == "" else f"`{value}`"
+    return "" if value in ("", ()) else f"`{value}`"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from holdfast.errors import InvalidInput
 from holdfast.identifier import check_id
 from holdfast.run import Ending, Outcome, Process, TaskState
 from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.value import check_json, check_key
+from holdfast.value import HELD_TEXT, check_json, check_key
 
 A = TypeVar("A")
 
@@ -119,6 +119,8 @@ class Set(KeyCommand[int], frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_staging(self)
+        if not self.on_success:
+            check_not_held(self.scope, self.key, self.value)
 
     @property
     def repeatable(self) -> bool:
@@ -138,11 +140,22 @@ class SetMany(Command[int], frozen=True):
         check_count(f"entries of {self.scope}", len(self.values), MOST_WRITES, _IN_PARTS)
         values = tuple((check_key(key, self.scope), text) for key, text in self.values)
         force_setattr(self, "values", values)
+        for key, text in values:
+            check_not_held(self.scope, key, text)
 
 
 _IN_PARTS: Final = (
     'write them in parts, or all at once as a bulk load: `df.write.format("holdfast")`'
 )
+
+
+def check_not_held(scope: StoreScope, key: str, text: str) -> None:
+    """Raise InvalidInput where the text stands for a staged value, which is to be staged."""
+    if text == HELD_TEXT:
+        raise InvalidInput(
+            f"`{key}` of {scope} is the mark of a staged value that its worker holds",
+            hint="write the value; a dict that looks like the mark is encoded by the accessors",
+        )
 
 
 def check_staging(command: Set | Advance) -> None:

@@ -140,6 +140,14 @@ class ObjectStore(Section, frozen=True):
             "they come from the environment of the worker, or from its machine."
         ),
     ] = ""
+    former_urls: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Where values were kept before `url` was changed: they are still read "
+            "there, and deleted when nothing refers to them. No other place is. In the "
+            "environment: a JSON list."
+        ),
+    ] = ()
     threshold_bytes: Annotated[
         int,
         Meta(
@@ -325,6 +333,8 @@ class Declared(NamedTuple):
             return "a duration such as 30s, 5m, 1h or 7d, or 0"
         if self.name == "object_store.compression":
             return f"one of {', '.join(get_args(self.kind))}"
+        if self.name == "object_store.former_urls":
+            return 'a list of URLs such as ["s3://bucket/prefix"], each as in `url`'
         if self.kind is not str:
             return "a table whose keys begin with `spark.`"
         if self.name == "api.advertise_url":
@@ -404,6 +414,8 @@ def rows(settings: Settings) -> Iterator[Row]:
             value = settings.database_url
         elif isinstance(value, timedelta):
             value = duration_text(value)
+        elif isinstance(value, tuple):
+            value = msgspec.json.encode(value).decode() if value else ""
         value = _shown(setting.key, value)
         origin = settings.origins.get(setting.name, "default")
         yield Row(setting.name, value, origin, setting.description)
@@ -543,6 +555,8 @@ def _checked(setting: Declared, given: _Given) -> Any:
     try:
         if setting.kind is timedelta:
             return duration(str(given.value))
+        if setting.name == "object_store.former_urls":
+            return _former_urls(given)
         value = msgspec.convert(given.value, setting.annotated, strict=given.typed)
         if setting.name == "api.advertise_url":
             return _server_url(value)
@@ -565,6 +579,13 @@ def _objects_url(text: str) -> str:
     from holdfast.blobs.url import parse
 
     return str(parse(text)) if text else ""
+
+
+def _former_urls(given: _Given) -> tuple[str, ...]:
+    from holdfast.blobs.url import parse
+
+    value = given.value if given.typed else msgspec.json.decode(given.value or "[]")
+    return tuple(str(parse(url)) for url in msgspec.convert(value, tuple[str, ...]))
 
 
 def _checked_conf(setting: Declared, given: _Given) -> dict[str, str]:

@@ -10,6 +10,7 @@ from holdfast.errors import InvalidSettings
 from holdfast.settings import load, rows
 
 VARIABLE = "HOLDFAST__OBJECT_STORE__URL"
+FORMER = "HOLDFAST__OBJECT_STORE__FORMER_URLS"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,29 @@ def test_a_url_that_leads_nowhere_stops_the_start(given: str, tmp_path: Path) ->
     assert raised.value.message.startswith("object_store.url may not be")
     assert "s3://bucket/prefix" in raised.value.hint
     assert "hidden" not in str(raised.value)
+
+
+def test_former_urls_are_a_list_in_the_file_and_in_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text(
+        '[object_store]\nformer_urls = ["s3://old/prefix/", "file:///data"]\n'
+    )
+
+    of_file = load(tmp_path, {})
+    of_environment = load(tmp_path, {FORMER: '["gs://older"]'})
+    shown = {row.name: row.value for row in rows(of_file)}
+
+    assert of_file.object_store.former_urls == ("s3://old/prefix", "file:///data")
+    assert of_environment.object_store.former_urls == ("gs://older",)
+    assert load(tmp_path, {FORMER: ""}).object_store.former_urls == ()
+    assert shown["object_store.former_urls"] == '["s3://old/prefix","file:///data"]'
+
+
+@pytest.mark.parametrize("given", ["s3://old", '"s3://old"', "[1]", '["http://x"]', '[""]', "{}"])
+def test_former_urls_that_lead_nowhere_stop_the_start(given: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="object_store.former_urls may not be") as raised:
+        load(tmp_path, {FORMER: given})
+
+    assert '["s3://bucket/prefix"]' in raised.value.hint
 
 
 def test_an_unknown_compression_stops_the_start(tmp_path: Path) -> None:

@@ -208,6 +208,8 @@ def test_what_is_not_a_reference_of_ours_is_neither_read_nor_removed(tmp_path: P
         f"s3://bucket/task/{digest}.json",
         f"file://host/{digest}.json",
         f"file://{tmp_path}/o/../{digest}.json",
+        f"file://{tmp_path}/task/d/r/t/-1/k/{digest}.json",
+        f"file://{tmp_path}/o/staging/task/d/r/t/-1/k/{digest}.json",
         "",
         '{"a": 1}',
     ]
@@ -217,6 +219,7 @@ def test_what_is_not_a_reference_of_ours_is_neither_read_nor_removed(tmp_path: P
             backend.fetch(reference)
 
     assert backend.remove(strange).keys() == set(strange)
+    assert not any(map(backend.is_there, strange))
     assert precious.exists()
 
 
@@ -241,7 +244,7 @@ def test_after_a_change_of_url_and_compression_old_references_are_still_good(
     reference = stored(old, TASK, "k", b"123")
 
     for url in (f"{bucket}/new", s3.make_bucket()):
-        new = ObjectStoreBackend(ObjectStore(url=url))
+        new = ObjectStoreBackend(ObjectStore(url=url, former_urls=(f"{bucket}/old",)))
         assert new.fetch(reference) == b"123"
     assert new.remove([reference]) == {}
 

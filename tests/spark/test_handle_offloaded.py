@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 import holdfast
 from holdfast import Connection
 from holdfast.command import Get
-from holdfast.errors import MissingDependency, NotSupported
+from holdfast.errors import BackendFailed, MissingDependency, NotSupported
 from holdfast.scope import TaskScope
 
 TASK = ("sales", "monday", "load")
@@ -80,6 +80,23 @@ def test_a_handle_puts_values_where_the_task_puts_them(
     assert store.get("batched") == ["y" * 100]
     assert "xxx" not in str(connection.store.inline.execute(Get(TaskScope(*TASK), "large")))
     assert len(list(tmp_path.rglob("objects/**/*.json"))) == 3
+
+
+def test_a_handle_reads_below_the_former_urls_and_nowhere_else(
+    connection: Connection, tmp_path: Path
+) -> None:
+    connection.task_store(*TASK).set("k", "x" * 100)
+    file = tmp_path / "holdfast.toml"
+    changed = file.read_text().replace("/objects", "/elsewhere")
+    file.write_text(changed)
+    with holdfast.connect() as without:
+        own = without.task_store(*TASK).handle()
+        with pytest.raises(BackendFailed, match="former_urls"):
+            own.get("k")
+    file.write_text(f'{changed}former_urls = ["file://{tmp_path}/objects"]\n')
+    with holdfast.connect() as knowing:
+        own = knowing.task_store(*TASK).handle()
+        assert in_another_process(lambda: own.get("k")) == "x" * 100 + "\n"
 
 
 def test_where_holdfast_is_not_installed_the_handle_says_so(connection: Connection) -> None:

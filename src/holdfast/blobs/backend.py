@@ -10,14 +10,16 @@ from holdfast.backend import BaseStoreBackend
 from holdfast.blobs import place
 from holdfast.blobs.compression import LARGEST, SUFFIXES, zstd
 from holdfast.blobs.failure import translated
-from holdfast.blobs.objects import Objects, Stored
+from holdfast.blobs.objects import Objects, Stored, elsewhere
 from holdfast.blobs.opening import check_installed
 from holdfast.blobs.steps import arun, run
-from holdfast.blobs.url import parse
+from holdfast.blobs.url import SCHEMES, parse
 from holdfast.errors import InvalidSettings, NotSupported
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore, load
 from holdfast.value import JsonValue, decode, encode
+
+_BEGINNINGS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
 
 class ObjectStoreBackend(BaseStoreBackend):
@@ -27,8 +29,9 @@ class ObjectStoreBackend(BaseStoreBackend):
     part is the digest of the content, which is verified whenever it is read. So nothing is ever
     overwritten, and a reference that was stored once stays good until its object is removed.
 
-    How an object is compressed follows from its name, and where it is from its URL, so a change of
-    the settings leaves what is there readable. `memory://` lives as long as the process. Objects
+    How an object is compressed follows from its name, so a change of that setting leaves what is
+    there readable; a change of the URL does where the old one is among `former_urls`. `memory://`
+    lives as long as the process. Objects
     in the cloud carry whose they are as metadata; local files have none.
     """
 
@@ -42,7 +45,8 @@ class ObjectStoreBackend(BaseStoreBackend):
         check_installed()
         if self._settings.compression == "zstd":
             zstd()
-        self._objects = Objects(parse(self._settings.url))
+        former = [parse(url) for url in self._settings.former_urls]
+        self._objects = Objects(parse(self._settings.url), former)
         self._suffix = SUFFIXES[self._settings.compression]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -54,8 +58,15 @@ class ObjectStoreBackend(BaseStoreBackend):
         return self._place(place.folder(scope, key), content)
 
     def is_place_of(self, reference: str, scope: StoreScope, key: str) -> bool:
-        """Whether an object of this key could be there, whatever its content is."""
-        return f"/{reference}".rpartition("/")[0].endswith(f"/{place.folder(scope, key)}")
+        """Whether an object of this key could be there, whatever its content is. BackendFailed
+        where it could, but only below a URL that is not configured."""
+        directory, folder = reference.rpartition("/")[0], f"/{place.folder(scope, key)}"
+        root = directory.removesuffix(folder)
+        if root == directory:
+            return False
+        if root not in map(str, self._objects.roots):
+            raise elsewhere(reference, root)
+        return True
 
     def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
         """Write the object of a reference that `place` gave."""
@@ -94,7 +105,10 @@ class ObjectStoreBackend(BaseStoreBackend):
     def is_there(self, reference: str) -> bool:
         """Whether the object of a reference is."""
         with translated("look for", reference):
-            return run(self._objects.metadata(reference)) is not None
+            return (
+                self._objects.reaches(reference)
+                and run(self._objects.metadata(reference)) is not None
+            )
 
     def whose(self, reference: str) -> tuple[StoreScope, str] | None:
         """The scope and the key that an object below the URL belongs to, by its place, or by its
@@ -189,7 +203,7 @@ class ObjectStoreBackend(BaseStoreBackend):
 
     def _deserialize(self, stored: str) -> Any:
         """JSON never begins like a URL, so what stayed inline is told by its look."""
-        if stored.startswith(f"{self._objects.address.scheme}://"):
+        if stored.startswith(_BEGINNINGS):
             return decode(self.fetch(stored).decode())
         return decode(stored)
 

@@ -14,7 +14,7 @@ from holdfast.blobs.compression import LARGEST, PIECE, Damaged, unpacked, unpack
 from holdfast.blobs.opening import check_process, open_store
 from holdfast.blobs.steps import Steps, call, following
 from holdfast.blobs.upload import PART_SIZE, Upload
-from holdfast.blobs.url import Address, split
+from holdfast.blobs.url import Address
 from holdfast.errors import BackendFailed
 
 if TYPE_CHECKING:
@@ -33,14 +33,15 @@ class Stored(NamedTuple):
 
 
 class Objects:
-    """What is below a URL. References elsewhere in the same kind of storage work too: a changed
-    URL still reads what was written before.
+    """What is below a URL, and below former ones: a changed URL still reads what was written
+    before. No other place is read or changed.
 
     Stores are opened when first needed, in the process that needs them.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, former: Sequence[Address] = ()) -> None:
         self.address = address
+        self.roots = (address, *former)
         self._stores: dict[Address, ObjectStore] = {}
 
     def put(self, reference: str, content: bytes, metadata: dict[str, str]) -> Steps[None]:
@@ -142,27 +143,37 @@ class Objects:
     def reference(self, path: str) -> str:
         return f"{self.address}/{path}"
 
+    def reaches(self, reference: str) -> bool:
+        """Whether an object could be there, below one of the URLs."""
+        return self._found(reference) is not None
+
     def _located(self, reference: str) -> tuple[Address, str, str]:
         """The store of a reference, the path in it, and its suffix."""
         said = place.digest_and_suffix(reference)
-        address = split(reference)
-        if said is None or address.scheme != self.address.scheme or not address.is_complete:
+        if said is None:
             raise BackendFailed(
-                f"{reference!r} is no reference to an object of {self.address.scheme}://",
-                hint="it was written with another [workers] state_backend or [object_store] url; "
-                "configure the one that wrote it",
+                f"{reference!r} is no reference to an object",
+                hint="it was written with another [workers] state_backend; configure the one that "
+                "wrote it",
             )
-        own = f"{self.address}/"
-        if reference.startswith(own):
-            return self.address, reference.removeprefix(own), said[1]
-        return address.root, address.path, said[1]
+        if (found := self._found(reference)) is None:
+            raise elsewhere(reference, "s3://bucket/prefix")
+        return *found, said[1]
+
+    def _found(self, reference: str) -> tuple[Address, str] | None:
+        for root in self.roots:
+            path = reference.removeprefix(f"{root}/")
+            if path != reference and _is_ours(path):
+                return root, path
+        return None
 
     def _opened(self, root: Address, *, create: bool = False) -> ObjectStore:
         check_process()
         if root.scheme == "file" and not os.path.isdir(f"/{root.path}"):
             if not create:
                 raise BackendFailed(
-                    f"the directory /{root.path} of [object_store] url is not there",
+                    f"the directory /{root.path} of [object_store] {self._setting(root)} is not "
+                    "there",
                     hint="mount it on this machine; nothing is looked for elsewhere",
                 )
             os.makedirs(f"/{root.path}", exist_ok=True)
@@ -170,6 +181,9 @@ class Objects:
         if store is None:
             store = self._stores[root] = open_store(root, tidy=root == self.address)
         return store
+
+    def _setting(self, root: Address) -> str:
+        return "url" if root == self.address else "former_urls"
 
     def _is_there(self) -> bool:
         """A directory is made by the first write."""
@@ -199,6 +213,15 @@ class Objects:
 
 def _is_ours(path: str) -> bool:
     return path.partition("/")[0] in place.KINDS and place.digest_and_suffix(path) is not None
+
+
+def elsewhere(reference: str, root: str) -> BackendFailed:
+    """A reference that is not below the configured URLs, but may be below that one."""
+    return BackendFailed(
+        f"the object {reference} is neither below [object_store] url nor below a former one",
+        hint=f"where values were kept there before the URL was changed, set [object_store] "
+        f'former_urls = ["{root}"]; otherwise nobody may read or delete it from here',
+    )
 
 
 def _too_large(reference: str) -> BackendFailed:

@@ -65,8 +65,8 @@ class Keeping(ABC):
         """Write the objects; the references to them."""
 
     @abstractmethod
-    def fetch(self, wanted: Sequence[tuple[StoreScope, str]]) -> Steps[list[str]]:
-        """The JSON texts behind references of these scopes."""
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
+        """The JSON texts behind the references of these scopes and keys."""
 
     @abstractmethod
     def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
@@ -111,8 +111,16 @@ class Objects(Keeping):
         )
         return [parcel.reference for parcel in parcels]
 
-    def fetch(self, wanted: Sequence[tuple[StoreScope, str]]) -> Steps[list[str]]:
-        backend, places = self._backend, [place for _, place in wanted]
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
+        backend, places = self._backend, [place for _, _, place in wanted]
+        for scope, key, place in wanted:
+            # Whoever may write entries can write any reference.
+            if not backend.is_place_of(place, scope, key):
+                raise BackendFailed(
+                    f"{place} is no object of `{key}` of {scope}",
+                    hint="another [workers] state_backend wrote it, or somebody made it up: "
+                    "configure the backend that wrote it, or set the key anew",
+                )
         contents = yield Call(
             lambda: list(map(backend.fetch, places)), lambda: _all(map(backend.afetch, places))
         )
@@ -128,12 +136,15 @@ class Objects(Keeping):
             place = reference_in(purge.value) or ""
             if not place or is_in_place(purge.value):
                 tried[purge.id] = _ANOTHERS
-            elif not self._backend.is_place_of(place, purge.scope, purge.key):
-                # Whoever may write entries can write any reference.
-                log.warning("%s is no object of `%s` of %s", place, purge.key, purge.scope)
-                tried[purge.id] = ""
-            else:
-                places[purge.id] = place
+                continue
+            try:
+                if self._backend.is_place_of(place, purge.scope, purge.key):
+                    places[purge.id] = place
+                else:
+                    log.warning("%s is no object of `%s` of %s", place, purge.key, purge.scope)
+                    tried[purge.id] = ""
+            except BackendFailed as error:
+                tried[purge.id] = f"{error.message}; {error.hint}"
         ids = list(places)
         for first in range(0, len(ids), _TOGETHER):
             if time.monotonic() > until:
@@ -199,8 +210,10 @@ class Hooks(Keeping):
             )
         return reference
 
-    def fetch(self, wanted: Sequence[tuple[StoreScope, str]]) -> Steps[list[str]]:
-        texts: list[str] = yield in_thread(lambda: [self._fetch(*one) for one in wanted])
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
+        texts: list[str] = yield in_thread(
+            lambda: [self._fetch(scope, reference) for scope, _, reference in wanted]
+        )
         return texts
 
     def _fetch(self, scope: StoreScope, reference: str) -> str:

@@ -373,9 +373,9 @@ class OffloadStore(Store):
     ) -> Steps[list[str]]:
         """The JSON texts themselves, of what may be references, or held for the reader."""
         wanted = []
-        for scope, _, text in places:
+        for scope, key, text in places:
             if is_reference(text):
-                wanted.append((scope, reference_in(text) or ""))
+                wanted.append(((yield from self._named(scope)), key, reference_in(text) or ""))
         fetched = (yield from self._keeping.fetch(wanted)) if wanted else []
         fetched.reverse()
         values = []

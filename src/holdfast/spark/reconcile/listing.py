@@ -75,7 +75,7 @@ def _absent(
         gone = [
             reference
             for reference in batch.column(0).to_pylist()
-            if place.digest_and_suffix(reference) is None or not backend.is_there(reference)
+            if not backend.is_there(reference)
         ]
         yield pa.RecordBatch.from_pydict({"reference": gone}, _REFERENCES)
 
