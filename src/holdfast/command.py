@@ -6,6 +6,7 @@ whose staged writes are seen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -18,6 +19,7 @@ from holdfast.entry import (
     BackendCleanup,
     Entry,
     Expired,
+    Found,
     Page,
     TaskWriter,
     Version,
@@ -103,6 +105,39 @@ class List(Command[Page], frozen=True):
     limit: int | None = None
     offset: int = 0
     reader: TaskWriter | None = None
+    after: tuple[StoreScope, str] | None = None
+    """Go on behind the entry of that scope and key, whether it is still there or not; the total is
+    then that of the page."""
+
+    def __post_init__(self) -> None:
+        if self.after is None:
+            return
+        place(*self.after)
+        if isinstance(self.after[0], AssetScope) is not isinstance(
+            self.where, AssetScope | AssetFilter
+        ):
+            raise InvalidInput(f"{self.after[0]} is not among what is listed")
+
+
+def page_of(found: Sequence[Found], command: List) -> Page:
+    """The part of all that a command selects, in order, that it asks for."""
+    if command.after is not None:
+        behind = place(*command.after)
+        found = [one for one in found if place(one.scope, one.entry.key) > behind]
+    stop = None if command.limit is None else command.offset + command.limit
+    page = tuple(found[command.offset : stop])
+    return Page(page, len(found) if command.after is None else len(page))
+
+
+def place(scope: StoreScope, key: str) -> tuple[str | int, ...]:
+    """Where an entry is in the order of a list. InvalidInput for an asset without its name."""
+    if isinstance(scope, TaskScope):
+        return scope.dag_id, scope.run_id, scope.task_id, scope.map_index, key
+    if scope.name is None:
+        raise InvalidInput(
+            f"a list cannot go on behind {scope}", hint="assets are in order of names; give it"
+        )
+    return scope.name, key
 
 
 class Set(KeyCommand[int], frozen=True):

@@ -33,6 +33,8 @@ _INSTEAD = {
     ),
 }
 
+MOST_LISTED = 1000
+"""Entries, or other items, that a server lists at once."""
 REFERENCE = "__holdfast_ref__"
 PLACE = "__holdfast_loc__"
 LITERAL = "__holdfast_value__"

@@ -7,19 +7,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from talk import Served
 
 from holdfast import command as c
 from holdfast import load_command as lc
 from holdfast import purge_command as pc
 from holdfast import report
 from holdfast import run_command as rc
-from holdfast.authority import TaskIdentity
+from holdfast.authority import Role, TaskIdentity, UserIdentity
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.errors import InvalidInput
+from holdfast.plain import MOST_LISTED
 from holdfast.run import EmittedEvent, Ending, Outcome, Process, RunKind, RunState, TaskState, Watch
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.server.content import decode_command
+from holdfast.stores.http import COMMANDS, HttpStore
 from holdfast.value import as_reference
+from holdfast.wire import JSON
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
@@ -120,3 +124,18 @@ def test_a_list_over_the_limit_is_refused_as_it_arrives() -> None:
 
     with pytest.raises(InvalidInput, match="10,001 objects"):
         decode_command(body, TaskIdentity(TASK, 1, ()), 0)
+
+
+def test_a_list_without_a_limit_is_refused_and_clients_ask_for_pages(served: Served) -> None:
+    viewer = UserIdentity("eve", Role.VIEWER)
+    served.store.execute(c.RegisterTask(TASK))
+    names = [f"{number:04}" for number in range(MOST_LISTED + 1)]
+    served.store.execute(c.SetMany(TASK, tuple((name, "1") for name in names), ANN))
+
+    raw = served.ask("POST", COMMANDS, JSON.encode(c.List(TASK)), token=viewer)
+    with HttpStore(served.server.url, served.token(viewer)) as store:
+        page = store.execute(c.List(TASK))
+
+    assert raw.status == 422
+    assert b"`limit` is 1,000 at most" in raw.body
+    assert [found.entry.key for found in page.found] == names

@@ -37,6 +37,7 @@ from holdfast.errors import (
     UnknownAsset,
     VersionConflict,
 )
+from holdfast.plain import MOST_LISTED
 from holdfast.scope import TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Settings, load
@@ -64,6 +65,16 @@ def served(connection: Connection) -> Iterator[EmbeddedServer]:
     server = EmbeddedServer(connection.store, load())
     yield server
     server.close()
+
+
+def test_a_handle_lists_more_entries_than_a_server_gives_at_once(connection: Connection) -> None:
+    store = connection.task_store(*TASK)
+    store.set_many({f"{number:04}": number for number in range(2 * MOST_LISTED)})
+    declared = connection.asset_store(name="orders", declare=True)
+    declared.set_many({f"{number:04}": number for number in range(MOST_LISTED + 1)})
+
+    assert store.handle().keys() == store.keys()
+    assert declared.handle().items() == declared.items()
 
 
 def test_a_handle_of_a_task_store_is_that_store(connection: Connection) -> None:

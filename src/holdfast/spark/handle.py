@@ -22,7 +22,15 @@ from holdfast.errors import (
     NotSupported,
     StoreUnavailable,
 )
-from holdfast.plain import check_string, escaped, not_json, plain, reference, unescaped
+from holdfast.plain import (
+    MOST_LISTED,
+    check_string,
+    escaped,
+    not_json,
+    plain,
+    reference,
+    unescaped,
+)
 from holdfast.retention import expires_at
 from holdfast.transport import Endpoint, Response, Unreachable, shared
 
@@ -103,7 +111,14 @@ class Handle:
         self._write("Delete", key=self._key(key))
 
     def _list(self) -> list[dict[str, Any]]:
-        return [found["entry"] for found in self._ask("List", where=self._scope)["found"]]
+        entries: list[dict[str, Any]] = []
+        after = None
+        while True:
+            page = self._ask("List", where=self._scope, limit=MOST_LISTED, after=after)["found"]
+            entries += [found["entry"] for found in page]
+            if len(page) < MOST_LISTED:
+                return entries
+            after = page[-1]["scope"], page[-1]["entry"]["key"]
 
     def _set_many(self, texts: Mapping[str, str], **fields: Any) -> None:
         self._write("SetMany", values=list(texts.items()), **fields)

@@ -332,6 +332,10 @@ class BackendStore(Store):
             if staged and command.expiring_before is None:
                 page = yield from self._execute(c.List(command.where))
                 return merged(page, staged, command)
+        if command.after is not None:
+            # Backends know limits and offsets alone.
+            whole = msgspec.structs.replace(command, limit=None, offset=0, after=None)
+            return c.page_of((yield from self._execute(whole)).found, command)
         return (yield from self._execute(command))
 
     def _extended(self, context: Context, command: Any) -> Steps[Any]:

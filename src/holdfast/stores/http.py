@@ -22,6 +22,7 @@ from holdfast.errors import (
     TokenRefused,
     TooManyRequests,
 )
+from holdfast.paging import in_pages
 from holdfast.store import Store
 from holdfast.transport import InvalidAddress, InvalidToken, Response, Transport, Unreachable
 from holdfast.wire import JSON, Refusal, raised
@@ -84,6 +85,9 @@ class HttpStore(Store):
         return command.__name__ in self._commands
 
     def execute(self, command: Command[A]) -> A:
+        return in_pages(command, self._answer)
+
+    def _answer(self, command: Command[A]) -> A:
         response = self._ask("POST", JSON.encode(command), once=not is_read(command))
         if response.status != HTTPStatus.OK:
             raise self._refusal(response)

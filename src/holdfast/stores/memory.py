@@ -226,8 +226,7 @@ class MemoryStore(Store):
             and (since is None or entry.updated_at >= since)
             and (before is None or (entry.expires_at is not None and entry.expires_at < before))
         ]
-        stop = None if command.limit is None else command.offset + command.limit
-        return Page(tuple(found[command.offset : stop]), len(found))
+        return c.page_of(found, command)
 
     def _history(self, command: c.History) -> tuple[Version[str], ...]:
         return tuple(self._asset(command.scope).history.get(command.key, ()))

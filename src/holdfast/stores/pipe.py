@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.command import Command
 from holdfast.errors import NotSupported, StoreUnavailable, ValueTooLarge
+from holdfast.paging import in_pages
 from holdfast.runner.channel import Channel
 from holdfast.runner.messages import Purpose
 from holdfast.store import Store
@@ -46,6 +47,9 @@ class PipeStore(Store):
         return command in command_types()
 
     def execute(self, command: Command[A]) -> A:
+        return in_pages(command, self._answer)
+
+    def _answer(self, command: Command[A]) -> A:
         try:
             answer = self._ask(COMMAND, MSGPACK.encode(command))
         except ValueTooLarge as error:

@@ -179,6 +179,31 @@ class StoreMachine(RuleBasedStateMachine):
             )
         )
 
+    @step(
+        2,
+        where=scopes | st.sampled_from([c.TaskFilter(), c.AssetFilter()]),
+        task=st.sampled_from(TASKS),
+        asset=st.sampled_from([orders, customers]),
+        key=keys,
+        limit=st.sampled_from([None, 1, 2]),
+        offset=st.sampled_from([0, 0, 1]),
+        reader=st.none() | attempts,
+    )
+    def list_behind(
+        self,
+        where: c.Where,
+        task: TaskScope,
+        asset: AssetScope,
+        key: str,
+        limit: int | None,
+        offset: int,
+        reader: Attempt | None,
+    ) -> None:
+        scope = task if isinstance(where, TaskScope | c.TaskFilter) else asset
+        who = self.attempt(reader) if reader else None
+        command = c.List(where, limit=limit, offset=offset, reader=who, after=(scope, key))
+        self.both(command)
+
     @step(4, scope=assets, key=keys, value=values, attempt=attempts, expectation=expectations)
     def stage(
         self, scope: AssetScope, key: str, value: str, attempt: Attempt, expectation: str

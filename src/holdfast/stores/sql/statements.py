@@ -178,6 +178,12 @@ def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: boo
         columns += [t.asset.c.id, t.asset.c.name, t.asset.c.uri]
         source = t.asset_entry.join(t.asset)
         order = [t.asset.c.name, e.key]
+    # The last column, the key, is enough within one scope. Bounds are numbered from it.
+    columns_after = order[-1:] if by is not None else order
+    bounds: list[sa.BindParameter[Any]] = [
+        sa.bindparam(f"after_{n}") for n in reversed(range(len(columns_after)))
+    ]
+    possible["after"] = sa.tuple_(*columns_after) > sa.tuple_(*bounds)
     wanted = [possible[name] for name in sorted(conditions)] + [live(shelf)]
     if by is not None:
         wanted.append(_owned(shelf, by))

@@ -8,14 +8,17 @@ from typing import Any
 from holdfast.command import (
     AssetFilter,
     DeclareAsset,
+    DeclareDagAssets,
     Delete,
     List,
+    ListAssets,
     RegisterTask,
     Set,
     SetMany,
     TaskFilter,
 )
 from holdfast.entry import Page
+from holdfast.plain import MOST_LISTED
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, CUSTOMERS_URI, StoreFixtures
@@ -219,6 +222,64 @@ class Listing(StoreFixtures):
     def test_a_filter_that_matches_nothing_is_no_error(self, do: Door) -> None:
         assert do(List(TaskFilter())) == Page((), 0)
         assert do(List(AssetFilter())) == Page((), 0)
+
+    def test_a_page_goes_on_behind_an_entry_whatever_was_written_before_it(
+        self, do: Door, scope: StoreScope
+    ) -> None:
+        self._set_all(do, scope, BY_CODE_POINT)
+        first = do(List(scope, limit=5))
+        last = first.found[-1]
+        do(Delete(scope, "A", ANN))
+        do(Delete(scope, last.entry.key, ANN))
+        self._set_all(do, scope, ["0", "00"])
+
+        rest = do(List(scope, after=(last.scope, last.entry.key)))
+        some = do(List(scope, limit=2, offset=1, after=(last.scope, last.entry.key)))
+
+        assert keys(first) + keys(rest) == BY_CODE_POINT
+        assert (keys(some), some.total) == (BY_CODE_POINT[6:8], 2)
+
+    def test_a_page_goes_on_behind_an_entry_of_another_scope(self, do: Door) -> None:
+        for scope in EVERYWHERE:
+            do(RegisterTask(scope))
+            do(SetMany(scope, (("a", "1"), ("b", "1")), ANN))
+
+        behind = [
+            do(List(TaskFilter(), limit=2, after=(scope, key)))
+            for scope, key in [(EVERYWHERE[4], "a"), (TaskScope("sales", "monday", "m"), "z")]
+        ]
+
+        assert [scopes(page) for page in behind] == [EVERYWHERE[4:6], [EVERYWHERE[6]] * 2]
+        assert [keys(page) for page in behind] == [["b", "a"], ["a", "b"]]
+
+    def test_assets_go_on_behind_one(self, do: Door, asset: AssetScope) -> None:
+        do(DeclareAsset("customers", CUSTOMERS_URI))
+        do(Set(asset, "k", "1", ANN))
+        do(Set(CUSTOMERS, "k", "1", ANN))
+
+        assert scopes(do(List(AssetFilter(), after=(CUSTOMERS, "j")))) == scopes(
+            do(List(AssetFilter()))
+        )
+        assert [str(at) for at in scopes(do(List(AssetFilter(), after=(CUSTOMERS, "k"))))] == [
+            str(asset)
+        ]
+
+    def test_more_entries_than_a_page_are_all_listed_once(self, do: Door, task: TaskScope) -> None:
+        names = [f"{number:04}" for number in range(MOST_LISTED + 1)]
+        self._set_all(do, task, names)
+
+        page = do(List(task))
+        part = do(List(TaskFilter(), limit=MOST_LISTED + 1, offset=1))
+
+        assert (keys(page), page.total) == (names, len(names))
+        assert (keys(part), part.total) == (names[1:], len(names))
+
+    def test_more_assets_than_a_page_are_all_listed_once(self, do: Door) -> None:
+        names = [f"{number:04}" for number in range(MOST_LISTED + 1)]
+        do(DeclareDagAssets("sales", tuple((name, f"s3://{name}") for name in names)))
+
+        assert [info.name for info in do(ListAssets())] == names
+        assert [info.name for info in do(ListAssets(MOST_LISTED + 1, 1))] == names[1:]
 
     def test_the_accessor_lists_keys_and_items(self, accessor: Any) -> None:
         accessor.set_many({"b": [2], "a": 1})

@@ -12,7 +12,7 @@ from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.scopes import find, known
-from holdfast.stores.sql.operations.staging import merged, staged_for
+from holdfast.stores.sql.operations.staging import bases, merged, staged_for
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 
 
@@ -33,7 +33,7 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
             asset = where if isinstance(where, AssetScope) else None
             staged = yield from staged_for(asset, command.reader)
             if staged:
-                page = yield from list_(context, c.List(where))
+                page = yield from list_(context, bases(command))
                 return merged(page, staged, command)
     elif isinstance(where, c.TaskFilter):
         conditions |= {k: v for k, v in msgspec.structs.asdict(where).items() if v is not None}
@@ -43,15 +43,24 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
         conditions["updated_since"] = rows.micros(command.updated_since)
     if command.expiring_before is not None:
         conditions["expiring_before"] = rows.micros(command.expiring_before)
+    if command.after is not None:
+        conditions["after"] = True
     names = frozenset(conditions)
-    params = conditions | owner | {"prefix_length": len(command.prefix)}
+    params = conditions | owner | _bounds(command) | {"prefix_length": len(command.prefix)}
     limit = NO_LIMIT if command.limit is None else command.limit
     window = {"limit": limit, "offset": command.offset}
     found = yield s.listing(shelf, by, names, count=False), params | window
     total = command.offset + len(found)
-    if len(found) == limit or (command.offset and not found):
+    if command.after is not None:
+        total = len(found)
+    elif len(found) == limit or (command.offset and not found):
         total = (yield s.listing(shelf, by, names, count=True), params)[0][0]
     return Page(tuple(_found(shelf, row) for row in found), total)
+
+
+def _bounds(command: c.List) -> dict[str, Any]:
+    behind = c.place(*command.after) if command.after else ()
+    return {f"after_{number}": bound for number, bound in enumerate(reversed(behind))}
 
 
 def _found(shelf: s.Shelf, row: rows.Row) -> Found:

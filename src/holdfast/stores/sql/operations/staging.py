@@ -51,6 +51,16 @@ def overlaid(entry: Entry[str] | None, staged: rows.Row, reader: TaskWriter) -> 
     return Entry(key, value, version, rows.instant(updated_at), signature(reader), staged=True)
 
 
+def bases(command: c.List) -> c.List:
+    """What has to be listed to lay staged writes over it: all, or a page, to go on behind an
+    entry. Filters come later, as a staged write may pass where its entry does not."""
+    limit = None
+    if command.after is not None and command.updated_since is None and command.limit is not None:
+        limit = command.offset + command.limit
+    prefix = command.prefix if limit is not None else ""
+    return c.List(command.where, prefix, limit=limit, after=command.after)
+
+
 def merged(page: Page, staged: list[rows.Row], command: c.List) -> Page:
     """All entries that are listed, with the reader's staged writes laid over them, as the command
     selects them."""
@@ -63,16 +73,10 @@ def merged(page: Page, staged: list[rows.Row], command: c.List) -> Page:
     since = command.updated_since
     found = [
         Found(scope, entry)
-        for (scope, key), entry in sorted(entries.items(), key=lambda item: _order(*item[0]))
+        for (scope, key), entry in sorted(entries.items(), key=lambda item: c.place(*item[0]))
         if key.startswith(command.prefix) and (since is None or entry.updated_at >= since)
     ]
-    stop = None if command.limit is None else command.offset + command.limit
-    return Page(tuple(found[command.offset : stop]), len(found))
-
-
-def _order(scope: StoreScope, key: str) -> tuple[str, str]:
-    assert isinstance(scope, AssetScope)
-    return scope.name or "", key
+    return c.page_of(found, command)
 
 
 def stage(context: Context, owner: Owner, command: c.Set | c.Advance) -> Steps[None]:
