@@ -106,8 +106,8 @@ class List(Command[Page], frozen=True):
     offset: int = 0
     reader: TaskWriter | None = None
     after: tuple[StoreScope, str] | None = None
-    """Go on behind the entry of that scope and key, whether it is still there or not; the total is
-    then that of the page."""
+    """Go on behind the entry of that scope and key, whether it is still there or not; in the list
+    of one scope the key alone counts. The total is then that of the page."""
 
     def __post_init__(self) -> None:
         if self.after is None:
@@ -122,8 +122,13 @@ class List(Command[Page], frozen=True):
 def page_of(found: Sequence[Found], command: List) -> Page:
     """The part of all that a command selects, in order, that it asks for."""
     if command.after is not None:
-        behind = place(*command.after)
-        found = [one for one in found if place(one.scope, one.entry.key) > behind]
+        whole = not isinstance(command.where, TaskScope | AssetScope)
+        behind = place(*command.after) if whole else command.after[1:]
+        found = [
+            one
+            for one in found
+            if (place(one.scope, one.entry.key) if whole else (one.entry.key,)) > behind
+        ]
     stop = None if command.limit is None else command.offset + command.limit
     page = tuple(found[command.offset : stop])
     return Page(page, len(found) if command.after is None else len(page))
