@@ -31,6 +31,29 @@ def test_without_a_worker_side_backend_there_is_nothing_to_reconcile(
 
 
 @pytest.mark.parametrize(
+    ("options", "status", "told"),
+    [
+        (["--dag-id", "etl"], 2, "--run-id, --task-id missing"),
+        (["--asset", "a", "--dag-id", "d"], 2, "both a task and an asset"),
+        (["--asset", "a", "--asset-uri", "u"], 2, "one of them is enough"),
+        (["--asset", "orderz"], 1, "asset `orderz` is not known"),
+        (["--dag-id", "d", "--run-id", "r", "--task-id", "t"], 1, "task d/r/t is not known"),
+    ],
+)
+def test_a_scope_that_is_not_clear_or_not_known_is_told_before_spark_is_started(
+    options: list[str],
+    status: int,
+    told: str,
+    offloading: str,
+    program: Callable[..., Any],
+) -> None:
+    result = program(*COMMAND, *options)
+
+    assert result.status == status
+    assert told in result.err
+
+
+@pytest.mark.parametrize(
     ("settings", "told"),
     [
         (

@@ -17,6 +17,11 @@ import pytest
         (["copy", "--yes"], "Missing option '--to'"),
         (["import", "backup"], "in a script, add --yes"),
         (["export", "backup", "--asset", "a", "--dag-id", "d"], "both a task and an asset"),
+        (
+            ["import", "backup", "--yes", "--asset", "a", "--dag-id", "d"],
+            "both a task and an asset",
+        ),
+        (["import", "backup", "--yes", "--assets", "--asset", "a"], "--assets means every asset"),
     ],
 )
 def test_bad_usage_is_told_without_starting_spark(

@@ -19,7 +19,7 @@ from holdfast import purge_command as pc
 from holdfast.blobs.place import part
 from holdfast.cli import invoke
 from holdfast.errors import BackendFailed, MissingDependency
-from holdfast.scope import TaskScope
+from holdfast.scope import StoreScope, TaskScope
 from holdfast.settings import load
 from holdfast.spark import standby
 from holdfast.spark.failure import translated
@@ -163,6 +163,37 @@ def test_an_orphan_that_is_named_meanwhile_stays(
     assert done == Deletion(queued=3, deleted=2)
     assert on_s3.objects() == {live, again}
     assert on_s3.offload.execute(c.Get(LOAD, "again")) == '"named again"'
+
+
+@pytest.mark.parametrize(("scope", "names"), [(LOAD, 1), (ORDERS, 2)], ids=str)
+def test_one_scope_is_reconciled_and_the_others_are_left(
+    local_spark: SparkSession, tmp_path: Path, scope: StoreScope, names: int
+) -> None:
+    """An asset has its history, which names what was deleted, and what is lost once more."""
+    url = f"sqlite:///{tmp_path}/holdfast.db"
+    planted = Planted.at(url, f"file://{tmp_path}/objects")
+    for one in (LOAD, ORDERS):
+        planted.entry(one, "live", "1")
+        planted.missing(one, "lost", "2")
+    orphans = {one: planted.orphan(one, "orphan", "333") for one in (LOAD, ORDERS)}
+    queued = {one: planted.entry(one, "gone", "44") for one in (LOAD, ORDERS)}
+    for one in (LOAD, ORDERS):
+        planted.store.execute(c.Delete(one, "gone", ANNA))
+    register(local_spark, url)
+    nothing = timedelta(0)
+
+    comparison = Comparison(local_spark, planted.backend, str(tmp_path / "report"), nothing, scope)
+    comparison.list_objects()
+    comparison.read_references()
+    summary = comparison.compare()
+    done = delete(comparison.orphans(), planted.backend, planted.offload, scope)
+
+    assert (summary.named.objects, summary.orphan, summary.missing) == (names, Size(1, 3), names)
+    assert done.queued == 1
+    [other] = {LOAD, ORDERS} - {scope}
+    left = planted.objects()
+    assert orphans[scope] not in left
+    assert {orphans[other], queued[other]} <= left
 
 
 def test_the_command_deletes_orphans_and_fails_for_lost_values(

@@ -38,6 +38,7 @@ from holdfast.errors import (
     Forbidden,
     HoldfastError,
     InvalidInput,
+    NotFound,
     ObjectMissing,
     SchemaMismatch,
     UnknownAsset,
@@ -58,6 +59,8 @@ from holdfast.spark.transfer.totals import Total
 from servers import Server, ServerDatabase, SqliteDatabase
 
 DRIVER = Path(__file__).with_name("transfer_driver.py")
+ALL = TaskFilter()
+KEYS = ("file a/ü", "kept")
 TASK = "dag_id = 'a' AND run_id = 'b' AND task_id = 'c' AND map_index = 3"
 
 
@@ -108,10 +111,13 @@ def brought(
 ) -> Callable[..., dict[str, Total]]:
     """Imports a directory into the other store."""
 
-    def bring(path: Path, declare: bool = True) -> dict[str, Total]:
+    def bring(path: Path, declare: bool = True, where: Where = ALL) -> dict[str, Total]:
         location = registered(local_spark, postgres_database.url)
         return import_entries(
-            *(local_spark, other, location, str(path)), declare=declare, agree=silent, say=silent
+            *(local_spark, other, location, str(path), where),
+            declare=declare,
+            agree=silent,
+            say=silent,
         )
 
     return bring
@@ -216,6 +222,41 @@ def test_a_filter_exports_what_it_finds(
 
     assert manifest is not None
     assert {name: table.count for name, table in manifest.tables.items()} == {"task_store": 2}
+
+
+@pytest.mark.parametrize(
+    ("where", "brings"),
+    [
+        (TaskFilter("it's", "two"), {("task it's/two/load[4]", key) for key in KEYS}),
+        (TaskScope("räume", "one", "load", 4), {("task räume/one/load[4]", key) for key in KEYS}),
+        (AssetScope(name="customers"), {("customers", "watermark")}),
+        (AssetScope(uri="s3://lake/customers"), {("customers", "watermark")}),
+    ],
+    ids=str,
+)
+def test_a_filter_imports_what_it_finds(
+    brought: Callable[..., dict[str, Total]],
+    exported: Path,
+    other: Connection,
+    where: Where,
+    brings: set[tuple[str, str]],
+) -> None:
+    totals = brought(exported, where=where)
+
+    assert {row[:2] for row in held(other.store)} == brings
+    assert [total.count for total in totals.values()] == [len(brings)]
+
+
+@pytest.mark.parametrize(
+    "where", [TaskFilter("salez"), TaskScope("sales", "one", "load"), AssetScope(name="orderz")]
+)
+def test_an_import_of_what_the_export_does_not_have_is_an_error(
+    brought: Callable[..., dict[str, Total]], exported: Path, other: Connection, where: Where
+) -> None:
+    with pytest.raises(NotFound, match="has no such entries"):
+        brought(exported, where=where)
+
+    assert held(other.store) == set()
 
 
 @pytest.mark.parametrize(

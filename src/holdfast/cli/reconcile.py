@@ -13,7 +13,9 @@ from holdfast import command as c
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
 from holdfast.cli.question import ask, yes_or_terminal
+from holdfast.cli.scope import part_options
 from holdfast.errors import InvalidInput, InvalidSettings, NotSupported, ObjectMissing
+from holdfast.scope import AssetScope, StoreScope
 from holdfast.settings import Settings, duration, duration_text, load
 from holdfast.store import Store
 
@@ -54,12 +56,21 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
     metavar="DIR",
     help="Where Spark writes the report, as Parquet; by default under [core] home.",
 )
+@part_options
 @click.option("--yes", is_flag=True, callback=_yes, help="Do not ask; scripts need it.")
 @json_option
-def reconcile(delete: bool, grace: timedelta, report: str | None, yes: bool, as_json: bool) -> None:
+def reconcile(
+    scope: StoreScope | None,
+    delete: bool,
+    grace: timedelta,
+    report: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Compare the objects in the workers' storage with the references to them, on Spark.
 
-    Pipelines may run meanwhile. The exit status is 1 if a reference has no object.
+    All of them, or those of one task instance or asset. Pipelines may run meanwhile. The exit
+    status is 1 if a reference has no object.
     """
     settings = load()
     backend = storage(settings)
@@ -67,7 +78,10 @@ def reconcile(delete: bool, grace: timedelta, report: str | None, yes: bool, as_
     with open_store(settings) as store:
         # A store that cannot be read as a whole says so before Spark is started.
         store.execute(c.PlanScan("task_references", 1, 1))
-        summary = reconciled(settings, store, backend, directory, grace, delete, yes, as_json)
+        scope = _known(store, scope)
+        summary = reconciled(
+            settings, store, backend, directory, grace, scope, delete, yes, as_json
+        )
     if summary.missing:
         raise ObjectMissing(
             f"{counted(summary.missing, 'reference has', 'references have')} no object: "
@@ -77,12 +91,22 @@ def reconcile(delete: bool, grace: timedelta, report: str | None, yes: bool, as_
         )
 
 
+def _known(store: Store, scope: StoreScope | None) -> StoreScope | None:
+    """The scope, an asset by its name; an error where the store does not know it."""
+    if isinstance(scope, AssetScope):
+        return AssetScope(name=store.execute(c.GetAsset(scope)).name)
+    if scope is not None:
+        store.execute(c.List(scope, limit=0))
+    return scope
+
+
 def reconciled(
     settings: Settings,
     store: Store,
     backend: ObjectStoreBackend,
     directory: str,
     grace: timedelta,
+    scope: StoreScope | None,
     delete: bool,
     yes: bool,
     as_json: bool,
@@ -93,7 +117,7 @@ def reconciled(
 
     with maintenance_session(settings) as spark:
         register(spark)
-        comparison = Comparison(spark, backend, directory, grace)
+        comparison = Comparison(spark, backend, directory, grace, scope)
         comparison.list_objects()
         comparison.read_references()
         summary = comparison.compare()
@@ -104,18 +128,20 @@ def reconciled(
             orphans = counted(summary.orphan.objects, "orphan", "orphans")
             size = f"{summary.orphan.bytes:,} bytes"
             ask(f"Delete {orphans} of {size}, older than {duration_text(grace)}?", yes)
-            deletion = delete_orphans(comparison, backend, store)
+            deletion = delete_orphans(comparison, backend, store, scope)
     if as_json:
         found = {"url": backend.url, "report": directory, "grace": duration_text(grace)}
         print_document(found | msgspec.structs.asdict(summary) | {"deletion": deletion})
     return summary
 
 
-def delete_orphans(comparison: Comparison, backend: ObjectStoreBackend, store: Store) -> Deletion:
+def delete_orphans(
+    comparison: Comparison, backend: ObjectStoreBackend, store: Store, scope: StoreScope | None
+) -> Deletion:
     from holdfast.spark.reconcile.deletion import delete
     from holdfast.stores.offload import OffloadStore
 
-    done = delete(comparison.orphans(), backend, OffloadStore(store, backend))
+    done = delete(comparison.orphans(), backend, OffloadStore(store, backend), scope)
     say(f"Deleted {counted(done.deleted, 'object', 'objects')}.")
     if done.failed:
         say(f"{done.failed:,} could not be deleted; the purge queue tries them again.")

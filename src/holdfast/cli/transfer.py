@@ -71,22 +71,24 @@ def export_command(directory: str, where: Where, resolve: bool, yes: bool, as_js
 
 @click.command("import")
 @_directory_argument
+@filter_options
 @_declare_option
 @yes_option
 @json_option
-def import_command(directory: str, declare: bool, yes: bool, as_json: bool) -> None:
+def import_command(directory: str, where: Where, declare: bool, yes: bool, as_json: bool) -> None:
     """Write an export in DIR into the configured store.
 
-    Files that are missing or were changed are refused before anything is written. Entries that
-    have expired are left out, those with the same key are overwritten, and afterwards all are read
-    back and compared. Versions, times of writing, writers and history are not brought back: they
-    are the store's own. An import that was killed goes on when it is started again.
+    Without a filter that is the whole export; with one, those of its entries that match. Files that
+    are missing or were changed are refused before anything is written. Entries that have expired
+    are left out, those with the same key are overwritten, and afterwards all are read back and
+    compared. Versions, times of writing, writers and history are not brought back: they are the
+    store's own. An import that was killed goes on when it is started again.
     """
     with _spark() as (spark, connection, location):
         from holdfast.spark.transfer.importing import import_entries
 
         totals = import_entries(
-            *(spark, connection, location, directory),
+            *(spark, connection, location, directory, where),
             declare=declare,
             agree=lambda question: ask(question, yes),
             say=say,

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.scope import StoreScope
 from holdfast.spark.failure import translated
 from holdfast.spark.reconcile import listing, naming
 from holdfast.spark.reconcile.summary import Part, Size, Summary
@@ -78,9 +79,16 @@ class Comparison:
     """One comparison, in three steps: what is listed first and named later is seen as named."""
 
     def __init__(
-        self, spark: SparkSession, backend: ObjectStoreBackend, directory: str, grace: timedelta
+        self,
+        spark: SparkSession,
+        backend: ObjectStoreBackend,
+        directory: str,
+        grace: timedelta,
+        scope: StoreScope | None = None,
     ) -> None:
+        """`scope`: a task instance, or an asset by name; None for all."""
         self._spark = spark
+        self._scope = scope
         self._backend = backend
         self._directory = directory
         self._now = datetime.now(UTC)
@@ -88,12 +96,12 @@ class Comparison:
 
     def list_objects(self) -> None:
         with translated("list the storage"):
-            self._write("listing", listing.objects(self._spark, self._backend))
+            self._write("listing", listing.objects(self._spark, self._backend, self._scope))
 
     def read_references(self) -> None:
         with translated("read the references"):
-            for kind in naming.KINDS:
-                self._write("references", naming.read(self._spark, kind))
+            for kind in naming.kinds_of(self._scope):
+                self._write("references", naming.read(self._spark, kind, scope=self._scope))
 
     def compare(self) -> Summary:
         """The rest of the report."""
@@ -133,7 +141,7 @@ class Comparison:
             return 0
         absent = listing.absent(self._found(_UNLISTED), self._backend)
         self._write("absent", absent)
-        named = naming.read_with_owners(self._spark)
+        named = naming.read_with_owners(self._spark, self._scope)
         self._write("missing", self._found(_MISSING, named=named).select(*named.columns))
         return self._read("missing").count()
 

@@ -29,14 +29,19 @@ class Deletion(msgspec.Struct):
     """It cannot be told whose they are, so they are left."""
 
 
-def delete(orphans: Iterable[str], backend: ObjectStoreBackend, store: OffloadStore) -> Deletion:
-    """Delete those of the objects that are still orphans."""
+def delete(
+    orphans: Iterable[str],
+    backend: ObjectStoreBackend,
+    store: OffloadStore,
+    scope: StoreScope | None = None,
+) -> Deletion:
+    """Delete those of the objects, which are of all scopes or of one, that are still orphans."""
     done = Deletion()
     waiting = _owned(orphans, backend, done)
     while batch := tuple(islice(waiting, BATCH)):
         store.execute(pc.QueueObjects(batch))
         done.queued += len(batch)
-        _drain(store, done)
+        _drain(store, done, scope)
     return done
 
 
@@ -51,10 +56,10 @@ def _owned(
             yield (*whose, as_reference(reference))
 
 
-def _drain(store: OffloadStore, done: Deletion) -> None:
+def _drain(store: OffloadStore, done: Deletion, scope: StoreScope | None) -> None:
     """Take from the queue until it gives no more."""
     more = True
     while more:
-        gone, failed, more = store.purge()
+        gone, failed, more = store.purge(scope=scope)
         done.deleted += gone
         done.failed += failed

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from holdfast.blobs import place
 from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.scope import StoreScope
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +33,14 @@ _FOLDERS: Final = pa.schema({"folder": pa.string()})
 _REFERENCES: Final = pa.schema({"reference": pa.string()})
 
 
-def objects(spark: SparkSession, backend: ObjectStoreBackend) -> DataFrame:
-    """All files below the dags' and the assets' folders, and whether each is named like ours."""
+def objects(
+    spark: SparkSession, backend: ObjectStoreBackend, scope: StoreScope | None = None
+) -> DataFrame:
+    """All files below the dags' and the assets' folders, or below that of one scope, and whether
+    each is named like ours."""
+    if scope is not None:
+        folder = spark.createDataFrame([(place.folder(scope),)], "folder string")
+        return folder.mapInArrow(partial(_objects, backend), _OBJECTS)
     # These are as many as there are dags and assets; what is below them, executors find out.
     tops = [(folder,) for kind in backend.prefixes() for folder in backend.prefixes(kind)]
     parts = TURNS * spark.sparkContext.defaultParallelism

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.plain import REFERENCE
+from holdfast.scope import StoreScope, TaskScope
+from holdfast.spark.transfer.selection import selected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,18 +30,32 @@ OWNED: Final = (
 """The columns of references with whose they are."""
 
 
-def read(spark: SparkSession, kind: str, *whose: str) -> DataFrame:
-    """The references of a kind, with columns that say whose they are."""
+def kinds_of(scope: StoreScope | None) -> list[str]:
+    """The kinds of references that a scope can have, in the order of `KINDS`."""
+    if scope is None:
+        return list(KINDS)
+    own = ("task",) if isinstance(scope, TaskScope) else ("staged", "asset", "history")
+    return [kind for kind in KINDS if kind in (QUEUED, *own)]
+
+
+def read(spark: SparkSession, kind: str, *whose: str, scope: StoreScope | None = None) -> DataFrame:
+    """The references of a kind, of all scopes or of one, with columns that say whose they are."""
     reader = spark.read.format("holdfast").option("table", KINDS[kind])
+    if scope is not None:
+        [where] = selected(scope).values()
+        reader = reader.option("where", where)
     reader = reader.option("columns", ", ".join((*whose, "value")))
     found = reader.option("partitions", _PARTITIONS).load()
     reference = f"get_json_object(value, '$.{REFERENCE}') AS reference"
     return found.selectExpr(f"'{kind}' AS kind", *whose, reference).filter("reference IS NOT NULL")
 
 
-def read_with_owners(spark: SparkSession) -> DataFrame:
+def read_with_owners(spark: SparkSession, scope: StoreScope | None = None) -> DataFrame:
     """All that are not in the queue, with whose they are."""
-    all_ = read(spark, "task", *_TASK, "key")
-    for kind in ("asset", "history", "staged"):
-        all_ = all_.unionByName(read(spark, kind, "asset", "key"), allowMissingColumns=True)
-    return all_.select("kind", *_TASK, "asset", "key", "reference")
+    all_ = spark.createDataFrame([], OWNED)
+    for kind in kinds_of(scope):
+        if kind != QUEUED:
+            whose = _TASK if kind == "task" else ("asset",)
+            found = read(spark, kind, *whose, "key", scope=scope)
+            all_ = all_.unionByName(found, allowMissingColumns=True)
+    return all_

@@ -7,10 +7,11 @@ from contextlib import closing
 from functools import partial
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
+from holdfast.command import TaskFilter, Where
 from holdfast.connection import Connection
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, NotFound
 from holdfast.spark.failure import translated
 from holdfast.spark.source.location import Location
 from holdfast.spark.source.tables import full_schema
@@ -20,6 +21,7 @@ from holdfast.spark.transfer.exporting import totals_of
 from holdfast.spark.transfer.manifest import Manifest, read_manifest
 from holdfast.spark.transfer.plan import Chunk
 from holdfast.spark.transfer.record import Record, resumed
+from holdfast.spark.transfer.selection import conditions
 from holdfast.spark.transfer.totals import Total
 
 
@@ -28,39 +30,58 @@ def import_entries(
     connection: Connection,
     location: Location,
     path: str,
+    where: Where,
     *,
     declare: bool,
     agree: Callable[[str], None],
     say: Callable[[str], None],
 ) -> dict[str, Total]:
-    """Write a finished export into a store; what has arrived, of each table.
+    """Write the entries of a finished export that a filter finds into a store; what has arrived, of
+    each table. NotFound where it finds none.
 
     The files are compared with the manifest before anything is written. `agree` is asked then.
     """
+    wanted = conditions(where)
     with closing(Directory(spark, path)) as directory, translated(f"import {path}"):
         manifest = read_manifest(directory)
         _check_files(spark, directory, manifest)
         target = Target(spark, location, connection.store)
-        parquet = partial(_rows, spark, directory)
+        chunks = [chunk for chunk in manifest.chunks if chunk.table in wanted]
+        parquet = partial(_rows, spark, directory, wanted)
+        count = sum(chunk.rows for chunk in chunks)
+        if any(wanted.values()):
+            count = sum(parquet(chunk).count() for chunk in chunks)
+        if not count and where != TaskFilter():
+            raise NotFound(
+                f"{directory.path} has no such entries",
+                hint="leave out the options that select some, or check the names",
+            )
         assets = [
             parquet(chunk).select("asset", "uri").distinct().collect()
-            for chunk in manifest.chunks
+            for chunk in chunks
             if chunk.table == "asset_store"
         ]
         missing = target.missing_assets({(row.asset, row.uri) for found in assets for row in found})
         check_declared(missing, declare)
-        count = sum(table.count for table in manifest.tables.values())
         agree(f"Import {count:,} entries from {directory.path}, over those that have their keys?")
         target.declare(missing)
-        record = Record(connection, "import", [directory.path, manifest])
-        chunks = resumed(record, lambda: manifest.chunks, say)
+        record = Record(connection, "import", [directory.path, manifest, wanted])
+        chunks = resumed(record, lambda: chunks, say)
         with record.attempt(chunks) as task_store:
             return target.bring(chunks, parquet, task_store)
 
 
-def _rows(spark: SparkSession, directory: Directory, chunk: Chunk) -> DataFrame:
+def _rows(
+    spark: SparkSession,
+    directory: Directory,
+    wanted: dict[str, dict[str, str | int]],
+    chunk: Chunk,
+) -> DataFrame:
     path = f"{directory.path}/{chunk.table}/{chunk.name}"
-    return spark.read.schema(full_schema(chunk.table)).parquet(path)
+    rows = spark.read.schema(full_schema(chunk.table)).parquet(path)
+    for name, value in wanted[chunk.table].items():
+        rows = rows.filter(functions.col(name) == functions.lit(value))
+    return rows
 
 
 def _check_files(spark: SparkSession, directory: Directory, manifest: Manifest) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from holdfast.command import AssetFilter, TaskFilter, Where
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.scope import AssetScope
 from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.source import FORMAT
 
@@ -29,21 +29,27 @@ CONTENT: Final[dict[str, tuple[str, ...]]] = {
 
 
 def selected(where: Where) -> dict[str, str]:
-    """For each table the condition that the data source takes; empty: all of its entries. A filter
-    for task instances that says nothing is everything there is."""
+    """For each table the condition that the data source takes; empty: all of its entries."""
+    return {
+        table: " AND ".join(equals(name, value) for name, value in columns.items())
+        for table, columns in conditions(where).items()
+    }
+
+
+def conditions(where: Where) -> dict[str, dict[str, str | int]]:
+    """For each table the columns that a filter is about, with their values; empty: all entries. A
+    filter for task instances that says nothing is everything there is."""
     match where:
         case AssetFilter():
-            return {"asset_store": ""}
+            return {"asset_store": {}}
         case AssetScope(name=str(name)):
-            return {"asset_store": equals("asset", name)}
+            return {"asset_store": {"asset": name}}
         case AssetScope():
-            return {"asset_store": equals("uri", where.uri or "")}
+            return {"asset_store": {"uri": where.uri or ""}}
         case TaskFilter() if where == TaskFilter():
-            return dict.fromkeys(CONTENT, "")
-    assert isinstance(where, TaskScope | TaskFilter)
+            return {table: {} for table in CONTENT}
     given = msgspec.structs.asdict(where)
-    tests = [equals(name, value) for name, value in given.items() if value is not None]
-    return {"task_store": " AND ".join(tests)}
+    return {"task_store": {name: value for name, value in given.items() if value is not None}}
 
 
 def equals(column: str, value: str | int) -> str:
