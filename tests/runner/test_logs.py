@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runner.logs import log_path, run_logs
+from holdfast.runner.logs import log_path, run_logs, service_logs, watcher_log
 from holdfast.scope import TaskScope
 
 HOME = Path("home")
@@ -47,3 +47,22 @@ def test_the_logs_of_a_run_are_in_its_directory():
     path = log_path(HOME, TaskScope("etl", "r1", "load"), 1)
 
     assert path.is_relative_to(run_logs(HOME, "etl", "r1"))
+
+
+@pytest.mark.parametrize("dag_id", ["watchers", "service-logs", "dag-files.log", "callbacks.log"])
+def test_no_dag_shares_a_place_with_what_is_printed_outside_of_attempts(dag_id):
+    shared = run_logs(HOME, dag_id, "orders")
+
+    assert not shared.is_relative_to(service_logs(HOME))
+    assert not service_logs(HOME).is_relative_to(shared.parent)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "s3://lake/orders", "x" * 1500])
+def test_any_asset_makes_one_directory_for_its_watchers(tmp_path, name):
+    path = watcher_log(tmp_path, name, name)
+
+    path.parent.mkdir(parents=True)
+    path.touch()
+
+    assert path.parent.parent == service_logs(tmp_path) / "watchers"
+    assert path.resolve() == path

@@ -7,6 +7,7 @@ import http.client
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,12 +19,18 @@ from holdfast.authority import TaskIdentity
 from holdfast.command import Command
 from holdfast.entry import ApiWriter
 from holdfast.errors import StoreUnavailable
-from holdfast.purge_command import QueueObjects, ReserveObjects
+from holdfast.purge_command import CountPurges, QueueObjects, ReserveObjects
 from holdfast.server import status
 from holdfast.server.description import command_schemas
 from holdfast.stores.memory import MemoryStore
 from holdfast.value import as_reference
 from remembered import remember
+
+
+@pytest.fixture(autouse=True)
+def fresh_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the store counts is not that of the test before."""
+    monkeypatch.setattr(status, "FRESH", 0.0)
 
 
 def test_a_server_whose_store_answers_is_ready(served: Served) -> None:
@@ -247,6 +254,29 @@ def test_figures_tell_how_far_each_asset_is_loaded(served: Served) -> None:
     assert max(map(len, named)) < 300
     assert not any("note" in name for name in figures)
     assert sum("watermark_timestamp" in name for name in figures) == 2
+
+
+def test_the_purge_queue_is_counted_once_for_all_who_ask_within_seconds(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+    ask = served.store.aexecute
+
+    async def counting(command: Command[Any]) -> Any:
+        counted.append(type(command))
+        return await ask(command)
+
+    monkeypatch.setattr(served.store, "aexecute", counting)
+
+    served.ask("GET", "/metrics")
+    monkeypatch.setattr(status, "FRESH", 60.0)
+    again = [served.ask("GET", "/metrics").body.decode() for _ in range(2)]
+    assert all("holdfast_purge_queue" in figures for figures in again)
+    assert counted.count(CountPurges) == 1
+
+    monkeypatch.setattr(status, "FRESH", 0.0)
+    served.ask("GET", "/metrics")
+    assert counted.count(CountPurges) == 2
 
 
 def test_figures_do_without_a_queue_that_cannot_be_counted(

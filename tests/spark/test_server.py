@@ -19,7 +19,9 @@ import pyspark
 import pytest
 from kept import Kept, await_end, await_true, kept_server, start_keeper
 
+from holdfast.runner.messages import SparkStartup
 from holdfast.runner.process import identify
+from holdfast.spark import server
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -140,6 +142,15 @@ def test_a_server_listens_for_this_machine_only(spark_server: Kept) -> None:
 
     assert len(listening) >= 2
     assert {one.laddr.ip.removeprefix("::ffff:") for one in listening} == {LOOPBACK}
+
+
+@pytest.mark.parametrize("conf", [{}, {"spark.ui.killEnabled": "true"}])
+def test_jobs_are_not_ended_from_the_page_unless_the_conf_says_so(
+    tmp_path: Path, conf: dict[str, str]
+) -> None:
+    found = server._conf(SparkStartup(master="", conf=conf, directory=""), tmp_path)
+
+    assert found["spark.ui.killEnabled"] == conf.get("spark.ui.killEnabled", "false")
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -26,6 +26,17 @@ def run_logs(home: Path, dag_id: str, run_id: str) -> Path:
     return home / "logs" / _name(dag_id) / _name(run_id)
 
 
+def service_logs(home: Path) -> Path:
+    """The directory with what is printed outside of attempts: by DAG files as they are read,
+    callbacks and watchers. Not below `logs`, where every name may be that of a DAG."""
+    return home / "service-logs"
+
+
+def watcher_log(home: Path, asset: str, watcher: str) -> Path:
+    """The file with what a watcher printed."""
+    return service_logs(home) / "watchers" / _name(asset) / f"{_name(watcher)}.log"
+
+
 def _name(id: str) -> str:
     """An id as the name of a directory, whatever characters it has and however long it is."""
     # A dot in front hides a file or leads upward; one before digits looks like a map index.

@@ -19,6 +19,7 @@ from holdfast.runner.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, cal
 from holdfast.runner.channel import NOTICE, Channel, encode
 from holdfast.runner.child import STARTUP
 from holdfast.runner.ending import StopReason
+from holdfast.runner.logs import service_logs
 from holdfast.runner.messages import CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.nursery import LauncherGone, Nursery
 from holdfast.runner.orders import (
@@ -201,7 +202,7 @@ class Supervisor:
         child = self._nursery.launch()
         report, began = None, time.monotonic()
         try:
-            child.log_to(self._surroundings.home / "logs" / "dag-files.log")
+            child.log_to(service_logs(self._surroundings.home) / "dag-files.log")
             with child.limited(PARSE_LIMIT), suppress(OSError):
                 child.channel.send(STARTUP, encode(ParseStartup(file)))
                 report = relay(child.channel, self._store, ImportIdentity())
@@ -228,7 +229,8 @@ class Supervisor:
         startup = CallbackStartup(
             file=order.file, run=order.run, kind=order.kind, error=order.error
         )
-        call_back(self._surroundings, startup, self._surroundings.home / "logs" / "callbacks.log")
+        log = service_logs(self._surroundings.home) / "callbacks.log"
+        call_back(self._surroundings, startup, log)
 
     def _warm_spark(self, order: Order) -> None:
         self._spark.warm()

@@ -6,7 +6,6 @@ import logging
 import signal
 import time
 from threading import Event, Timer
-from urllib.parse import quote
 
 from holdfast import run_command as r
 from holdfast.authority import WatcherIdentity
@@ -15,6 +14,7 @@ from holdfast.run import Watch
 from holdfast.runner.attempt import LEASE, Surroundings
 from holdfast.runner.channel import encode
 from holdfast.runner.child import STARTUP
+from holdfast.runner.logs import watcher_log
 from holdfast.runner.messages import Failed, WatchStartup
 from holdfast.runner.nursery import Child
 from holdfast.runner.orders import WatchAsset
@@ -105,8 +105,7 @@ class Watching:
             if self._stopped.is_set():
                 return ""
             spec = self._order.watcher
-            directory = self._with.home / "logs" / "watchers" / quote(spec.asset.name, safe="")
-            child.log_to(directory / f"{quote(spec.name, safe='')}.log")
+            child.log_to(watcher_log(self._with.home, spec.asset.name, spec.name))
             startup = WatchStartup(
                 file=self._order.file,
                 dag_id=self._order.dag_id,

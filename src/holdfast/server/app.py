@@ -36,6 +36,7 @@ def make_app(
     app.state.tokens = tokens
     app.state.settings = settings
     app.state.connections = Connections()
+    app.state.figures = status.StoreFigures(store)
     problem.install(app)
     app.router.routes.extend(execution.router.routes)
     app.router.routes.extend(status.router.routes)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
+from math import inf
 from typing import Any, Literal
 
 import msgspec
@@ -21,10 +23,13 @@ from holdfast.server import metrics
 from holdfast.server.newest_loads import newest_loads
 from holdfast.server.problem import MEDIA_TYPE
 from holdfast.server.request import store_of
+from holdfast.store import Store
 from holdfast.version import __version__
 
 PATIENCE = 2.0
 """How long `/health` waits for the store."""
+FRESH = 5.0
+"""Seconds for which `/metrics` has the store's own figures."""
 
 log = logging.getLogger("holdfast.server")
 router = APIRouter(tags=["Server"], generate_unique_id_function=lambda route: route.name)
@@ -38,6 +43,35 @@ class Health(BaseModel):
     )
     version: str
     why: str | None = Field(None, description="Why it is not ready.")
+
+
+class StoreFigures:
+    """Figures that the database has to count, asked for every `FRESH` seconds at most: whoever
+    reaches the server may read them, without a token."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._read_at = -inf
+        self._figures = b""
+
+    async def read(self) -> bytes:
+        """The figures, as Prometheus reads them; none of those that cannot be had."""
+        async with self._lock:
+            if time.monotonic() - self._read_at >= FRESH:
+                self._figures = b""
+                await self._count()
+                self._read_at = time.monotonic()
+            return self._figures
+
+    async def _count(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                self._figures += metrics.of_queue(await self._store.aexecute(CountPurges()))
+                with suppress(NotSupported):  # a custom backend has no tables
+                    self._figures += metrics.of_loads(await arun(self._store, newest_loads()))
+        except (HoldfastError, TimeoutError) as error:
+            log.warning("the store's own figures are not complete: %s", error)
 
 
 @router.get("/health", response_model=Health, responses={503: {"model": Health}})
@@ -63,16 +97,8 @@ async def get_liveness() -> Response:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
     """Figures for Prometheus."""
-    figures = metrics.exposition()
-    store = store_of(request)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            figures += metrics.of_queue(await store.aexecute(CountPurges()))
-            with suppress(NotSupported):  # a custom backend has no tables
-                figures += metrics.of_loads(await arun(store, newest_loads()))
-    except (HoldfastError, TimeoutError) as error:
-        log.warning("the store's own figures are not complete: %s", error)
-    return Response(figures, media_type=metrics.CONTENT_TYPE)
+    figures: StoreFigures = request.app.state.figures
+    return Response(metrics.exposition() + await figures.read(), media_type=metrics.CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)

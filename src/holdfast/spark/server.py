@@ -157,6 +157,8 @@ def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
         # The next port would be one that nobody knows of; a new start chooses another.
         "spark.port.maxRetries": "0",
         "spark.ui.showConsoleProgress": "false",
+        # The page has no password: every user of this machine could end jobs there.
+        "spark.ui.killEnabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.local.dir": str(place / "scratch"),
