@@ -124,3 +124,15 @@ def test_a_scope_goes_through_json(scope: TaskScope | AssetScope) -> None:
     text = msgspec.json.encode(scope)
 
     assert msgspec.json.decode(text, type=TaskScope | AssetScope) == scope
+
+
+def test_a_scope_with_another_field_is_a_new_one_with_an_id_of_its_own() -> None:
+    assert TASK.ti_id
+
+    other = msgspec.structs.replace(TASK, map_index=4)
+
+    assert other == TaskScope("sales", "monday", "load", 4)
+    assert other.ti_id == TaskScope("sales", "monday", "load", 4).ti_id
+    assert msgspec.structs.replace(AssetScope(name="a"), uri="u") == AssetScope(name="a", uri="u")
+    with pytest.raises(HoldfastError):
+        msgspec.structs.replace(TASK, task_id="")
