@@ -179,6 +179,10 @@ def test_progress_is_a_bar():
         ([1, 2], "[1,2]"),
         ({"page": 7, "of": None}, "page 7, of null"),
         ({"rows": 10, "done_rows": 99}, "━━━━━━━━━━━━ 99/10 rows"),
+        (
+            {"tasks": 2, "done_tasks": 1, "bytes_read": 9, "rows_read": 1000, "rows_written": 0},
+            "━━━━━━────── 1/2 tasks, 1,000 rows read, 0 rows written",
+        ),
         ({"rows": 0, "done_rows": 0}, "rows 0, done_rows 0"),
         ({}, ""),
     ],

@@ -156,6 +156,18 @@ def progress_of_jobs(address: SparkAddress) -> dict[str, Any]:
     return dict(store.items())
 
 
+def progress_of_rows(address: SparkAddress, place: Path) -> Any:
+    """The rows of a session beside another one."""
+    with session_of(address, "other rows") as spark:
+        spark.range(0, 1000, 1, 2).write.parquet(f"{place}/other")
+    store = store_of("rows")
+    with task_session(address, store, TaskWriter(scope_of("rows"), 1), BEGUN) as spark:
+        spark.range(0, 10, 1, 2).write.parquet(f"{place}/numbers")
+        numbers = spark.read.parquet(f"{place}/numbers")
+        numbers.where(slowly("id") < 4).write.parquet(f"{place}/few")
+    return store.get("spark_progress")
+
+
 def progress_of_a_stream(address: SparkAddress, place: Path) -> dict[str, Any]:
     from holdfast.spark import follow
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import time
+from threading import Event
 from typing import Any, TypeVar
 
 import pytest
 from attempt import scope_of, store_of
+from kept import await_true
 from pyspark.sql.connect.shell.progress import StageInfo
 
 from holdfast.accessor import TaskStore
@@ -12,6 +14,7 @@ from holdfast.command import Command
 from holdfast.entry import TaskWriter
 from holdfast.errors import StaleAttempt
 from holdfast.spark.progress import Progress
+from holdfast.spark.rows import RowCount
 from holdfast.stores.memory import MemoryStore
 
 A = TypeVar("A")
@@ -22,9 +25,15 @@ class RefusingStore(MemoryStore):
         raise StaleAttempt("a newer attempt has started")
 
 
-class SlowStore(MemoryStore):
+class BlockedStore(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = Event()
+        self.released = Event()
+
     def execute(self, command: Command[A]) -> A:
-        time.sleep(1)
+        self.asked.set()
+        assert self.released.wait(60)
         return super().execute(command)
 
 
@@ -117,15 +126,16 @@ def test_it_is_written_at_most_once_a_second() -> None:
 
     written = store.entry("spark_progress")
     assert written is not None
-    assert written.version <= 3
+    assert written.version <= 1 + (time.monotonic() - begin)
 
 
 def test_it_is_seen_while_the_job_runs() -> None:
     store = store_of("seen")
+    store.set("other", 1)
 
     with Progress(store, "") as report:
         report([stage(1, 10, 1)], 1, "one", False)
-        time.sleep(1.5)
+        await_true(lambda: entry(store))
 
         assert entry(store)["running_tasks"] == 1
 
@@ -138,7 +148,7 @@ def test_a_store_that_refuses_it_does_not_disturb_the_job(
 
     with Progress(store, "") as report:
         report([stage(1, 1, 1)], 0, "one", True)
-        time.sleep(1.2)
+        await_true(lambda: caplog.text)
         report([stage(1, 1, 1)], 0, "two", True)
 
     assert caplog.text.count("progress on Spark could not be stored") == 1
@@ -146,13 +156,22 @@ def test_a_store_that_refuses_it_does_not_disturb_the_job(
 
 def test_a_slow_store_does_not_hold_up_the_job() -> None:
     scope = scope_of("slow")
-    store = TaskStore(SlowStore(), scope, TaskWriter(scope))
+    blocked = BlockedStore()
 
-    with Progress(store, "") as report:
+    with Progress(TaskStore(blocked, scope, TaskWriter(scope)), "") as report:
         report([stage(1, 1, 1)], 0, "one", True)
-        time.sleep(1.2)
-        begin = time.monotonic()
+        assert blocked.asked.wait(60)
         report([stage(1, 1, 1)], 0, "two", True)
-        took = time.monotonic() - begin
 
-    assert took < 0.5
+        assert not blocked.released.is_set()
+        blocked.released.set()
+
+
+def test_rows_that_spark_does_not_report_are_left_out() -> None:
+    store = store_of("rowless")
+
+    with Progress(store, "", RowCount("http://localhost:1", "session")) as report:
+        report([stage(1, 1, 1)], 0, "one", True)
+
+    assert entry(store)["tasks"] == 1
+    assert "rows_read" not in entry(store)

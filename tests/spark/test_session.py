@@ -143,6 +143,15 @@ def test_progress_counts_the_work_of_all_jobs(
     assert progress["ui"] == spark_server.address.ui
 
 
+def test_progress_counts_the_rows_that_the_sessions_own_jobs_read_and_wrote(
+    spark_server: Kept, in_process: Callable[..., Any], tmp_path: Path
+) -> None:
+    progress = in_process(attempt.progress_of_rows, spark_server.address, tmp_path)
+
+    assert progress["rows_read"] == 10 + 10
+    assert progress["rows_written"] == 10 + 4
+
+
 def test_a_task_that_only_follows_a_stream_reports_no_jobs(
     spark_server: Kept, in_process: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -269,8 +269,8 @@ def _earliest(group: Iterable[TaskInstance]) -> datetime | None:
 
 
 def progress_text(progress: Any) -> str:
-    """What a task tells of its progress. `x` and `done_x` in it are drawn as a bar, and then the
-    rest is left out."""
+    """What a task tells of its progress. `x` and `done_x` in it are drawn as a bar, and then of the
+    rest only the rows are told that Spark read and wrote."""
     if isinstance(progress, str):
         return one_line(progress)
     if not isinstance(progress, dict):
@@ -284,6 +284,11 @@ def progress_text(progress: Any) -> str:
         told = (f"{name} {_json(value)}" for name, value in progress.items())
         return one_line(", ".join(told))
     texts = [f"{done:,}/{total:,} {name}" for name, (done, total) in parts.items()]
+    texts += [
+        f"{progress[name]:,} {name.replace('_', ' ')}"
+        for name in ("rows_read", "rows_written")
+        if _is_number(progress.get(name))
+    ]
     done, total = parts.get("tasks") or next(iter(parts.values()))
     return f"{bar(done / total)} {one_line(', '.join(texts))}"
 

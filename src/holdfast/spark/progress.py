@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from holdfast.accessor import TaskStore
+from holdfast.spark.rows import RowCount
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import StageInfo
@@ -39,9 +40,10 @@ class Progress:
     results never wait for the store.
     """
 
-    def __init__(self, task_store: TaskStore, ui: str) -> None:
+    def __init__(self, task_store: TaskStore, ui: str, rows: RowCount | None = None) -> None:
         self._store = task_store._inline()  # for all who look at the run
         self._link = {"ui": ui} if ui else {}
+        self._rows = rows
         self._lock = Lock()
         self._running: dict[str | None, Counter[str]] = {}
         self._ended: Counter[str] = Counter()
@@ -93,14 +95,17 @@ class Progress:
     def _write_on(self) -> None:
         while not self._leaving.wait(INTERVAL):
             self._write()
-        self._write()
+        self._write(final=True)
 
-    def _write(self) -> None:
+    def _write(self, *, final: bool = False) -> None:
         with self._lock:
-            if not self._changed:
+            # The rows of an operation may be reported after the operation itself.
+            if not self._changed and not (final and self._rows and self._ended):
                 return
             self._changed = False
             value = self.value()
+        if self._rows is not None:
+            value |= self._rows.count(final=final)
         try:
             self._store.set(KEY, value)
         except Exception as error:

@@ -99,10 +99,12 @@ def task_session(
     from holdfast.spark.operations import SESSION_SETTINGS
     from holdfast.spark.patience import be_patient
     from holdfast.spark.progress import Progress
+    from holdfast.spark.rows import RowCount
 
     # It repeats, as one line of JSON, the error that is raised.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    remote = connection_string(address, session_id(writer, begun))
+    own = session_id(writer, begun)
+    remote = connection_string(address, own)
     end_earlier_attempts(address, writer, begun)
     try:
         session = SparkSession.builder.remote(remote).create()
@@ -116,7 +118,8 @@ def task_session(
             hint="see whether that Spark still runs; the task can be tried again",
         ) from error
     session.stop = lambda: None  # type: ignore[method-assign]
-    with Progress(task_store, address.ui) as progress, _environment(remote):
+    rows = RowCount(address.ui, own) if address.ui else None
+    with Progress(task_store, address.ui, rows) as progress, _environment(remote):
         session.registerProgressHandler(progress)  # type: ignore[arg-type]
         try:
             yield session
