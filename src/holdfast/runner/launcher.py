@@ -124,7 +124,10 @@ class Launcher:
             _kill_group(child.pid)
 
     def _take_orders(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self._control.sock, _READ, 64)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control.sock, _READ, 64)
+        except ConnectionResetError:  # the supervisor has died with notices that it had not read
+            data, descriptors = b"", []
         self._descriptors += descriptors
         self._open = bool(data)
         self._control.feed(data)

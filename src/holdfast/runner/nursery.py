@@ -117,6 +117,7 @@ class Nursery:
         self._lock = Lock()
         self._last = 0
         self._spark = False
+        self._closed = False
         self._start()
 
     def _start(self) -> None:
@@ -144,6 +145,8 @@ class Nursery:
         """A new child. It waits for a startup on its channel."""
         ours, its = socket.socketpair()
         with self._lock:
+            if self._closed:
+                raise LauncherGone("the supervisor ends, and starts no more tasks")
             if self._popen.poll() is not None:
                 self._start()
                 if self._spark:
@@ -169,7 +172,9 @@ class Nursery:
             self._send(order)
 
     def close(self) -> None:
-        """End the launcher and with it all children."""
+        """End the launcher and with it all children; there will be no others."""
+        with self._lock:
+            self._closed = True
         self._control.close()
         self._popen.wait()
 
