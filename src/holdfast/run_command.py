@@ -60,6 +60,10 @@ class SaveFile(Command[None], frozen=True):
     dags: tuple[DagSpec, ...]
     gone: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for dag in self.dags:
+            check_json_object(f"params of DAG `{dag.dag_id}`", dag.params)
+
 
 class SaveFileError(Command[None], frozen=True):
     """The file cannot be imported now; what it held before stays."""

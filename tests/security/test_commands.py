@@ -65,3 +65,17 @@ def test_a_worker_reserves_and_releases_objects_for_a_watcher(served: Served) ->
     ]
 
     assert [answer.status for answer in answers] == [200, 200]
+
+
+def test_params_of_a_dag_that_are_no_json_are_refused(served: Served) -> None:
+    dag = {"dag_id": "d", "file": "f", "tasks": [], "params": "no json"}
+
+    answer = served.ask(
+        "POST",
+        "/execution/commands",
+        {"command": "SaveFile", "file": "f", "dags": [dag]},
+        token=UserIdentity("ann", Role.ADMIN),
+    )
+
+    assert (answer.status, answer.reason) == (422, "invalid")
+    assert "params of DAG `d`" in answer.json["detail"]["message"]
