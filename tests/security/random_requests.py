@@ -7,6 +7,7 @@ import copy
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -53,11 +54,10 @@ class Requests:
         self._values = values
         self._parameters = parameters
         self._texts = [*(text for texts in parameters.values() for text in texts), *KEYS]
-        self._commands = [inspect.type_info(kind) for kind in command_types()]
 
     def command(self) -> Any:
         """One that the server can read, more often than not."""
-        return self._of(self.draw.choice(self._commands))
+        return self._of(self.draw.choice(_commands()))
 
     def altered_command(self) -> Any:
         """One with a field replaced or left out."""
@@ -215,6 +215,11 @@ class Requests:
     def _moment(self) -> str:
         when = datetime.now(UTC) + timedelta(seconds=self.draw.choice((-(10**6), -1, 0, 60, 10**8)))
         return when.isoformat()
+
+
+@cache
+def _commands() -> list[inspect.Type]:
+    return [inspect.type_info(kind) for kind in command_types()]
 
 
 def _places(document: Any) -> Iterator[tuple[Any, Any]]:
