@@ -15,6 +15,8 @@ from contextlib import suppress
 from queue import Empty, Queue
 from threading import Thread
 
+import msgspec
+
 from holdfast.authority import WorkerIdentity
 from holdfast.errors import HoldfastError, RunnerFailed
 from holdfast.runner.channel import ORDER, Channel, encode
@@ -146,7 +148,12 @@ def _listen(
     settings: Settings,
 ) -> None:
     while (frame := channel.receive()) is not None:
-        notice = upward_decoder.decode(frame[1])
+        try:
+            notice = upward_decoder.decode(frame[1])
+        except msgspec.DecodeError as error:
+            log.warning("the supervisor sent what is no message; starting another one: %s", error)
+            popen.kill()
+            break
         if isinstance(notice, NeedToken):
             _send_token(channel, settings)
         else:

@@ -55,11 +55,11 @@ def pass_by(frame: FrameType, event: str, argument: Any) -> None:
         seen.add(point)
         with open(record, "a") as points:
             points.write(point + "\n")
-    if kill_at == point:
-        die()
-    if event == "call" and kill_at == f"{kind()} half {name}":
+    if kill_at == point and is_first():
+        os.kill(os.getpid(), signal.SIGKILL)
+    if event == "call" and kill_at == f"{kind()} half {name}" and is_first():
         send_half(**frame.f_locals)
-        die()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def name_of(code: CodeType) -> str:
@@ -76,15 +76,17 @@ def name_of(code: CodeType) -> str:
 def send_half(self: Any, kind: bytes, data: bytes = b"") -> None:
     """The first half of the message that `Channel.send` was called for."""
     message = self._framed(kind, data)
+    self._sending.acquire()  # else another thread might send something behind it
     self.sock.send(message[: len(message) // 2])
 
 
-def die() -> None:
+def is_first() -> bool:
+    """Whether no other process was killed here before."""
     try:
         os.close(os.open(os.environ["KILLED"], os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        return
-    os.kill(os.getpid(), signal.SIGKILL)
+        return False
+    return True
 
 
 if record or kill_at:

@@ -1,16 +1,21 @@
-"""The launcher and its link, with the test as the supervisor."""
+"""Links between the processes of a runner, with the test at one end."""
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
+from queue import Queue
 
 import pytest
 
-from holdfast.runner.channel import ORDER, Channel, encode
+from holdfast.runner.channel import NOTICE, ORDER, Channel, encode
 from holdfast.runner.launcher import Launch
 from holdfast.runner.nursery import LauncherGone, Nursery
+from holdfast.runner.orders import Notice
+from holdfast.runner.supervisor import _listen
+from holdfast.settings import load
 
 
 def test_a_launcher_ends_silently_when_its_supervisor_dies_with_notices_unread() -> None:
@@ -40,3 +45,15 @@ def test_a_nursery_that_was_closed_starts_no_other_launcher() -> None:
 
     with pytest.raises(LauncherGone):
         nursery.launch()
+
+
+def test_a_supervisor_that_sends_what_is_no_message_counts_as_dead() -> None:
+    ours, its = socket.socketpair()
+    notices: Queue[Notice | None] = Queue()
+    with subprocess.Popen(["sleep", "600"]) as supervisor, its, ours:
+        Channel(its).send(NOTICE, b"garbage")
+
+        _listen(supervisor, Channel(ours), notices, load())
+
+        assert supervisor.returncode == -signal.SIGKILL
+        assert notices.get_nowait() is None
