@@ -23,9 +23,11 @@ def archive_classes(file: Path) -> None:
     draft = file.with_suffix(".draft")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_TESTING"] = "1"  # a free port, as Spark Connect's own may be taken
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         f"--driver-java-options '-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={draft} "
         "-Xlog:disable' "
+        "--conf spark.connect.grpc.binding.address=127.0.0.1 "
         "--conf spark.sql.shuffle.partitions=2 --conf spark.log.level=ERROR pyspark-shell"
     )
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
