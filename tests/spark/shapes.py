@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as f
 
 from holdfast.spark.loads.load import Load
+from holdfast.spark.publication import manifest_of
 
 COLUMNS = "id long, at timestamp"
 
@@ -388,7 +390,10 @@ def _exhaust(rows: Iterator[Any]) -> None:
 
 
 def save(load: Load, root: str) -> None:
-    """A shape of its own: the load writes itself."""
+    """A shape of its own: the load writes itself, where no other shape has left something."""
+    directory = f"{root}/{load.name}"
+    if manifest_of(directory) is None:
+        shutil.rmtree(directory, ignore_errors=True)
     load.save(root)
 
 
