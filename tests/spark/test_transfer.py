@@ -232,7 +232,7 @@ def test_a_filter_exports_what_it_finds(
         (AssetScope(name="customers"), {("customers", "watermark")}),
         (AssetScope(uri="s3://lake/customers"), {("customers", "watermark")}),
     ],
-    ids=str,
+    ids=["run", "task", "name", "uri"],
 )
 def test_a_filter_imports_what_it_finds(
     brought: Callable[..., dict[str, Total]],
