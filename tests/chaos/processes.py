@@ -40,7 +40,7 @@ class Worker:
         self.process.kill()
         self.process.join()
 
-    def finish(self, timeout: float = 60) -> list[Any]:
+    def finish(self, timeout: float = 600) -> list[Any]:
         """Wait for its end, which must be a good one; all that it still had to report."""
         reports = list(self.reports_until(time.monotonic() + timeout))
         self.process.join(timeout)
