@@ -281,6 +281,8 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
         case UserIdentity(role=Role.EDITOR):
             if isinstance(command, r.Heartbeat):
                 return _is_modest(command) and not command.watches
+            if isinstance(command, r.CreateRun):
+                return not command.schedule  # which moves the DAG's schedule on
             return is_read(command) or isinstance(command, _EDITS)
         case UserIdentity():
             return is_read(command)

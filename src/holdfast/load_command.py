@@ -36,6 +36,7 @@ LONGEST_LOAD: Final = timedelta(days=1)
 MOST_ADDED: Final = 50_000
 """Entries, and scopes, that are added to a load at once."""
 MOST_PARTS: Final = 100_000
+_HIGHEST: Final = 2**62
 
 NewEntry: TypeAlias = tuple[str, str, datetime | None]
 """Key, JSON text, and when it expires."""
@@ -94,6 +95,11 @@ class AddToLoad(Command[None], frozen=True):
         check_count(f"scopes of the load {self.load}", len(self.lots), MOST_ADDED)
         entries = sum(len(lot.entries) for lot in self.lots)
         check_count(f"entries of the load {self.load}", entries, MOST_ADDED)
+        for name, number in (("part", self.part), ("first", self.first)):
+            if not 0 <= number <= _HIGHEST:
+                raise InvalidInput(
+                    f"`{name}` of the load {self.load} is {number}", hint=f"from 0 to {_HIGHEST}"
+                )
 
     @property
     def repeatable(self) -> bool:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast.command import Command, check_count
 from holdfast.entry import Writer
@@ -31,6 +32,18 @@ Reserved: TypeAlias = tuple[tuple[str, str, str], ...]
 """Keys, each with the JSON text of the reference that its entry is going to have, and a name of the
 reservation's own. The text is empty where the next value of a key takes the place of the one
 before: then nothing at that place is purged meanwhile."""
+
+
+def _by_name(scope: StoreScope) -> StoreScope:
+    """Return the scope as the queue knows it: assets by name or URI, whatever id comes with it.
+
+    Raise InvalidInput for an asset that has neither.
+    """
+    if not isinstance(scope, AssetScope):
+        return scope
+    if not (scope.name or scope.uri):
+        raise InvalidInput(f"{scope} is known by its id alone", hint="give its name or its URI")
+    return AssetScope(name=scope.name, uri=scope.uri)
 
 
 def _check_reference(scope: StoreScope, key: str, value: str) -> None:
@@ -78,6 +91,8 @@ class QueueObjects(Command[None], frozen=True):
         check_count("objects", len(self.objects), MOST_PURGES)
         for scope, key, value in self.objects:
             _check_reference(scope, key, value)
+        objects = tuple((_by_name(scope), key, value) for scope, key, value in self.objects)
+        force_setattr(self, "objects", objects)
 
 
 class Purge(msgspec.Struct, frozen=True):
@@ -108,10 +123,8 @@ class Part(msgspec.Struct, frozen=True):
     all_map_indices: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.scope, AssetScope) and not (self.scope.name or self.scope.uri):
-            raise InvalidInput(
-                f"{self.scope} is known by its id alone", hint="give its name or its URI"
-            )
+        if self.scope is not None:
+            force_setattr(self, "scope", _by_name(self.scope))
 
 
 class TakePurges(Command[Taken], frozen=True):

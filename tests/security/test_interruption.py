@@ -67,6 +67,24 @@ async def test_a_command_that_takes_too_long_lets_go_of_its_locks(
     await store.aclose()
 
 
+def a_mistake(context: Context, command: Any) -> Steps[None]:
+    yield from open_scope(TASK, ANN)
+    yield sa.select(sa.bindparam("number")), {"number": 2**64}  # too large for SQLite's driver
+    raise OverflowError
+
+
+async def test_an_error_that_nobody_expected_lets_go_of_its_locks(
+    store: SqlStore, database_url: str
+) -> None:
+    with pytest.raises(OverflowError) as caught:
+        await store.arun(a_mistake, c.Now())
+
+    with SqlStore(database_url, answer_timeout=LATE) as other:
+        assert other.execute(c.Set(TASK, "k", "1", ANN)) == 1
+    assert caught.value.__traceback__ is not None  # which holds the cursor up to here
+    await store.aclose()
+
+
 async def test_a_write_that_was_given_up_does_not_happen_later(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with SqlStore(url) as other, SqlStore(url, answer_timeout=timedelta(seconds=0.2)) as store:

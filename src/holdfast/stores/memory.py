@@ -488,7 +488,11 @@ class MemoryStore(Store):
         for scope, _ in brought:
             if isinstance(scope, AssetScope):
                 self._asset(scope)
-        load.parts.setdefault(command.part, []).extend(brought)
+        part = load.parts.setdefault(command.part, [])
+        found = sum(len(new) for _, new in part)
+        if found != command.first:
+            raise refusal.out_of_step(command.load, command.part, command.first, found)
+        part.extend(brought)
 
     def _finish_load(self, command: lc.FinishLoad) -> int:
         self._fence(command.writer)

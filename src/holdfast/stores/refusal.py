@@ -224,6 +224,13 @@ def unknown_load(load: str) -> NotFound:
     )
 
 
+def out_of_step(load: str, part: int, first: int, found: int) -> Conflict:
+    return Conflict(
+        f"part {part} of load {load} has {found} entries, and these are to follow {first}",
+        hint="send each entry of a part once, in order; drop the load to begin anew",
+    )
+
+
 def incomplete(load: str, part: int, expected: int, found: int) -> Conflict:
     return Conflict(
         f"the load {load} has {found:,} of the {expected:,} entries of its part {part}, so nothing "

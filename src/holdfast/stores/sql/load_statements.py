@@ -60,6 +60,13 @@ def parts() -> Select:
 
 
 @cache
+def last_number() -> Select:
+    """The number of a part's last entry; null where it has none."""
+    last = sa.func.max(_row.number)
+    return sa.select(last).where(_of_load, _row.part == sa.bindparam("part"))
+
+
+@cache
 def drop_part() -> sa.Delete:
     return sa.delete(t.load_entry).where(_of_load, _row.part == sa.bindparam("part"))
 

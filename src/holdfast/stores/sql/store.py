@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from threading import RLock
@@ -162,6 +162,10 @@ class SqlStore(Store):
             self._pool.give(link)
             raise
         except BaseException as error:
+            if progress.begun and self._dialect.embedded:
+                # The traceback keeps the cursor alive, and with it the locks of the connection.
+                with suppress(Exception):
+                    link.cursor.execute("ROLLBACK")
             self._pool.discard(link)
             if is_lost(error):
                 self._pool.close()  # what is idle was lost with it

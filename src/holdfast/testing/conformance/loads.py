@@ -83,6 +83,21 @@ class Loads(StoreFixtures):
         assert finish(do, (0, 3)) == 3
         assert do(List(task)).total == 3
 
+    def test_entries_that_do_not_follow_those_of_their_part_are_refused(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        add(do, lot(task, ("a", "1")))
+
+        for first in (0, 2, 2**62):
+            with pytest.raises(Conflict, match="part 0 of load load-1 has 1 entries"):
+                do(AddToLoad(LOAD, 0, first, (lot(task, ("a", "1"), ("b", "1")),), ANN))
+        for number in (-1, 2**63 - 1):
+            with pytest.raises(InvalidInput, match="from 0 to"):
+                do(AddToLoad(LOAD, 0, number, (lot(task, ("b", "1")),), ANN))
+
+        assert finish(do, (0, 1)) == 1
+        assert do(Set(task, "b", "2", ANN)) > 0
+
     def test_only_the_parts_that_count_take_effect(self, do: Door, task: TaskScope) -> None:
         add(do, lot(task, ("a", "1")), part=7)
         add(do, lot(task, ("a", "2")), part=8)

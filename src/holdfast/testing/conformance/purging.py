@@ -334,6 +334,16 @@ class Purging(StoreFixtures):
 
         assert {(purge.scope, purge.key) for purge in take(do)} == {(gone, "k"), (its, "m")}
 
+    def test_the_queue_knows_assets_by_name_alone(self, do: Door, asset: AssetScope) -> None:
+        orders = do(c.GetAsset(asset)).scope
+        do(pc.QueueObjects(((orders, "k", A),)))
+        with pytest.raises(InvalidInput, match="known by its id alone"):
+            pc.QueueObjects(((AssetScope(asset_id=orders.asset_id), "k", A),))
+
+        forged = AssetScope(asset_id=orders.asset_id, name="another")
+        assert take(do, scope=forged) == ()
+        assert [purge.key for purge in take(do)] == ["k"]
+
     def test_an_object_that_is_queued_can_be_reserved_and_named_again(
         self, do: Door, task: TaskScope
     ) -> None:

@@ -41,6 +41,10 @@ def add_to_load(context: Context, command: c.AddToLoad) -> Steps[None]:
     entries = list(command.checked())
     yield from _begin(command.writer)
     load = yield from _lock(command.load, command.writer, share=True)
+    [(last,)] = yield s.last_number(), {"load": load, "part": command.part}
+    found = 0 if last is None else last + 1
+    if found != command.first:
+        raise refusal.out_of_step(command.load, command.part, command.first, found)
     brought: list[tuple[Any, ...]] = []
     numbers = count(command.first)
     for scope, new in entries:
