@@ -79,7 +79,7 @@ class Project:
         path.write_text(dedent(text))
         return name
 
-    def holdfast(self, *args: str, timeout: float = 60, **environ: str) -> Result:
+    def holdfast(self, *args: str, timeout: float = 180, **environ: str) -> Result:
         """A command, to its end."""
         with self.start(*args, **environ) as started:
             out, err = started.communicate(timeout=timeout)
