@@ -114,7 +114,8 @@ class CreateRun(Command[Run], frozen=True, kw_only=True):
     conf: str = "{}"
     schedule: bool = False
     """The schedule started it: the DAG's `scheduled_until` becomes the logical date with it, and
-    a run that exists already, such as by another scheduler, is as good as a new one."""
+    a run that exists already, such as by another scheduler or a backfill of that date, is as good
+    as a new one."""
 
     def __post_init__(self) -> None:
         check_id("dag_id", self.dag_id)

@@ -162,15 +162,30 @@ def test_a_pause_outlasts_a_change_of_the_file(store: Store) -> None:
     assert store.execute(rc.GetDag("sales")).paused
 
 
-def make_run(store: Store, day: int, kind: RunKind = RunKind.SCHEDULED) -> None:
+def make_run(
+    store: Store, day: int, kind: RunKind = RunKind.SCHEDULED, run_id: str | None = None
+) -> None:
     run = rc.CreateRun(
         dag_id="sales",
-        run_id=str(day),
+        run_id=run_id or str(day),
         kind=kind,
         logical_date=DAY.replace(day=day),
         schedule=kind is RunKind.SCHEDULED,
     )
     store.execute(run)
+
+
+def test_the_schedule_leaves_a_date_to_the_backfill_that_has_made_it(store: Store) -> None:
+    save(store, "a.py", dag("sales"))
+    make_run(store, 20, RunKind.BACKFILL, "backfilled")
+    make_run(store, 21, RunKind.MANUAL, "by hand")
+
+    for day in (20, 21):
+        make_run(store, day)
+
+    runs = store.execute(rc.ListRuns(dag_id="sales"))
+    assert sorted(run.run_id for run in runs) == ["21", "backfilled", "by hand"]
+    assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=21)
 
 
 def test_the_schedule_remembers_how_far_it_has_come(store: Store) -> None:

@@ -77,6 +77,14 @@ def find_run() -> Select:
 
 
 @cache
+def backfill_of() -> Select:
+    """The id of a run that a backfill has made for a logical date."""
+    c = t.run.c
+    made = c.dag_id == sa.bindparam("dag_id"), c.logical_date == sa.bindparam("logical_date")
+    return sa.select(c.run_id).where(*made, c.kind == RunKind.BACKFILL.value).limit(1)
+
+
+@cache
 def run() -> Select:
     return sa.select(*_run_columns()).where(_named_run())
 

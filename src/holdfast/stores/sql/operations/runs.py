@@ -82,7 +82,10 @@ def create_run(context: Context, command: rc.CreateRun) -> Steps[Run]:
     named = {"dag_id": command.dag_id, "run_id": command.run_id}
     if command.schedule:
         date = rows.micros(command.logical_date)
-        yield d.schedule_until(), {"dag_id": command.dag_id, "logical_date": date}
+        slot = {"dag_id": command.dag_id, "logical_date": date}
+        yield d.schedule_until(), slot
+        if made := (yield s.backfill_of(), slot):
+            return (yield from get_run(context, rc.GetRun(command.dag_id, made[0][0])))
     if not command.schedule or not (yield s.find_run(), named):
         yield from add_run(command)
     return (yield from get_run(context, rc.GetRun(command.dag_id, command.run_id)))
