@@ -29,6 +29,7 @@ from holdfast.errors import (
     NotSupported,
     ObjectBusy,
     StoreUnavailable,
+    UnknownAsset,
     VersionConflict,
 )
 from holdfast.scope import AssetScope, StoreScope, TaskScope
@@ -161,7 +162,7 @@ class OffloadStore(Store):
     def _write(self, command: c.Set | c.SetMany) -> Steps[Any]:
         if not isinstance(command, c.Set) or not command.on_success:
             return (yield from self._sent((command,), lambda sent: sent[0]))
-        scope = yield from self._named(command.scope)
+        scope = yield from self._writable(command)
         place = command.writer, scope, command.key
         noted, sent = self._staged_as(command)
         answer = yield from self._sent((sent,), lambda sent: sent[0])
@@ -244,7 +245,7 @@ class OffloadStore(Store):
         if not isinstance(write, c.Set | c.SetMany):
             return write
         given = [(write.key, write.value)] if isinstance(write, c.Set) else write.values
-        scope = yield from self._named(write.scope)
+        scope = yield from self._writable(write)
         texts, parcels = [], []
         for key, text in dict(given).items():
             parcel = self._parcel(scope, key, text)
@@ -283,6 +284,15 @@ class OffloadStore(Store):
                 yield pc.ReleaseObjects(one.scope, one.objects, one.writer)
             except HoldfastError as error:
                 log.warning("%s is looked at again in %s: %s", one.scope, pc.RESERVED_FOR, error)
+
+    def _writable(self, write: c.Set | c.SetMany) -> Steps[StoreScope]:
+        """Return the scope of a write by name. Raise what the store refuses the write with."""
+        try:
+            return (yield from self._named(write.scope))
+        except UnknownAsset:
+            # An attempt that is over is refused as such, whatever it writes to.
+            yield pc.ReserveObjects(write.scope, (), write.writer)
+            raise
 
     def _named(self, scope: StoreScope) -> Steps[StoreScope]:
         """An asset by its name alone, by which its objects are found."""

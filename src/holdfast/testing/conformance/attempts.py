@@ -123,6 +123,17 @@ class Attempts(StoreFixtures):
 
         self._assert_the_first_attempt_is_refused(do, task, asset)
 
+    def test_an_attempt_that_is_over_is_refused_before_an_asset_that_is_not_known(
+        self, do: Door, task: TaskScope
+    ) -> None:
+        old = TaskWriter(task, do(StartAttempt(task)))
+        do(StartAttempt(task))
+        unknown = AssetScope(uri="s3://lake/nothing")
+
+        for on_success in (False, True):
+            with pytest.raises(StaleAttempt):
+                do(Set(unknown, "k", "1", old, on_success=on_success))
+
     def test_an_attempt_that_was_never_started_may_not_write(
         self, do: Door, task: TaskScope
     ) -> None:
