@@ -22,6 +22,7 @@ from holdfast.errors import (
     InvalidType,
     UnknownTaskInstance,
 )
+from holdfast.identifier import one_line
 from holdfast.offloading import Offloading
 from holdfast.retention import expires_at
 from holdfast.scope import AssetScope, StoreScope, TaskScope
@@ -154,7 +155,7 @@ class Accessor:
         reference = reference_in(text)
         if reference is not None:
             raise BackendFailed(
-                f"`{key}` of {self._scope} is kept elsewhere, at {reference}",
+                f"`{key}` of {self._scope} is kept elsewhere, at {one_line(reference)}",
                 hint="set [workers] state_backend here as it was where the value was written",
             )
         return decode_entry(text, f"`{key}` of {self._scope}")

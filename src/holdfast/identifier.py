@@ -48,6 +48,11 @@ def check_text(what: str, text: str) -> None:
             )
 
 
+def one_line(text: str) -> str:
+    """The text without what would move the cursor or colour the screen."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 def is_uuid(text: str) -> bool:
     """Whether text is a UUID as `str(uuid4())` writes it."""
     try:

@@ -21,6 +21,7 @@ from holdfast.scope import AssetScope, StoreScope
 from holdfast.value import (
     as_reference,
     check_key,
+    check_reference,
     fits,
     is_in_place,
     parse,
@@ -139,6 +140,7 @@ def _from_store(text: str) -> str:
         return value
     place = reference_in(text)
     if place is not None and as_reference(place, is_in_place(text)) == text:
+        check_reference("the value", text)
         return text
     return parse(shown(text))
 

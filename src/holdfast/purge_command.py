@@ -19,13 +19,15 @@ from holdfast.entry import Writer
 from holdfast.errors import InvalidInput
 from holdfast.identifier import check_id
 from holdfast.scope import AssetScope, StoreScope
-from holdfast.value import as_reference, check_key, is_in_place, reference_in
+from holdfast.value import check_key, check_reference
 
 RESERVED_FOR: Final = timedelta(days=1)
 """How long a writer has from reserving an object to naming it."""
 LONGEST_LEASE: Final = timedelta(minutes=5)
 MOST_PURGES: Final = 10_000
 """Objects in one command."""
+MAX_REASON_LENGTH: Final = 2000
+"""Characters that are kept of why an object could not be deleted."""
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=10), timedelta(hours=1)
 
 Reserved: TypeAlias = tuple[tuple[str, str, str], ...]
@@ -46,13 +48,6 @@ def _by_name(scope: StoreScope) -> StoreScope:
     return AssetScope(name=scope.name, uri=scope.uri)
 
 
-def _check_reference(scope: StoreScope, key: str, value: str) -> None:
-    check_key(key, scope)
-    place = reference_in(value)
-    if place is None or as_reference(place, is_in_place(value)) != value:
-        raise InvalidInput(f"`{key}` of {scope}: {value!r:.60} is no reference")
-
-
 class ReserveObjects(Command[None], frozen=True):
     """Objects are about to be written for these keys of a scope. Refused as the write itself would
     be for its writer and scope; ObjectBusy while one of them is being deleted."""
@@ -67,7 +62,7 @@ class ReserveObjects(Command[None], frozen=True):
             check_key(key, self.scope)
             check_id("a reservation", reservation, 64)
             if value:
-                _check_reference(self.scope, key, value)
+                check_reference(f"`{key}` of {self.scope}", value)
 
 
 class ReleaseObjects(Command[None], frozen=True):
@@ -90,7 +85,8 @@ class QueueObjects(Command[None], frozen=True):
     def __post_init__(self) -> None:
         check_count("objects", len(self.objects), MOST_PURGES)
         for scope, key, value in self.objects:
-            _check_reference(scope, key, value)
+            check_key(key, scope)
+            check_reference(f"`{key}` of {scope}", value)
         objects = tuple((_by_name(scope), key, value) for scope, key, value in self.objects)
         force_setattr(self, "objects", objects)
 
@@ -166,6 +162,8 @@ class FinishPurges(Command[None], frozen=True):
     def __post_init__(self) -> None:
         for objects in (self.gone, self.failed):
             check_count("objects", len(objects), MOST_PURGES)
+        failed = tuple((id, reason[:MAX_REASON_LENGTH]) for id, reason in self.failed)
+        force_setattr(self, "failed", failed)
 
 
 class PurgeQueue(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from holdfast.errors import InvalidInput, InvalidType, ValueTooLarge
-from holdfast.identifier import check_text
+from holdfast.identifier import check_id, check_text
 from holdfast.plain import (
     HELD,
     LITERAL,
@@ -30,6 +30,8 @@ JsonValue: TypeAlias = (
 )
 
 MAX_KEY_LENGTH = 512
+MAX_REFERENCE_LENGTH = 8192
+"""Longer than the path of any object: below its URL, that has up to 700 characters."""
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
@@ -161,6 +163,17 @@ def as_reference(place: str, in_place: bool = False) -> str:
     """The JSON text that stands for a reference to a value kept elsewhere; `in_place` where the
     next value of its key is going to take its place."""
     return _to_json({PLACE if in_place else REFERENCE: place}).decode()
+
+
+def check_reference(where: str, text: str) -> None:
+    """Raise InvalidInput unless JSON text stands for a reference exactly as `as_reference` writes
+    it, within the limit and without control characters. A reference in place may be any text: the
+    hooks of a third party may keep a whole value in it."""
+    place = reference_in(text)
+    if place is None or as_reference(place, is_in_place(text)) != text:
+        raise InvalidInput(f"{where}: {text!r:.60} is no reference")
+    if not is_in_place(text):
+        check_id(f"{where}: the reference", place, MAX_REFERENCE_LENGTH)
 
 
 def is_reference(text: str) -> bool:

@@ -10,7 +10,9 @@ import pytest
 from holdfast import command as c
 from holdfast import purge_command as pc
 from holdfast.accessor import AssetStore, TaskStore
+from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.entry import ApiWriter
+from holdfast.errors import BackendFailed
 from holdfast.offloading import Offloading
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.settings import ObjectStore
@@ -65,6 +67,26 @@ def test_what_cannot_be_deleted_is_said(
     assert done.status == 1
     assert json.loads(done.out)["failing"] == 1
     assert "is not there" in done.err
+
+
+def test_why_it_cannot_be_deleted_is_said_on_one_line(
+    holdfast: Callable[..., Any],
+    store: MemoryStore,
+    objects: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> bool:
+        raise BackendFailed("\x1b[2Jno\nerror: forged")
+
+    monkeypatch.setattr(ObjectStoreBackend, "is_place_of", fail)
+    store.execute(c.RegisterTask(TASK))
+    store.execute(pc.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
+
+    done = holdfast("state-store", "purge")
+
+    assert done.status == 1
+    assert "1 object could not be deleted: [2Jno error: forged" in done.err
+    assert "\x1b" not in done.err
 
 
 def test_a_purge_by_hand_tries_now_what_failed_just_before(

@@ -11,6 +11,7 @@ from holdfast.actions.loads import Load
 from holdfast.cli.parameter import REFERENCE
 from holdfast.entry import Entry, TaskWriter, Version, Writer
 from holdfast.errors import UnreadableValue
+from holdfast.identifier import one_line
 from holdfast.loadrecord import as_json
 from holdfast.scope import StoreScope, TaskScope
 from holdfast.value import reference_in, shown_json
@@ -87,15 +88,15 @@ def of_stored(text: str | None) -> dict[str, Any]:
 def cell(text: str) -> str:
     """A value for a table, as its writer knows it. References and what is not JSON are marked."""
     if (reference := reference_in(text)) is not None:
-        return REFERENCE + reference
+        return REFERENCE + one_line(reference)
     try:
         return shown_json(text, "")
     except UnreadableValue:
-        return f"(not JSON) {text}"
+        return f"(not JSON) {one_line(text)}"
 
 
 def line(text: str, where: str) -> str:
     """A value for programs, as its writer knows it. A reference is no JSON, so that it is never
     taken for a value. UnreadableValue, which says where, for what is not JSON."""
     reference = reference_in(text)
-    return shown_json(text, where) if reference is None else REFERENCE + reference
+    return shown_json(text, where) if reference is None else REFERENCE + one_line(reference)

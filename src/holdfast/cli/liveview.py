@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 import msgspec
 
+from holdfast.identifier import one_line
 from holdfast.run import Run, TaskInstance, TaskState
 from holdfast.scope import TaskScope
 
@@ -318,11 +319,6 @@ def is_to_begin(one: TaskInstance) -> bool:
 
 def label(scope: TaskScope) -> str:
     return f"{scope.task_id}[{scope.map_index}]" if scope.map_index >= 0 else scope.task_id
-
-
-def one_line(text: str) -> str:
-    """The text without what would move the cursor or colour the screen."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def span(start: datetime | None, end: datetime | None) -> timedelta | None:

@@ -9,6 +9,7 @@ from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, say
 from holdfast.cli.scope import part_options
 from holdfast.errors import BackendFailed, InvalidSettings
+from holdfast.identifier import one_line
 from holdfast.offloading import Offloading
 from holdfast.scope import StoreScope
 from holdfast.settings import load
@@ -49,7 +50,8 @@ def purge(scope: StoreScope | None, dry_run: bool, as_json: bool) -> None:
         say(f"{counted(queue.waiting, 'object', 'objects')} to delete, {queue.reserved} reserved.")
     if queue.failing and not dry_run:
         raise BackendFailed(
-            f"{counted(queue.failing, 'object', 'objects')} could not be deleted: {queue.error}",
+            f"{counted(queue.failing, 'object', 'objects')} could not be deleted: "
+            f"{one_line(queue.error)}",
             hint="each is tried again later; `holdfast state-store purge --dry-run` counts them",
         )
 

@@ -15,13 +15,14 @@ from holdfast.accessor import run as run_steps
 from holdfast.actions.tasks import choose, find
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
-from holdfast.cli.liveview import duration_text, one_line, span
+from holdfast.cli.liveview import duration_text, span
 from holdfast.cli.logs import print_log
 from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
 from holdfast.cli.parameter import COUNT, MAP_INDEX, whole_number
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import InvalidInput, NotFound
+from holdfast.identifier import one_line
 from holdfast.run import AttemptInfo, TaskInstance, TaskState
 from holdfast.settings import load
 

@@ -17,6 +17,7 @@ from holdfast.backend import BaseStoreBackend
 from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.colour import Call, in_thread
 from holdfast.errors import BackendFailed, HoldfastError, UnknownAsset, UnknownTaskInstance
+from holdfast.identifier import one_line
 from holdfast.purge_command import Part, Purge
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.spellings import WorkerHooks
@@ -117,7 +118,7 @@ class Objects(Keeping):
             # Whoever may write entries can write any reference.
             if not backend.is_place_of(place, scope, key):
                 raise BackendFailed(
-                    f"{place} is no object of `{key}` of {scope}",
+                    f"{one_line(place)} is no object of `{key}` of {scope}",
                     hint="another [workers] state_backend wrote it, or somebody made it up: "
                     "configure the backend that wrote it, or set the key anew",
                 )
@@ -141,7 +142,8 @@ class Objects(Keeping):
                 if self._backend.is_place_of(place, purge.scope, purge.key):
                     places[purge.id] = place
                 else:
-                    log.warning("%s is no object of `%s` of %s", place, purge.key, purge.scope)
+                    shown = one_line(place)
+                    log.warning("%s is no object of `%s` of %s", shown, purge.key, purge.scope)
                     tried[purge.id] = ""
             except BackendFailed as error:
                 tried[purge.id] = f"{error.message}; {error.hint}"
@@ -206,7 +208,7 @@ class Hooks(Keeping):
             log.warning(
                 "%s gave `%s` of %s another reference than before (%s, now %s): references must "
                 "depend on scope and key alone, or objects are never reclaimed",
-                *(self.name, parcel.key, parcel.scope, before, reference),
+                *(self.name, parcel.key, parcel.scope, one_line(before), one_line(reference)),
             )
         return reference
 
@@ -223,7 +225,7 @@ class Hooks(Keeping):
             raise
         except Exception as error:
             raise BackendFailed(
-                f"{self.name} could not read `{reference}` of {scope}: "
+                f"{self.name} could not read `{one_line(reference)}` of {scope}: "
                 f"{type(error).__name__}: {error}",
                 hint="the entry refers to an object that is missing or cannot be reached from here",
             ) from error

@@ -32,6 +32,7 @@ from holdfast.errors import (
     UnknownAsset,
     VersionConflict,
 )
+from holdfast.identifier import one_line
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.keeping import Parcel, Steps, keeping
@@ -479,7 +480,7 @@ class OffloadStore(Store):
         yield pc.FinishPurges(taker, (*gone, *barriers), failed)
         for reason in {reason for _, reason in failed} - self._reported:
             self._reported.add(reason)
-            log.warning("%d objects could not be deleted yet: %s", len(failed), reason)
+            log.warning("%d objects could not be deleted yet: %s", len(failed), one_line(reason))
         return Purged(len(gone), len(failed), taken.due == limit)
 
     def _removed(

@@ -1,0 +1,111 @@
+"""References that a task made up: bounded where they come in, and shown on one line."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import command as c
+from holdfast import load_command as lc
+from holdfast import purge_command as pc
+from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.cli import document
+from holdfast.entry import ApiWriter
+from holdfast.errors import BackendFailed, InvalidInput
+from holdfast.scope import AssetScope, TaskScope
+from holdfast.settings import ObjectStore
+from holdfast.stores.keeping import Objects
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.offload import OffloadStore
+from holdfast.value import as_reference
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("d" * 250, "r" * 250, "t" * 250)
+ASSET = AssetScope(name="\U0001f600" * 1500)
+FORGED = "s3://lake/\x1b]0;owned\x07\nerror: all is lost"
+
+
+@pytest.mark.parametrize("place", [FORGED, "s3://lake/\x9b2J", "s3://lake/" + "a" * 8192], ids=len)
+def test_a_reference_with_control_characters_or_without_end_is_refused(place: str) -> None:
+    text = as_reference(place)
+
+    with pytest.raises(InvalidInput, match="the reference has"):
+        pc.ReserveObjects(TASK, (("k", text, "r"),), ANN)
+    with pytest.raises(InvalidInput, match="the reference has"):
+        pc.QueueObjects(((TASK, "k", text),))
+    lot = lc.Lot(TASK, (("k", text, None),))
+    with pytest.raises(InvalidInput, match="the reference has"):
+        list(lc.AddToLoad("l", 0, 0, (lot,), ANN, as_kept=True).checked())
+
+
+@pytest.mark.parametrize("scope", [TASK, ASSET], ids=["task", "asset"])
+def test_the_longest_names_have_references_within_the_limit(
+    tmp_path: Path, scope: TaskScope | AssetScope
+) -> None:
+    backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}"))
+    place = backend.place(scope, "\U0001f600" * 512, b"1")
+    assert place is not None
+
+    assert len(place) < len(str(tmp_path)) + 700
+    pc.ReserveObjects(scope, (("k", as_reference(place), "r"),), ANN)
+
+
+def test_references_and_text_that_is_no_json_are_shown_on_one_line() -> None:
+    for in_place in (True, False):
+        text = as_reference(FORGED, in_place)
+        shown = "reference to s3://lake/ ]0;owned error: all is lost"
+        assert (document.cell(text), document.line(text, "")) == (shown, shown)
+    assert document.cell("\x1b[2Jno json\n") == "(not JSON) [2Jno json"
+
+
+def test_a_reference_that_stands_already_is_named_on_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeping = Objects(ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")))
+    place = f"file://{tmp_path}/\x1b]0;owned\x07"
+
+    with caplog.at_level(logging.WARNING, "holdfast"), pytest.raises(StopIteration):
+        next(keeping.remove([pc.Purge(1, TASK, "k", as_reference(place), 0)], 1))
+    with pytest.raises(BackendFailed) as error:
+        next(keeping.fetch([(TASK, "k", place)]))
+
+    assert "is no object" in caplog.text
+    assert "\x1b" not in caplog.text + error.value.message
+
+
+def test_why_an_object_could_not_be_deleted_is_kept_within_a_limit() -> None:
+    store = MemoryStore()
+    store.execute(c.RegisterTask(TASK))
+    store.execute(pc.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
+    [purge] = store.execute(pc.TakePurges(1, timedelta(seconds=9), "me")).purges
+
+    store.execute(pc.FinishPurges("me", (), ((purge.id, "no" * 10**6),)))
+
+    assert len(store.execute(pc.CountPurges()).error) == pc.MAX_REASON_LENGTH
+
+
+def test_hooks_may_keep_a_whole_value_in_their_reference() -> None:
+    text = as_reference("[1,\n2]" * 5000, in_place=True)
+
+    pc.QueueObjects(((TASK, "k", text),))
+
+
+def test_a_purge_that_fails_is_logged_on_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = MemoryStore()
+    inner.execute(c.RegisterTask(TASK))
+    inner.execute(pc.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
+    store = OffloadStore(inner, ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")))
+
+    def fail(*_: object) -> bool:
+        raise BackendFailed("\x1b[2Jno\nerror: forged")
+
+    monkeypatch.setattr(ObjectStoreBackend, "is_place_of", fail)
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        store.purge()
+
+    assert "could not be deleted yet: [2Jno error: forged" in caplog.messages[0]
