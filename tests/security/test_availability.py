@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ import pytest
 from holdfast.authority import Role, UserIdentity
 from holdfast.server import door
 from holdfast.server.embedded import EmbeddedServer
+from holdfast.server.limits import Bodies
 from holdfast.settings import load
 from holdfast.stores.memory import MemoryStore
 
@@ -74,6 +75,45 @@ def test_requests_whose_body_has_not_come_keep_nobody_out(
     with connections(server.url, 3, slow) as waiting:
         assert all(one.recv(100).startswith(b"HTTP/1.1 100 ") for one in waiting)
         assert status(server.url, "/health") == 200
+
+
+def test_bodies_that_come_in_part_are_bounded_over_all_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bodies = Bodies(200_000)
+    monkeypatch.setattr(door, "Bodies", lambda most: bodies)
+    settings = load(tmp_path, {"HOLDFAST__API__MAX_BODY_BYTES": "200000"})
+    server = EmbeddedServer(MemoryStore(), settings)
+    token = server.tokens.issue(UserIdentity("ann", Role.VIEWER))
+    lines = ("POST /execution/commands HTTP/1.1", "Host: x", f"Authorization: Bearer {token}")
+
+    def request(sent: bytes, missing: int) -> bytes:
+        length = f"Content-Length: {len(sent) + missing}"
+        return "\r\n".join([*lines, length, "", ""]).encode() + sent
+
+    now = b'{"command":"Now"}'
+    large = now + b" " * 190_000
+    with caplog.at_level(logging.WARNING), closing(server):
+        end = time.monotonic() + PATIENCE
+        with connections(server.url, 1, request(large, 1)):
+            while bodies._bytes < 120_000:
+                assert time.monotonic() < end
+            with connections(server.url, 1, request(large, 1)) as [second]:
+                refused = second.recv(1000)
+            with connections(server.url, 1, request(now, 0)) as [small]:
+                assert small.recv(100).startswith(b"HTTP/1.1 200 ")
+            assert status(server.url, "/health/live") == 200
+        while not answered(server.url, request(large, 0)).startswith(b"HTTP/1.1 200 "):
+            assert time.monotonic() < end
+
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: " in refused
+    assert "bodies of requests have 200,000 bytes: more are refused" in caplog.text
+
+
+def answered(url: str, request: bytes) -> bytes:
+    with connections(url, 1, request) as [connection]:
+        return connection.recv(100)
 
 
 def test_answers_that_nobody_reads_keep_nobody_out(

@@ -14,9 +14,11 @@ from holdfast.server import metrics, problem
 from holdfast.server.access_log import AccessLog
 from holdfast.server.lean import BODY, PREFIX, LeanRoutes
 from holdfast.server.limits import (
+    MOST_BODY_BYTES,
     MOST_UNDER_WAY,
     REFUSAL,
     Alarm,
+    Bodies,
     ClientGone,
     RateLimit,
     overloaded,
@@ -45,6 +47,7 @@ class Door:
         self._lean = lean
         self._tokens = tokens
         self._max_body = api.max_body_bytes
+        self._bodies = Bodies(max(MOST_BODY_BYTES, api.max_body_bytes))
         self._rate_limit = RateLimit(api.rate_limit)
         self._log = AccessLog() if api.access_log else None
         self._under_way = 0
@@ -100,13 +103,15 @@ class Door:
             max_body = self._max_body
             verified = scope[VERIFIED] = self._verified(scope)
             self._rate_limit.count(verified.identity)
-        body = scope[BODY] = await read_body(scope, receive, max_body)
+        scope[BODY] = await read_body(scope, receive, max_body, self._bodies)
         if path != LIVE:
             self._enter(scope)
         if path.startswith(PREFIX):
             response = await self._lean.answer(scope, receive)
             await response(scope, receive, send)
             return
+
+        body = scope[BODY]
 
         async def give() -> Message:
             return {"type": "http.request", "body": body, "more_body": False}
@@ -123,6 +128,8 @@ class Door:
         scope[COUNTED] = True
 
     def _leave(self, scope: Scope) -> None:
+        scope.pop(BODY, None)
+        self._bodies.release(scope)
         if scope.pop(COUNTED, False):
             self._under_way -= 1
             metrics.under_way.dec()

@@ -27,6 +27,9 @@ A = TypeVar("A")
 REFUSAL = "holdfast.refusal"
 """Where the protocol says in a request's scope that the rest of it will not come, and why."""
 MOST_UNDER_WAY = 1000
+MOST_BODY_BYTES = 256 * 2**20
+"""Bytes of large bodies that a process holds at the same time, or [api] max_body_bytes where that
+is more."""
 MOST_CONNECTIONS = 10_000
 RESERVED_FILES = 256
 """Open files that are not for connections: databases, logs, libraries."""
@@ -50,7 +53,7 @@ class ClientGone(Exception):
     """The client has left before its request was complete."""
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+async def read_body(scope: Scope, receive: Receive, limit: int, bodies: Bodies) -> bytes:
     """The whole body; RequestTooLarge where it is over the limit, by its own word or in fact."""
     parts: list[bytes] = []
     size = 0
@@ -67,6 +70,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         size += len(part)
         if size > limit:
             raise too_large(limit)
+        bodies.hold(scope, size)
         if not message.get("more_body", False):
             return b"".join((*parts, part)) if parts else part
         if part:
@@ -120,6 +124,37 @@ class Alarm:
         if now >= self._due:
             self._due = now + SILENCE
             log.warning("%s", self._message)
+
+
+class Bodies:
+    """The bytes of all bodies that have come, whole or in part, and are not answered yet.
+
+    The beginning of each is not counted, so that large bodies do not keep out small requests.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._alarm = Alarm(f"bodies of requests have {most:,} bytes: more are refused")
+
+    def hold(self, scope: Scope, size: int) -> None:
+        """Note how much of a request's body has come; Overloaded where that is too much."""
+        held = scope.get(_HELD, 0)
+        more = size - LARGE_BODY - held
+        if more <= 0:
+            return
+        if self._bytes + more > self._most:
+            self._alarm.ring()
+            raise overloaded()
+        self._bytes += more
+        scope[_HELD] = held + more
+
+    def release(self, scope: Scope) -> None:
+        self._bytes -= scope.pop(_HELD, 0)
+
+
+_HELD = "holdfast.held"
+"""Where the scope of a request has how many bytes of its body are counted."""
 
 
 class Connections:
