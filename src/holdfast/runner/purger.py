@@ -11,7 +11,8 @@ from holdfast.offloading import Offloading
 from holdfast.store import Store
 
 INTERVAL = 30.0
-"""Seconds after which the queue is looked at in any case."""
+"""Seconds after which the queue is looked at in any case, and for which a turn in which objects
+could not be deleted goes on: their storage may be away."""
 LAST_TURN = 10.0
 """Seconds that are left for it at the end."""
 
@@ -48,9 +49,13 @@ class Purger:
 
     def _empty(self) -> None:
         began = time.monotonic()
+        failed = 0
         try:
-            while (done := self._store.purge()).more and not done.failed:
-                if self._stopping and time.monotonic() > began + LAST_TURN:
+            # What fails is not due again for a while, and does not keep others waiting.
+            while (done := self._store.purge()).more:
+                failed += done.failed
+                passed = time.monotonic() - began
+                if (self._stopping and passed > LAST_TURN) or (failed and passed > INTERVAL):
                     return
         except HoldfastError as error:
             log.warning("objects are left to be purged: %s", error.message)

@@ -1,0 +1,62 @@
+"""What one task puts into the purge queue does not keep the objects of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import command as c
+from holdfast import purge_command as pc
+from holdfast.entry import ApiWriter
+from holdfast.offloading import Offloading
+from holdfast.runner import purger
+from holdfast.scope import TaskScope
+from holdfast.settings import ObjectStore
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.offload import BATCH
+from holdfast.value import as_reference
+
+ANN = ApiWriter("ann")
+TASK = TaskScope("d", "r", "t")
+GREEDY = TaskScope("d", "r", "greedy")
+BACKEND = "holdfast.sdk.state.ObjectStoreBackend"
+
+
+@pytest.fixture
+def queued(tmp_path: Path) -> tuple[MemoryStore, Offloading]:
+    """A store whose queue has more than a batch that cannot be deleted, and then an object."""
+    store = MemoryStore()
+    offloading = Offloading(BACKEND, ObjectStore(url=f"file://{tmp_path}"))
+    for scope in (TASK, GREEDY):
+        store.execute(c.RegisterTask(scope))
+    another_backends = as_reference("x", in_place=True)
+    objects = tuple((GREEDY, str(number), another_backends) for number in range(BATCH + 1))
+    store.execute(pc.QueueObjects(objects))
+    offloading.over(store).execute(c.Set(TASK, "k", "1", ANN))
+    store.execute(c.Delete(TASK, "k", ANN))
+    return store, offloading
+
+
+def test_objects_that_cannot_be_deleted_do_not_keep_others_from_it(
+    queued: tuple[MemoryStore, Offloading], tmp_path: Path
+) -> None:
+    store, offloading = queued
+    assert list(tmp_path.rglob("*.json"))
+
+    purger.Purger(store, offloading)._empty()
+
+    assert not list(tmp_path.rglob("*.json"))
+    queue = store.execute(pc.CountPurges())
+    assert (queue.waiting, queue.failing) == (BATCH + 1, BATCH + 1)
+
+
+def test_a_turn_with_failures_ends(
+    queued: tuple[MemoryStore, Offloading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, offloading = queued
+    monkeypatch.setattr(purger, "INTERVAL", 0.0)
+
+    purger.Purger(store, offloading)._empty()
+
+    assert store.execute(pc.CountPurges()).failing == BATCH
