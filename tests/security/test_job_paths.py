@@ -1,13 +1,30 @@
-"""Ids of jobs come from the task store, and lead to no other place."""
+"""Ids of jobs come from the task store, and lead to no other place and no other job."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput
+from holdfast import command as c
+from holdfast.accessor import TaskStore
+from holdfast.entry import TaskWriter
+from holdfast.errors import InvalidInput, SparkUnavailable
+from holdfast.scope import TaskScope
+from holdfast.spark.jobs.claim import claim_key
+from holdfast.spark.jobs.clusters import Cluster
+from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
 from holdfast.spark.jobs.clusters.local import LocalSubmit
+from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
+from holdfast.spark.jobs.clusters.yarn import YarnCluster
+from holdfast.spark.jobs.watch import Watch
+from holdfast.stores.memory import MemoryStore
+
+INTENT = "6c1d9f0e-5a0b-4d53-9d0c-000000000001"
+FOREIGN = "6c1d9f0e-5a0b-4d53-9d0c-000000000002"
+DRIVER = "driver-20260101120000-0001"
+TASK = TaskScope("d", "r", "t")
 
 
 @pytest.mark.parametrize(
@@ -22,3 +39,99 @@ def test_a_driver_that_is_no_uuid_leads_nowhere(tmp_path: Path, driver: str) -> 
     with pytest.raises(InvalidInput, match="no id of a driver"):
         cluster.read(driver, "log", None)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def store() -> TaskStore:
+    inner = MemoryStore()
+    inner.execute(c.RegisterTask(TASK))
+    attempt = inner.execute(c.StartAttempt(TASK))
+    return TaskStore(inner, TASK, TaskWriter(TASK, attempt))
+
+
+def test_a_claim_of_a_foreign_driver_is_neither_followed_nor_cancelled(
+    tmp_path: Path, store: TaskStore
+) -> None:
+    log = tmp_path / "spark" / "jobs" / FOREIGN / "log"
+    log.parent.mkdir(parents=True)
+    log.write_text("a secret")
+    store.set(claim_key("spark_job"), {"intent": INTENT, "driver": FOREIGN})
+    watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
+
+    for ask in (watch.look, watch.cancel):
+        with pytest.raises(InvalidInput, match=f"'{FOREIGN}' is no driver of the job {INTENT}"):
+            ask(INTENT)
+    assert [path.name for path in log.parent.iterdir()] == ["log"]
+
+
+def test_a_foreign_id_in_place_of_the_submitted_one_is_refused(
+    tmp_path: Path, store: TaskStore
+) -> None:
+    watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
+
+    for ask in (watch.look, watch.cancel):
+        with pytest.raises(InvalidInput, match="is no driver of the job"):
+            ask(FOREIGN)
+
+
+def test_a_pod_has_the_name_of_its_intent() -> None:
+    cluster: Cluster = KubernetesCluster("k8s://https://h:6443", {})
+
+    assert cluster.is_driver_of(f"default:holdfast-{INTENT}", INTENT)
+    assert not cluster.is_driver_of(f"default:holdfast-{FOREIGN}", INTENT)
+    assert not cluster.is_driver_of("kube-system:dns", INTENT)
+
+
+def test_an_application_of_yarn_has_the_tag_of_its_intent(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = YarnCluster("http://127.0.0.1:1")
+    tags = {"application_1_1": f"etl,holdfast-{INTENT}", "application_1_2": f"holdfast-{FOREIGN}"}
+    monkeypatch.setattr(cluster, "_app", lambda driver: {"applicationTags": tags.get(driver, "")})
+
+    found = [one for one in (*tags, "application_1_3", "../x") if cluster.is_driver_of(one, INTENT)]
+
+    assert found == ["application_1_1"]
+
+
+@pytest.mark.parametrize(
+    ("log", "is_its"),
+    [
+        (f'Launch Command: "java" "-Dspark.holdfast.intent={INTENT}" "x"\n', True),
+        (f'Launch Command: "java" "-Dspark.holdfast.intent={FOREIGN}" "x"\n', False),
+        ('Launch Command: "java" "x"\n', False),
+        ("", True),
+        (None, True),
+    ],
+    ids=["its own", "another job's", "of no job", "not started", "no answer"],
+)
+def test_a_driver_of_a_standalone_cluster_is_known_by_its_command(
+    monkeypatch: pytest.MonkeyPatch, log: str | None, is_its: bool
+) -> None:
+    cluster = StandaloneCluster("spark://127.0.0.1:1", None, None)
+
+    def read(*_: Any) -> tuple[bytes, int]:
+        if log is None:
+            raise SparkUnavailable("away")
+        return log.encode(), len(log)
+
+    monkeypatch.setattr(cluster, "read", read)
+
+    assert cluster.is_driver_of(DRIVER, INTENT) is is_its
+    assert not cluster.is_driver_of("../kill/x", INTENT)
+
+
+def test_a_driver_is_asked_about_once(tmp_path: Path, store: TaskStore) -> None:
+    class Counting(LocalSubmit):
+        asked = 0
+
+        def is_driver_of(self, driver: str, intent: str) -> bool:
+            self.asked += 1
+            return super().is_driver_of(driver, intent)
+
+    cluster = Counting("local[1]", tmp_path)
+    store.set(claim_key("spark_job"), {"intent": INTENT, "driver": INTENT})
+    watch = Watch(cluster, store, "spark_job", INTENT)
+
+    watch.look(INTENT)
+    watch.look(INTENT)
+
+    assert cluster.asked == 1

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from holdfast.entry import TaskWriter
-from holdfast.errors import SparkUnavailable, StaleAttempt
+from holdfast.errors import InvalidInput, SparkUnavailable, StaleAttempt
 from holdfast.spark.jobs.claim import Claim, Claims
 from holdfast.spark.jobs.clusters import Cluster, State, Status
 
@@ -32,6 +32,7 @@ class Watch:
         self.claims = Claims(store._store.inline, writer, key, intent)
         self.driver = ""
         """The one that was looked at last."""
+        self._checked: set[str] = set()
         self._seen = -1
         self._seen_at = 0.0
         self._away_since: float | None = None
@@ -61,11 +62,25 @@ class Watch:
         with suppress(StaleAttempt):  # the attempt after this one has it
             while claim is None and not self.claims.close(version):
                 claim, version = self.claims.read()
-        for driver in {submitted, claim.driver if claim else ""} - {""}:
+        for driver in filter(None, dict.fromkeys((submitted, claim.driver if claim else ""))):
+            self._check(driver)
             self.cluster.cancel(driver)
+
+    def _check(self, driver: str) -> None:
+        """Raise InvalidInput where the driver is that of another job."""
+        if driver in self._checked:
+            return
+        if not self.cluster.is_driver_of(driver, self.intent):
+            raise InvalidInput(
+                f"{driver[:60]!r} is no driver of the job {self.intent}",
+                hint="something else than the job has written its id: delete the job's entries of "
+                "the task store, and clear the task",
+            )
+        self._checked.add(driver)
 
     def _ask(self, driver: str) -> Status:
         """A cluster that is away for a while is waited for."""
+        self._check(driver)
         try:
             status = self.cluster.status(driver)
         except SparkUnavailable as error:

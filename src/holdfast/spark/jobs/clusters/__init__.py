@@ -46,6 +46,11 @@ class Cluster(ABC):
         where it is runs no two drivers of one intent."""
         return ""
 
+    def is_driver_of(self, driver: str, intent: str) -> bool:
+        """Whether the driver may be one of the intent, as far as the cluster can tell. Its id comes
+        from the task store, where whoever has a token of the task could write any."""
+        return driver == self.driver_id(intent)
+
     @abstractmethod
     def submit(self, submission: Submission) -> str:
         """Start a driver, and return its id."""

@@ -21,6 +21,8 @@ _OWN_COPY: Final = "{{USER_JAR}}"
 """Replaced by the worker with where it has put the application."""
 _AT_ONCE: Final = 64 * 1024
 _HEAD: Final = re.compile(rb"==== Bytes (\d+)-(\d+) of (\d+) of [^\n]* ====\n")
+_DRIVER: Final = re.compile(r"driver-\d{14}-\d{4,}", re.ASCII)
+_COMMAND: Final = b"Launch Command: "
 _STATES: Final = {
     "SUBMITTED": State.WAITING,
     "RELAUNCHING": State.WAITING,
@@ -79,15 +81,24 @@ class StandaloneCluster(Cluster):
     def find(self, intent: str) -> str | None:
         """By the command of each driver, which its log begins with. One that waits for a worker
         has no log yet."""
-        wanted = f'"-D{INTENT}={intent}"'.encode()
-        for driver in self._drivers():
-            try:
-                log, _ = self.read(driver, "stderr", 0)
-            except (InvalidInput, SparkUnavailable):
-                continue  # its worker has gone, or has cleared up after it
-            if wanted in log:
-                return driver
-        return None
+        wanted = _mark(intent)
+        return next((one for one in self._drivers() if wanted in self._command(one)), None)
+
+    def is_driver_of(self, driver: str, intent: str) -> bool:
+        """By its command, which is not known before it has started, nor where the master's page or
+        its worker's does not answer."""
+        if not _DRIVER.fullmatch(driver):
+            return False
+        command = self._command(driver)
+        return not command.startswith(_COMMAND) or _mark(intent) in command
+
+    def _command(self, driver: str) -> bytes:
+        """The beginning of a driver's log: the command by which it was started."""
+        try:
+            log, _ = self.read(driver, "stderr", 0)
+        except (InvalidInput, SparkUnavailable):
+            return b""  # its worker has gone, or has cleared up after it
+        return log
 
     def status(self, driver: str) -> Status:
         answer = self._ask(f"status/{quote(driver, safe='')}")
@@ -156,6 +167,10 @@ class StandaloneCluster(Cluster):
             f"the master at {self._rest} refuses this: {_said(answer) or answer}",
             hint="check the numbers and sizes in conf=, and that a master's REST server is there",
         )
+
+
+def _mark(intent: str) -> bytes:
+    return f'"-D{INTENT}={intent}"'.encode()
 
 
 def _said(answer: dict[str, Any]) -> str:

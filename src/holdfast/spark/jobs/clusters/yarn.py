@@ -5,6 +5,7 @@ Written from its documentation; not tried on a real one.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from holdfast.spark.jobs.clusters.client import spark_submit
 from holdfast.spark.jobs.clusters.rest import Refused, ask, checked_url, decoded
 from holdfast.spark.jobs.submission import Submission
 
+_APPLICATION: Final = re.compile(r"application_\d+_\d+", re.ASCII)
 _FINAL: Final = {
     "SUCCEEDED": State.SUCCEEDED,
     "FAILED": State.FAILED,
@@ -52,6 +54,16 @@ class YarnCluster(Cluster):
         url = f"{self._apps}?applicationTags={_tag(intent)}"
         apps = (decoded(url, ask(url)).get("apps") or {}).get("app") or []
         return str(apps[0]["id"]) if apps else None
+
+    def is_driver_of(self, driver: str, intent: str) -> bool:
+        """By its tags. An application that YARN has forgotten has none."""
+        if not _APPLICATION.fullmatch(driver):
+            return False
+        try:
+            tags = str(self._app(driver).get("applicationTags", ""))
+        except (Refused, SparkUnavailable):
+            return True
+        return _tag(intent) in tags.split(",")
 
     def status(self, driver: str) -> Status:
         try:
