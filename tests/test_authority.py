@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from holdfast import command as c
+from holdfast import load_command as lc
 from holdfast import purge_command as pc
 from holdfast import run_command as r
 from holdfast.authority import (
@@ -132,6 +133,9 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (JOB, c.Set(SECRET, "k", "1", JOB.writer)),
     (JOB, c.Set(SCOPE, "k", "1", TASK.writer)),
     (JOB, c.Clear(SCOPE, JOB.writer, all_map_indices=True)),
+    (JOB, c.Set(SCOPE, JOB.key, '"another"', JOB.writer)),
+    (JOB, c.SetMany(SCOPE, (("k", "1"), (JOB.key, '"another"')), JOB.writer)),
+    (JOB, lc.AddToLoad("l", 0, 0, (lc.Lot(SCOPE, ((JOB.key, "1", None),)),), JOB.writer)),
     (JOB, c.FinishAttempt(TASK.writer, True)),
     (JOB, r.PutResult(TASK.writer, "k", "1")),
     (HANDLE, c.Get(OTHER, "k")),

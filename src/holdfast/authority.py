@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
@@ -331,6 +332,9 @@ def _permits_callback(identity: CallbackIdentity, command: c.Command[Any]) -> bo
 
 
 def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
+    # With the intent of another job, its task would take that one's driver for its own.
+    if (identity.scope, identity.key) in _written(command):
+        return False
     if isinstance(command, _ENTRY_WRITES):
         own = command.writer == identity.writer and _reaches(identity, command)
         return own and not getattr(command, "all_map_indices", False)
@@ -444,6 +448,17 @@ def _foreign(identity: Identity, command: c.Command[Any]) -> StoreScope | None:
     return None
 
 
+def _written(command: c.Command[Any]) -> Iterator[tuple[StoreScope, str]]:
+    """The scopes and keys that a command gives values to."""
+    match command:
+        case c.Set():
+            yield command.scope, command.key
+        case c.SetMany():
+            yield from ((command.scope, key) for key, _ in command.values)
+        case lc.AddToLoad():
+            yield from ((lot.scope, key) for lot in command.lots for key, *_ in lot.entries)
+
+
 def _scope(command: c.Command[Any]) -> StoreScope | None:
     if isinstance(command, c.List):
         scope: Any = command.where
@@ -488,7 +503,7 @@ _HINTS: dict[type, str] = {
     "it writes while it runs",
     ChildIdentity: "a task has its own store, those of the assets among its inlets and outlets, "
     "and the results of its own run",
-    JobIdentity: "a job has the stores of the task that submitted it",
+    JobIdentity: "a job has the stores of the task that submitted it, but for its own intent",
     HandleIdentity: "a handle has the one store that it was made of",
     WatcherIdentity: "a watcher has the store of the asset that it watches",
     UserIdentity: "an editor may write, an admin may do everything: "
