@@ -18,6 +18,7 @@ from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
 from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
 from holdfast.spark.jobs.clusters.yarn import YarnCluster
+from holdfast.spark.jobs.job import SparkJob
 from holdfast.spark.jobs.watch import Watch
 from holdfast.stores.memory import MemoryStore
 
@@ -72,6 +73,18 @@ def test_a_foreign_id_in_place_of_the_submitted_one_is_refused(
     for ask in (watch.look, watch.cancel):
         with pytest.raises(InvalidInput, match="is no driver of the job"):
             ask(FOREIGN)
+
+
+def test_a_foreign_claim_does_not_hide_the_jobs_own_driver(
+    tmp_path: Path, store: TaskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store.set(claim_key("spark_job"), {"intent": INTENT, "driver": FOREIGN})
+    monkeypatch.setattr(LocalSubmit, "find", lambda self, intent: intent)
+    job = SparkJob(task_id="t", application="app.py")
+    context: Any = {"task_store": store, "job_intent": INTENT}
+
+    assert job.find_job(INTENT, context) == INTENT
 
 
 def test_a_pod_has_the_name_of_its_intent() -> None:

@@ -109,7 +109,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
     def find_job(self, intent: str, context: Context) -> str | None:
         watch = self._watching(context)
         claim, _ = watch.claims.read()
-        if claim is not None and claim.driver:
+        if claim is not None and watch.cluster.is_driver_of(claim.driver, intent):
             return claim.driver
         return watch.cluster.find(intent)
 
