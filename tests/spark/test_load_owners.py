@@ -17,6 +17,7 @@ from holdfast.accessor import run
 from holdfast.actions.loads import loads_of
 from holdfast.errors import InvalidInput, StaleAttempt, VersionConflict
 from holdfast.scope import AssetScope
+from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
 
@@ -295,3 +296,19 @@ def test_a_backfill_that_succeeded_stays_when_it_is_done_again_elsewhere(
         incremental(frame(spark, [(5, 5)]), orders, **RANGE).save(place)
 
     assert [ids(read_loads(spark, orders, place)) for place in places] == [[5], [5]]
+
+
+def test_a_backfill_that_succeeded_stays_when_it_fails_before_it_is_saved_again(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    incremental(frame(spark, [(5, 5)]), orders, **RANGE).save(first)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(output.Output, "_write", lambda *arguments: 1 / 0)
+        incremental(frame(spark, [(6, 6)]), orders, **RANGE).save(first)
+
+    incremental(frame(spark, [(7, 7)]), orders, **RANGE).save(second)
+
+    assert ids(read_loads(spark, orders, first)) == [5]
+    assert ids(read_loads(spark, orders, second)) == [7]

@@ -148,12 +148,14 @@ def publish(
     return published
 
 
-def withdraw(directory: str, owners: Collection[str]) -> None:
+def withdraw(directory: str, owners: Collection[str], *, but: str = "") -> None:
     """Remove a directory that an edition of one of these owners was published as, and what would be
-    published there. An edition begins with its owner and a space."""
+    published there; not the edition that ends with `but`. An edition is its owner and its try, with
+    a space between them."""
     target = _checked(directory)
     parent, name = os.path.split(target)
-    if owner_of(directory) in owners:
+    owner, _, tried = str(_edition(target)).partition(" ")
+    if owner in owners and tried != but:
         _discard(parent, f"_holdfast-{_digest(name)}-")
         aside = f"{parent}/_holdfast-{_digest(name)}-{_digest('')}-{uuid4().hex}"
         with suppress(FileNotFoundError):

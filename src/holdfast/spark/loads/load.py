@@ -362,11 +362,11 @@ class Load:
             return None
         return Writing(begun.id, str(begun.tries), lambda: planning.confirm(begun))
 
-    def _withdraw(self, load: str, places: list[str]) -> None:
+    def _withdraw(self, load: str, places: list[str], *, but: str = "") -> None:
         """Remove what tries of a load have saved in these places, and its next one does not."""
         for place in places:
             if renames(self.df.sparkSession, place):
-                withdraw(f"{place.rstrip('/')}/{self.name}", (load, _aside(load)))
+                withdraw(f"{place.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
 
     def _writing_aside(self, places: list[str]) -> Writing | None:
         """Begin a try of what moves no watermark: a backfill.
@@ -385,7 +385,8 @@ class Load:
         all_places = list(dict.fromkeys([*left, *places]))
         begun = {"id": former["id"], "try": self._trying, "places": all_places}
         self._store.set(key, begun)
-        self._withdraw(begun["id"], [place for place in left if place not in places])
+        others = [place for place in left if place not in places]
+        self._withdraw(begun["id"], others, but=succeeded)
         if not places:
             return None
 
