@@ -47,6 +47,7 @@ def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessi
     # It lasts longer than the module that asks first, whose own session may be one of Connect.
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
+        patch.chdir(place)  # where its relative paths lead, whichever test uses them
         session = builder.getOrCreate()
     yield session
     session.stop()
