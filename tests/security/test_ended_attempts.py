@@ -28,7 +28,7 @@ RENEWED = "refreshed-api-token"
 COMMANDS: dict[str, Callable[[TaskIdentity], c.Command[Any]]] = {
     "Now": lambda task: c.Now(),
     "Get": lambda task: c.Get(task.scope, "k"),
-    "List": lambda task: c.List(task.scope),
+    "List": lambda task: c.List(task.scope, limit=1),
     "Set": lambda task: c.Set(task.scope, "k", "1", task.writer),
     "Clear": lambda task: c.Clear(task.scope, task.writer),
     "Heartbeat": lambda task: r.Heartbeat(process=HERE, lease=LEASE),
