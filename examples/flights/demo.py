@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from fingerprint import fingerprint
+from landing import land, unpack
 from plot import draw
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -25,7 +26,6 @@ from workplace import Day, Workplace
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.check import check_java, check_packages
-from landing import land, unpack
 from server import spark_server, spark_session
 
 FLIGHTS: Final = 336_776

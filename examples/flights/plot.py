@@ -6,11 +6,10 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 
+from landing import package_data
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-
-from landing import package_data
 
 WEEKS = 53
 

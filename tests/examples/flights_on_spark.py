@@ -10,8 +10,8 @@ from scripts import EXAMPLES
 sys.path.insert(0, str(EXAMPLES / "flights"))
 
 from fingerprint import Fingerprint, fingerprint
-
 from landing import land, unpack
+
 from server import spark_session
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import file_backends
+import landing
 import pytest
 from file_backends import kept
 from project import Project, wait_until
 
-import landing
 from holdfast import command as c
 from holdfast.scope import AssetScope
 from holdfast.value import is_reference

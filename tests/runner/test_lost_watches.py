@@ -7,9 +7,9 @@ import signal
 import time
 from datetime import timedelta
 
+import landing
 from project import Project, wait_until
 
-import landing
 from holdfast import command as c
 from holdfast import run_command as r
 from holdfast.entry import WatcherWriter

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from project import Project, wait_until
-
 import landing
+from project import Project, wait_until
 
 
 def _landed(project: Project, name: str, count: int) -> None:

@@ -8,10 +8,10 @@ import signal
 import time
 from contextlib import ExitStack
 
+import landing
 import pytest
 from project import Project, wait_until
 
-import landing
 from holdfast import run_command as r
 from holdfast.run import RunKind
 

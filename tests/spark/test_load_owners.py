@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from holdfast.scope import AssetScope
 from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
+from holdfast.spark.publication import _digest, publish, withdraw
 
 RANGE: dict[str, Any] = {"cursor": "at", "initial": 0, "end_value": 10}
 
@@ -312,3 +314,18 @@ def test_a_backfill_that_succeeded_stays_when_it_fails_before_it_is_saved_again(
 
     assert ids(read_loads(spark, orders, first)) == [5]
     assert ids(read_loads(spark, orders, second)) == [7]
+
+
+@pytest.mark.parametrize(("owner", "left"), [("", False), ("mine", False), ("another", True)])
+def test_a_withdrawal_removes_what_would_be_published_but_for_that_of_others(
+    tmp_path: Path, owner: str, left: bool
+) -> None:
+    target = tmp_path / "load=1"
+    if owner:
+        publish(os.makedirs, str(target), edition=f"{owner} 1", manifest={})
+    draft = tmp_path / f"_holdfast-{_digest(target.name)}-{_digest('mine 2')}-{'0' * 32}"
+    draft.mkdir()
+
+    withdraw(str(target), ("mine",))
+
+    assert (draft.exists(), target.exists()) == (left, left)

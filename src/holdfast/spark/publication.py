@@ -149,14 +149,16 @@ def publish(
 
 
 def withdraw(directory: str, owners: Collection[str], *, but: str = "") -> None:
-    """Remove a directory that an edition of one of these owners was published as, and what would be
-    published there; not the edition that ends with `but`. An edition is its owner and its try, with
-    a space between them."""
+    """Remove a directory that an edition of one of these owners was published as, but for the one
+    of the try `but`, and what would be published there. Leave one of others alone. An edition is
+    its owner and its try, with a space between them."""
     target = _checked(directory)
     parent, name = os.path.split(target)
     owner, _, tried = str(_edition(target)).partition(" ")
+    if not os.path.isdir(parent) or (owner not in owners and is_there(directory)):
+        return
+    _discard(parent, f"_holdfast-{_digest(name)}-")
     if owner in owners and tried != but:
-        _discard(parent, f"_holdfast-{_digest(name)}-")
         aside = f"{parent}/_holdfast-{_digest(name)}-{_digest('')}-{uuid4().hex}"
         with suppress(FileNotFoundError):
             os.rename(target, aside)
