@@ -202,17 +202,32 @@ class AssetEvent(msgspec.Struct, frozen=True, kw_only=True):
     """None where a watcher saw it."""
 
 
+class Unfinished(msgspec.Struct, frozen=True):
+    """How many runs of a DAG have not ended."""
+
+    dag_id: str
+    queued: int
+    running: int
+
+
 class DagInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A DAG as the store knows it."""
 
     dag_id: str
     file: str
+    """Its path inside the DAG directory; empty while the DAG is away."""
     spec: str
     """The `DagSpec`, as JSON."""
     paused: bool
     scheduled_until: datetime | None
     """The logical date of the newest run that the schedule has started."""
+    created_at: datetime
+    """When it was first known."""
     saved_at: datetime
+    seen_at: datetime | None
+    """When a scheduler last had it; None where none ever did."""
+    stale_at: datetime | None
+    """When it was called stale, having been away for long."""
 
 
 class FileInfo(msgspec.Struct, frozen=True):

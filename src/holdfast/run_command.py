@@ -38,6 +38,7 @@ from holdfast.run import (
     RunState,
     TaskInstance,
     TaskState,
+    Unfinished,
     Watch,
     WatchInfo,
 )
@@ -48,17 +49,21 @@ from holdfast.value import check_json, check_json_object, check_key
 class SaveFile(Command[None], frozen=True):
     """What a DAG file holds, after it was imported: exactly these DAGs.
 
-    Their assets are declared as `DeclareDagAssets` does; a DAG that the file held before and no
-    longer does is forgotten, with its declarations and not its runs. A DAG that is new on the
-    schedule of an asset waits for that asset's next event.
+    A file is known by its path inside its directory, so that the directory may move. The DAGs'
+    assets are declared as `DeclareDagAssets` does. A DAG that is new on the schedule of an asset
+    waits for that asset's next event; one that was known before is paused, scheduled and come as
+    far with events as it was, whichever file held it.
 
-    Conflict where another file holds one of them, unless that file is `gone`: then the DAG has
-    moved here, and is paused, scheduled and come as far with events as it was.
+    A DAG that the file held before and no longer does is away: it stays as it is, and any file may
+    hold it next. Conflict where another file holds one of them that a scheduler has seen in the
+    last half minute, unless that file is `gone`.
     """
 
     file: str
     dags: tuple[DagSpec, ...]
     gone: tuple[str, ...] = ()
+    seen: bool = False
+    """A scheduler has the file, and will go on telling so with `SeeDags`."""
 
     def __post_init__(self) -> None:
         for dag in self.dags:
@@ -66,16 +71,33 @@ class SaveFile(Command[None], frozen=True):
 
 
 class SaveFileError(Command[None], frozen=True):
-    """The file cannot be imported now; what it held before stays."""
+    """The file cannot be imported now; what it held before stays. Told again while it is so."""
 
     file: str
     error: str
 
 
 class ForgetFile(Command[None], frozen=True):
-    """The file is gone, and so are its DAGs."""
+    """The file is gone, and its DAGs are away."""
 
     file: str
+
+
+class SeeDags(Command[tuple[str, ...]], frozen=True):
+    """A scheduler has files with these DAGs. Answers with those that are away or not known: their
+    files are to be saved again."""
+
+    dag_ids: tuple[str, ...]
+
+
+class RetireDags(Command[tuple[str, ...]], frozen=True):
+    """Call DAGs stale that have been away for so long, and answer with their ids.
+
+    They no longer declare assets, and are otherwise as they were. Errors of files that nobody has
+    told again for so long are forgotten.
+    """
+
+    after: timedelta
 
 
 class ListFiles(Command[tuple[FileInfo, ...]], frozen=True):
@@ -153,7 +175,7 @@ class GetRun(Command[Run], frozen=True):
 
 
 class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
-    """Runs, newest first."""
+    """Runs, newest first, or oldest first."""
 
     dag_id: str | None = None
     states: tuple[RunState, ...] = ()
@@ -161,10 +183,16 @@ class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
     kinds: tuple[RunKind, ...] = ()
     limit: int = 100
     offset: int = 0
+    oldest_first: bool = False
 
     def __post_init__(self) -> None:
         check_count("states of runs", len(self.states), len(RunState), _EACH_ONCE)
         check_count("kinds of runs", len(self.kinds), len(RunKind), _EACH_ONCE)
+
+
+class UnfinishedRuns(Command[tuple[Unfinished, ...]], frozen=True):
+    """How many runs of each DAG a scheduler still has to carry out; those with none are left
+    out."""
 
 
 class ClaimRun(Command[Run], frozen=True, kw_only=True):

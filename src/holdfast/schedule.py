@@ -30,7 +30,9 @@ def spec_of(dag: DagInfo) -> DagSpec:
 def next_run_at(dag: DagInfo, now: datetime) -> datetime | None:
     from holdfast.runner.timetable import next_after
 
-    return None if dag.paused else next_after(spec_of(dag), dag.scheduled_until, now)
+    if dag.paused or dag.stale_at is not None:
+        return None
+    return next_after(spec_of(dag), dag.scheduled_until, now, dag.created_at)
 
 
 def schedule_text(schedule: Schedule | None) -> str:

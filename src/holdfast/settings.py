@@ -230,6 +230,17 @@ class Api(Section, frozen=True):
     access_log: Annotated[bool, Meta(description="Log a line for each request.")] = True
 
 
+class Dags(Section, frozen=True):
+    stale_after: Annotated[
+        timedelta,
+        Meta(
+            description="How long a DAG may be in no file until it is called stale, and its "
+            "assets count as declared by it no more. Its pause, its place in its schedule and the "
+            "events that wait for it stay, until a file has it again."
+        ),
+    ] = timedelta(minutes=10)
+
+
 class Spark(Section, frozen=True):
     master: Annotated[
         str,
@@ -264,6 +275,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workers: Workers = Workers()
     object_store: ObjectStore = ObjectStore()
     api: Api = Api()
+    dags: Dags = Dags()
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}
@@ -292,6 +304,7 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     "workers": Workers,
     "object_store": ObjectStore,
     "api": Api,
+    "dags": Dags,
     "spark": Spark,
 }
 
@@ -392,14 +405,9 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
     for setting in declared():
         if setting.name in given:
             values[setting.section][setting.key] = _checked(setting, given[setting.name])
+    sections: dict[str, Any] = {name: kind(**values[name]) for name, kind in SECTIONS.items()}
     return Settings(
-        core=Core(**values["core"]),
-        database=Database(**values["database"]),
-        state_store=StateStore(**values["state_store"]),
-        workers=Workers(**values["workers"]),
-        object_store=ObjectStore(**values["object_store"]),
-        api=Api(**values["api"]),
-        spark=Spark(**values["spark"]),
+        **sections,
         directory=file.parent if file else start,
         origins={name: source.origin for name, source in given.items()},
         withheld=_withholding,

@@ -366,7 +366,7 @@ def test_a_dag_whose_file_is_renamed_stays_as_it_is(scheduled: Scheduled) -> Non
     wait_until(lambda: before.file not in scheduled.files())
     after = scheduled.project.store.execute(renamed)
 
-    assert after.file == str(directory / "another_name.py")
+    assert after.file == "another_name.py"
     assert (after.paused, after.scheduled_until) == (True, before.scheduled_until)
 
 
@@ -389,7 +389,7 @@ def test_a_dag_in_two_files_is_told_until_one_of_them_goes(scheduled: Scheduled)
 
 
 def test_a_run_whose_dag_is_in_no_file_is_told_once(scheduled: Scheduled) -> None:
-    told = "run r waits: no DAG file holds its DAG nowhere"
+    told = "1 run of DAG nowhere waits: no DAG file holds it"
     scheduled.project.store.execute(r.CreateRun(dag_id="nowhere", run_id="r"))
     wait_until(lambda: told in scheduled.project.read("scheduler.err"))
     scheduled.add("meanwhile", 'with DAG("meanwhile", schedule="@once"):' + ONE_TASK)
@@ -399,7 +399,7 @@ def test_a_run_whose_dag_is_in_no_file_is_told_once(scheduled: Scheduled) -> Non
     assert scheduled.project.run_of("nowhere", "r").state is RunState.QUEUED
 
 
-def test_a_dag_whose_file_is_away_is_forgotten_and_comes_back(scheduled: Scheduled) -> None:
+def test_a_dag_whose_file_was_away_comes_back_as_it_was(scheduled: Scheduled) -> None:
     text = (
         'with DAG("returning", schedule=timedelta(days=1), catchup=True,\n'
         f'         start_date=datetime.fromisoformat("{start_of_today().isoformat()}")):'
@@ -407,15 +407,22 @@ def test_a_dag_whose_file_is_away_is_forgotten_and_comes_back(scheduled: Schedul
     scheduled.add("returning", text + ONE_TASK)
     [run] = scheduled.ended("returning")
 
+    assert scheduled.project.holdfast("dags", "pause", "returning").status == 0
+    dag = r.GetDag("returning")
     scheduled.project.path("dags/returning.py").unlink()
-    wait_until(lambda: "returning" not in scheduled.known())
+    wait_until(lambda: not scheduled.project.store.execute(dag).file)
     kept = scheduled.project.runs("returning")
+    listed = scheduled.project.holdfast("dags", "list").out
     scheduled.add("returning", text + ONE_TASK)
-    wait_until(lambda: "returning" in scheduled.known())
+    wait_until(lambda: scheduled.project.store.execute(dag).file == "returning.py")
+    paused = scheduled.project.store.execute(dag).paused
+    assert scheduled.project.holdfast("dags", "unpause", "returning").status == 0
     scheduled.add("after_it", 'with DAG("after_it", schedule="@once"):' + ONE_TASK)
     scheduled.ended("after_it")
 
     assert kept == [run]
+    assert "away since" in listed
+    assert paused
     assert scheduled.project.runs("returning") == [run]
 
 
@@ -520,7 +527,7 @@ def test_another_scheduler_goes_on_after(project: Project, number: signal.Signal
     ]
 
 
-def test_a_file_that_went_while_no_scheduler_ran_is_forgotten(project: Project) -> None:
+def test_the_dag_of_a_file_that_went_while_no_scheduler_ran_is_away(project: Project) -> None:
     project.write("dags/here.py", HEAD + 'with DAG("here"):' + ONE_TASK)
     project.write("dags/gone.py", HEAD + 'with DAG("gone"):' + ONE_TASK)
     project.write("elsewhere.py", HEAD + 'with DAG("elsewhere"):' + ONE_TASK)
@@ -530,8 +537,11 @@ def test_a_file_that_went_while_no_scheduler_ran_is_forgotten(project: Project) 
     project.path("dags/gone.py").unlink()
 
     with project.service("scheduler", "dags"):
-        known = Scheduled(project).known
-        wait_until(lambda: known() == {"here", "elsewhere"})
+        wait_until(lambda: not project.store.execute(r.GetDag("gone")).file)
+        infos = project.store.execute(r.ListDags())
+
+    holders = {info.dag_id: info.file for info in infos}
+    assert holders == {"elsewhere": "elsewhere.py", "gone": "", "here": "here.py"}
 
 
 def test_a_directory_that_is_not_there_is_told(project: Project) -> None:

@@ -238,3 +238,28 @@ def test_run_ids_tell_kind_and_time_in_utc():
 
     assert run_id(RunKind.SCHEDULED, time) == "scheduled__2026-01-01T00:00:00+00:00"
     assert run_id(RunKind.ASSET, time) == "asset_triggered__2026-01-01T00:00:00+00:00"
+
+
+def test_a_dag_without_a_start_date_begins_when_it_was_first_known():
+    nightly, weekly = dag(NIGHTLY, start=None), dag(Cron("0 3 * * 3"), start=None, catchup=True)
+    known = utc("2026-01-05 12:00")
+
+    assert due(nightly, None, utc("2026-01-06 02:59"), known) is None
+    for late in ("2026-01-06 03:00", "2026-01-06 11:00", "2026-01-07 02:59"):
+        assert due(nightly, None, utc(late), known) == Slot.at(utc("2026-01-06 03:00"))
+        assert next_after(nightly, None, utc(late), known) == utc("2026-01-06 03:00")
+    assert due(nightly, None, utc("2026-01-08 12:00"), known) == Slot.at(utc("2026-01-08 03:00"))
+    assert due(weekly, None, utc("2026-02-01"), known) == Slot.at(utc("2026-01-07 03:00"))
+
+
+@pytest.mark.parametrize("minutes", range(0, 180, 5))
+def test_the_newest_moment_is_one_of_those_that_came_where_clocks_move_by_half_an_hour(
+    minutes: int,
+):
+    hourly = dag(Cron("30 * * * *", "Australia/Lord_Howe"), start="2026-04-04")
+    now = utc("2026-04-04 14:00") + timedelta(minutes=minutes)
+    came = [slot.logical_date for slot in slots(hourly, utc("2026-04-04"), now)]
+
+    slot = due(hourly, None, now)
+
+    assert slot is not None and slot.logical_date == came[-1]

@@ -19,8 +19,8 @@ from sample_runs import (
 from holdfast import command as c
 from holdfast import run_command as rc
 from holdfast.errors import UnknownAsset
-from holdfast.run import RunKind, RunState, TaskState
-from holdfast.scope import AssetScope
+from holdfast.run import RunKind, RunState, TaskState, Unfinished
+from holdfast.scope import AssetScope, TaskScope
 from holdfast.store import Store
 
 
@@ -46,6 +46,20 @@ def test_runs_are_counted_by_the_conditions_of_their_listing(store: Store) -> No
     assert count(dag_id="sales", states=(RunState.QUEUED, RunState.FAILED)) == 1
     assert count(kinds=(RunKind.BACKFILL,)) == 1
     assert count(dag_id="unknown") == 0
+
+
+def test_unfinished_runs_are_counted_by_dag_and_found_oldest_first(store: Store) -> None:
+    begin(store)
+    for run_id in ("tuesday", "wednesday"):
+        create(store, run_id)
+    store.execute(rc.CreateRun(dag_id="other", run_id="x", kind=RunKind.BACKFILL))
+    store.execute(c.RegisterTask(TaskScope("script", "r", "t")))
+
+    counts = store.execute(rc.UnfinishedRuns())
+    waiting = rc.ListRuns(dag_id="sales", states=(RunState.QUEUED,), oldest_first=True)
+
+    assert counts == (Unfinished("other", 1, 0), Unfinished("sales", 2, 1))
+    assert [run.run_id for run in store.execute(waiting)] == ["tuesday", "wednesday"]
 
 
 def test_task_instances_are_listed_page_by_page_and_counted(store: Store) -> None:

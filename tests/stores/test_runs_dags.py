@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -20,8 +20,12 @@ from holdfast.testing import Clock
 DAY = datetime(2026, 1, 31, tzinfo=UTC)
 
 
-def save(store: Store, file: str, *dags: DagSpec) -> None:
-    store.execute(rc.SaveFile(file, dags))
+def save(store: Store, file: str, *dags: DagSpec, seen: bool = False) -> None:
+    store.execute(rc.SaveFile(file, dags, seen=seen))
+
+
+def holders(store: Store) -> dict[str, str]:
+    return {info.dag_id: info.file for info in store.execute(rc.ListDags())}
 
 
 def ids(store: Store) -> list[str]:
@@ -50,7 +54,10 @@ def test_a_dag_is_as_its_file_has_it(store: Store, clock: Clock) -> None:
         spec=info.spec,
         paused=False,
         scheduled_until=None,
+        created_at=clock.now,
         saved_at=clock.now,
+        seen_at=None,
+        stale_at=None,
     )
     assert msgspec.json.decode(info.spec, type=DagSpec) == spec
     assert store.execute(rc.ListFiles()) == (FileInfo("/dags/ä.py", clock.now, ""),)
@@ -62,21 +69,87 @@ def test_a_file_holds_exactly_what_was_saved_last(store: Store) -> None:
 
     save(store, "a.py", loading("stock", CUSTOMERS_SPEC), dag("tax"))
 
-    assert ids(store) == ["stock", "tax"]
-    assert active(store) == ["customers"]
+    assert holders(store) == {"sales": "", "stock": "a.py", "tax": "a.py"}
     assert store.execute(rc.GetRun("sales", "monday"))
 
 
-def test_a_forgotten_file_takes_its_dags_with_it_and_no_others(store: Store) -> None:
+def test_the_dags_of_a_forgotten_file_are_away_and_no_others(store: Store, clock: Clock) -> None:
     save(store, "a.py", loading("sales", ORDERS_SPEC))
     save(store, "b.py", loading("stock", ORDERS_SPEC, CUSTOMERS_SPEC))
 
     store.execute(rc.ForgetFile("b.py"))
     store.execute(rc.ForgetFile("never seen"))
 
-    assert ids(store) == ["sales"]
-    assert active(store) == ["orders"]
+    assert holders(store) == {"sales": "a.py", "stock": ""}
+    assert store.execute(rc.GetDag("stock")).seen_at == clock.now
+    assert active(store) == ["customers", "orders"]
     assert [info.file for info in store.execute(rc.ListFiles())] == ["a.py"]
+
+
+def test_a_dag_that_is_away_for_long_is_stale_and_comes_back_as_it_was(
+    store: Store, clock: Clock
+) -> None:
+    save(store, "a.py", loading("sales", ORDERS_SPEC), seen=True)
+    save(store, "b.py", loading("stock", CUSTOMERS_SPEC), seen=True)
+    store.execute(rc.PauseDag("sales", True))
+    make_run(store, 20)
+    store.execute(rc.ForgetFile("a.py"))
+    retire = rc.RetireDags(timedelta(minutes=10))
+
+    clock.forward(timedelta(minutes=10))
+    early = store.execute(retire)
+    clock.forward(timedelta(seconds=1))
+    assert (early, store.execute(retire), store.execute(retire)) == ((), ("sales",), ())
+    assert store.execute(rc.GetDag("sales")).stale_at == clock.now
+    assert active(store) == ["customers"]
+
+    save(store, "c.py", loading("sales", ORDERS_SPEC), seen=True)
+    info = store.execute(rc.GetDag("sales"))
+    assert (info.file, info.stale_at, info.seen_at) == ("c.py", None, clock.now)
+    assert (info.paused, info.scheduled_until) == (True, DAY.replace(day=20))
+    assert active(store) == ["customers", "orders"]
+
+
+def test_a_dag_whose_file_no_scheduler_has_had_away_never_becomes_stale(
+    store: Store, clock: Clock
+) -> None:
+    save(store, "by_hand.py", loading("sales", ORDERS_SPEC))
+    save(store, "elsewhere.py", dag("stock"), seen=True)
+
+    clock.forward(timedelta(days=365))
+
+    assert store.execute(rc.RetireDags(timedelta(0))) == ()
+    assert active(store) == ["orders"]
+
+
+def test_a_scheduler_is_told_what_the_store_does_not_know_it_to_have(
+    store: Store, clock: Clock
+) -> None:
+    save(store, "a.py", dag("sales"), dag("stock"), seen=True)
+    save(store, "a.py", dag("sales"), seen=True)
+    away = store.execute(rc.GetDag("stock"))
+    clock.forward(timedelta(seconds=5))
+
+    told = store.execute(rc.SeeDags(("never", "sales", "stock")))
+
+    assert told == ("never", "stock")
+    assert store.execute(rc.GetDag("sales")).seen_at == clock.now
+    assert store.execute(rc.GetDag("stock")) == away
+    many = tuple(f"dag {n:04}" for n in range(1100))
+    assert store.execute(rc.SeeDags(("sales", *many))) == many
+    assert store.execute(rc.SeeDags(())) == ()
+
+
+def test_an_error_that_nobody_tells_again_is_forgotten(store: Store, clock: Clock) -> None:
+    for file in ("told.py", "left.py"):
+        store.execute(rc.SaveFileError(file, "Traceback …"))
+    clock.forward(timedelta(minutes=11))
+    store.execute(rc.SaveFileError("told.py", "Traceback …"))
+
+    store.execute(rc.RetireDags(timedelta(minutes=10)))
+
+    errors = {info.file: info.error for info in store.execute(rc.ListFiles())}
+    assert errors == {"told.py": "Traceback …", "left.py": ""}
 
 
 def test_a_file_that_cannot_be_imported_keeps_what_it_held(store: Store, clock: Clock) -> None:
@@ -93,14 +166,31 @@ def test_a_file_that_cannot_be_imported_keeps_what_it_held(store: Store, clock: 
     assert store.execute(rc.ListFiles())[0].error == ""
 
 
-def test_a_dag_id_in_two_files_names_both(store: Store) -> None:
-    save(store, "a.py", dag("sales"))
+def test_a_dag_id_in_two_files_names_both(store: Store, clock: Clock) -> None:
+    save(store, "a.py", dag("sales"), seen=True)
+    clock.forward(timedelta(seconds=20))
+    store.execute(rc.SeeDags(("sales",)))
+    clock.forward(timedelta(seconds=29))
 
     with pytest.raises(Conflict, match=r"DAG `sales` of b\.py is already in a\.py"):
         save(store, "b.py", dag("other"), dag("sales"))
 
-    assert ids(store) == ["sales"]
+    assert holders(store) == {"sales": "a.py"}
     assert len(store.execute(rc.ListFiles())) == 1
+
+
+def test_a_dag_that_no_scheduler_has_any_more_may_be_in_another_file(
+    store: Store, clock: Clock
+) -> None:
+    save(store, "by_hand.py", dag("sales"))
+    save(store, "dags/a.py", dag("sales"), seen=True)
+    store.execute(rc.PauseDag("sales", True))
+    clock.forward(timedelta(seconds=30))
+
+    save(store, "b.py", dag("sales"), seen=True)
+
+    assert holders(store) == {"sales": "b.py"}
+    assert store.execute(rc.GetDag("sales")).paused
 
 
 def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(store: Store) -> None:
@@ -118,7 +208,7 @@ def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(store: Stor
 
 def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(store: Store) -> None:
     emit(store, ORDERS_CHANGED)
-    save(store, "a.py", dag("sales", ORDERS_SPEC))
+    save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
     make_run(store, 20)
     emit(store, ORDERS_CHANGED)
     store.execute(rc.PauseDag("sales", True))
@@ -207,6 +297,18 @@ def test_the_schedule_passes_over_a_run_that_exists(store: Store) -> None:
 
     assert store.execute(rc.GetRun("sales", "20")).kind is RunKind.BACKFILL
     assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=20)
+
+
+def test_events_while_a_dag_is_away_start_a_run_when_it_is_back(store: Store) -> None:
+    save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
+    emit(store, ORDERS_CHANGED)
+    store.execute(rc.ForgetFile("a.py"))
+    emit(store, ORDERS_CHANGED)
+
+    save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
+
+    assert store.execute(rc.CreateAssetRun("sales", "by assets")) is not None
+    assert [one.number for one in store.execute(rc.RunEvents("sales", "by assets"))] == [1, 2]
 
 
 def test_the_schedule_of_a_dag_that_comes_back_goes_on(store: Store) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from holdfast import run_command as r
 from holdfast.errors import Conflict
-from holdfast.run import Run, RunKind
+from holdfast.run import DagInfo, Run, RunKind
 
 
 def manual_run(
@@ -24,6 +24,16 @@ def manual_run(
         data_interval_end=time,
         conf=conf,
     )
+
+
+def check_startable(dag: DagInfo) -> None:
+    """Conflict where no file has held the DAG for long: its runs would only wait."""
+    if dag.stale_at is not None:
+        raise Conflict(
+            f"DAG `{dag.dag_id}` is stale since {dag.stale_at:%Y-%m-%d %H:%M:%S}Z: no DAG file "
+            "holds it",
+            hint="put its file back into the DAG directory, or `holdfast run FILE`",
+        )
 
 
 def check_deletable(run: Run, now: datetime) -> None:

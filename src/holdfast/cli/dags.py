@@ -49,7 +49,7 @@ def list_dags(as_json: bool) -> None:
                     "yes" if dag.paused else "no",
                     when(next_run_at(dag, now)),
                     str(runs[0].state) if runs else "",
-                    dag.file,
+                    where(dag),
                 )
                 for dag, runs in zip(dags, newest, strict=True)
             ],
@@ -80,7 +80,7 @@ def show(dag_id: str, as_json: bool) -> None:
     print_facts(
         {
             "dag": dag.dag_id,
-            "file": dag.file,
+            "file": where(dag),
             "description": spec.description,
             "tags": ", ".join(spec.tags),
             "schedule": schedule_text(spec.schedule),
@@ -159,7 +159,16 @@ def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
         "last_run_id": last and last.run_id,
         "last_run_state": last and last.state,
         "saved_at": dag.saved_at,
+        "seen_at": dag.seen_at,
+        "stale_at": dag.stale_at,
     }
+
+
+def where(dag: DagInfo) -> str:
+    """The file that holds a DAG, in words where none does."""
+    if dag.stale_at is not None:
+        return f"stale since {when(dag.stale_at)}"
+    return dag.file or f"away since {when(dag.seen_at)}"
 
 
 def task_cells(task: TaskSpec) -> tuple[str, ...]:

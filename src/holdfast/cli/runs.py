@@ -11,7 +11,7 @@ import click
 
 from holdfast import command as c
 from holdfast import run_command as r
-from holdfast.actions.runs import check_deletable, manual_run
+from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.cli.assets import of_event
 from holdfast.cli.document import of_value
 from holdfast.cli.facts import print_facts, when
@@ -140,8 +140,10 @@ def trigger(
     """
     with open_store(load()) as store:
         dag = store.execute(r.GetDag(dag_id))
+        check_startable(dag)
         now = store.execute(c.Now())
-        zone = zone_of(spec_of(dag))
+        spec = spec_of(dag)
+        zone = zone_of(spec)
         time = moment("--logical-date", logical_date, zone) if logical_date else now
         run = store.execute(manual_run(dag_id, time, run_id, conf or "{}"))
     if as_json:
@@ -149,7 +151,7 @@ def trigger(
     else:
         click.echo(run.run_id)
     say(f"Queued run `{run.run_id}` of `{dag_id}`.")
-    again = f"holdfast run {dag.file} --dag-id {dag_id} --run-id {run.run_id}"
+    again = f"holdfast run {spec.file} --dag-id {dag_id} --run-id {run.run_id}"
     say(f"hint: a scheduler carries it out, or `{again}`")
 
 
@@ -170,7 +172,9 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
     from holdfast.runner.timetable import run_id, slots
 
     with open_store(load()) as store:
-        dag = spec_of(store.execute(r.GetDag(dag_id)))
+        info = store.execute(r.GetDag(dag_id))
+        check_startable(info)
+        dag = spec_of(info)
         first = moment("--from", start, zone_of(dag))
         last = moment("--to", end, zone_of(dag), end_of_day=True)
         if last < first:

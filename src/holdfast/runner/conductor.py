@@ -54,6 +54,8 @@ class ActiveRun:
     """Attempts that the supervisor was told to start and has not told the end of."""
     look_at: float = 0.0
     """When to look again, by the monotonic clock."""
+    held: bool = False
+    """Whether no task is to be started: the DAG's file is broken or away."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -225,7 +227,7 @@ class Conductor:
     def _go_on(self, active: ActiveRun) -> None:
         decision = self._settle(active)
         instances = {(one.scope.task_id, one.scope.map_index): one for one in active.tasks}
-        for start in decision.start:
+        for start in () if active.held else decision.start:
             self._order(active, instances[start])
         active.look_at = time.monotonic() + LOOK_AGAIN
         if decision.wake_at is not None:

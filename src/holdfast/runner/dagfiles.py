@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from holdfast.errors import NotFound
 
 _MARKS = ("DAG", "@dag", "@asset")
+
+_Stamp: TypeAlias = tuple[int, ...]
 
 
 class Changes(NamedTuple):
@@ -17,20 +20,35 @@ class Changes(NamedTuple):
 
 
 class DagDirectory:
-    """The Python files under a directory that speak of Holdfast and of a DAG."""
+    """The Python files under a directory that speak of Holdfast and of a DAG.
+
+    Links are followed anew each time: one that is set to another directory is a change of files.
+    """
 
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
             raise NotFound(
                 f"there is no directory {directory}", hint="give the one that holds the DAG files"
             )
-        self._directory = directory.resolve()
-        self._seen: dict[Path, tuple[int, int]] | None = None
+        self._directory = Path(os.path.abspath(directory))
+        self._seen: dict[Path, _Stamp] | None = None
         self._dag_files: set[str] = set()
 
+    def name(self, file: str) -> str:
+        """What the store knows a file by: its path inside the directory."""
+        return Path(file).relative_to(self._directory).as_posix()
+
+    def holds(self, file: str) -> bool:
+        """Whether a path is one inside the directory."""
+        return Path(file).is_relative_to(self._directory)
+
+    def has(self, file: str) -> bool:
+        """Whether it was a DAG file when last looked."""
+        return file in self._dag_files
+
     def recall(self, files: Iterable[str]) -> None:
-        """DAG files of earlier times: those of them that were here and are gone will be told."""
-        self._dag_files.update(file for file in files if Path(file).is_relative_to(self._directory))
+        """DAG files of earlier times: those of them that are gone will be told."""
+        self._dag_files.update(files)
 
     def changes(self) -> Changes:
         """Since the last call. A change of a module that is no DAG file may change all of them."""
@@ -60,12 +78,12 @@ class DagDirectory:
         ]
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _stamp(path: Path) -> _Stamp | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino
 
 
 def _is_dag_file(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -39,7 +40,7 @@ class LocalRun:
         if not file.is_file():
             raise NotFound(f"there is no file {file}", hint="give the path of a DAG file")
         self._settings = settings
-        self._file = str(file.resolve())
+        self._file = os.path.abspath(file)
         self._conductor = Conductor(settings)
 
     def __enter__(self) -> LocalRun:
@@ -74,14 +75,13 @@ class LocalRun:
         return dag
 
     def _save(self, dags: tuple[DagSpec, ...]) -> None:
-        """A DAG belongs to one file. One that is gone has been moved to here."""
+        """Under the name that a scheduler has for the file, where one knows it: its path inside a
+        directory."""
         ids = {dag.dag_id for dag in dags}
+        path = Path(self._file)
         known = self._conductor.store.execute(r.ListDags())
-        before = {info.file for info in known if info.dag_id in ids}
-        gone = tuple(file for file in before if not Path(file).exists())
-        self._conductor.store.execute(r.SaveFile(self._file, dags, gone))
-        for file in gone:
-            self._conductor.store.execute(r.ForgetFile(file))
+        names = [info.file for info in known if info.dag_id in ids and _ends_with(path, info.file)]
+        self._conductor.store.execute(r.SaveFile((names or [path.name])[0], dags))
 
     def begin(self, dag: DagSpec, run_id: str | None, conf: str | None) -> Run:
         """A new run, or the unfinished one with that id, held by this process unless it ended."""
@@ -145,6 +145,11 @@ class LocalRun:
                     with suppress(UnreadableValue):  # the run goes on without
                         found[one.scope] = decode_entry(one.entry.value, f"`{key}` of {one.scope}")
         return found
+
+
+def _ends_with(path: Path, name: str) -> bool:
+    parts = Path(name).parts
+    return bool(parts) and path.parts[-len(parts) :] == parts
 
 
 def _choose(dags: tuple[DagSpec, ...], dag_id: str | None, file: str) -> DagSpec:

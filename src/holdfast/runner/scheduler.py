@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
+from typing import Final
 
 from holdfast import run_command as r
 from holdfast.cleanup.periodic import PeriodicCleanup
@@ -20,48 +20,33 @@ from holdfast.errors import (
     NotFound,
     StoreUnavailable,
 )
-from holdfast.run import DagInfo, Run, RunKind, RunState
+from holdfast.run import DagInfo, Run, RunKind, RunState, Unfinished
 from holdfast.runner import timetable
 from holdfast.runner.conductor import Conductor
-from holdfast.runner.dagfiles import DagDirectory
-from holdfast.runner.orders import FileParsed
+from holdfast.runner.known_dags import KnownDags
 from holdfast.runner.process import has_ended
 from holdfast.settings import Settings
 
 ROUND = 1.0
 """Seconds from one look at files, schedules and queued runs to the next."""
-MOST_ACTIVE = 10_000
+SEEN_ELSEWHERE: Final = timedelta(seconds=30)
+"""For so long after another scheduler has had a DAG, its runs are left to that one."""
+_CARRIED_OUT: Final = tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL)
+_PAGE: Final = 1000
 
 log = logging.getLogger("holdfast.scheduler")
-
-
-class _Refused(NamedTuple):
-    """A sound file that does not go together with another, and why."""
-
-    found: FileParsed
-    error: str
 
 
 class Scheduler:
     """Everything that it knows comes from the files and from the store: another may take over."""
 
     def __init__(self, settings: Settings, directory: Path) -> None:
-        self._files = DagDirectory(directory)
         self._conductor = Conductor(settings)
         self._store = self._conductor.store
-        self._files.recall(info.file for info in self._store.execute(r.ListFiles()))
+        self._known = KnownDags(self._conductor, directory, settings.dags.stale_after)
         self._cleanup = PeriodicCleanup(self._store, settings.state_store)
-        self._dags: dict[str, DagSpec] = {}
-        self._awaited: set[str] = set()
-        """Files that are being imported."""
-        self._unsaved: list[FileParsed] = []
-        self._refused: dict[str, _Refused] = {}
-        self._gone: set[str] = set()
-        """Files that are to be forgotten, unless one that is being imported has their DAGs."""
-        self._homeless: set[tuple[str, str]] = set()
-        """Runs that were told to wait for a file."""
-        self._complete = False
-        """Whether every file was imported once; before, a DAG could miss what starts it."""
+        self._waiting: dict[str, str] = {}
+        """DAGs whose runs were told to wait, and why."""
 
     def run(self, stopping: Event) -> None:
         """Until told to stop; then what runs is interrupted and let go of."""
@@ -73,7 +58,7 @@ class Scheduler:
                         next_round = time.monotonic() + ROUND
                         self._look_around()
                     self._conductor.turn(max(0.0, next_round - time.monotonic()))
-                    self._save_files()
+                    self._known.save()
                 except StoreUnavailable as error:
                     log.warning("%s; trying again", error.message)
                     stopping.wait(ROUND)
@@ -81,101 +66,29 @@ class Scheduler:
             self._conductor.close()
 
     def _look_around(self) -> None:
-        self._load_files()
-        self._complete |= not self._awaited
-        if self._complete:
-            self._create_runs()
-            self._adopt_runs()
+        self._known.look()
+        if self._known.complete:
+            infos = {info.dag_id: info for info in self._store.execute(r.ListDags())}
+            self._create_runs(infos)
+            self._adopt_runs(infos)
         self._cleanup.tick()
 
-    def _load_files(self) -> None:
-        changed, gone = self._files.changes()
-        for file in changed:
-            self._awaited.add(file)
-            self._conductor.parse(file)
-        if not self._awaited:
-            self._forget_gone()
-        for file in gone:
-            log.info("%s is gone", file)
-            self._forget(file)
-        self._gone.update(gone)
+    def _unfinished(self) -> dict[str, Unfinished]:
+        return {one.dag_id: one for one in self._store.execute(r.UnfinishedRuns())}
 
-    def _forget_gone(self) -> None:
-        """A round after they went, or later: a DAG that has moved is then with its new file."""
-        if self._gone:
-            self._try_refused()
-        for file in sorted(self._gone):
-            if not Path(file).exists():
-                self._store.execute(r.ForgetFile(file))
-            self._gone.discard(file)
-
-    def _save_files(self) -> None:
-        self._unsaved += self._conductor.parsed()
-        while self._unsaved:
-            self._save(self._unsaved[0])
-            del self._unsaved[0]
-
-    def _save(self, found: FileParsed) -> None:
-        self._awaited.discard(found.file)
-        if not Path(found.file).exists():
-            self._refused.pop(found.file, None)
-            return  # deleted meanwhile, which is told as that
-        dags, error = found.parsed.dags, found.parsed.error
-        if not error:
-            gone = tuple(file for file in self._gone if not Path(file).exists())
-            try:
-                self._store.execute(r.SaveFile(found.file, dags, gone))
-            except StoreUnavailable:
-                raise
-            except HoldfastError as refused:
-                error = str(refused)
-        before = self._refused.pop(found.file, None)
-        if error:
-            if before is None or before.error != error:
-                log.warning("%s cannot be used:\n%s", found.file, error.rstrip())
-                self._store.execute(r.SaveFileError(found.file, error))
-            if not found.parsed.error:
-                self._refused[found.file] = _Refused(found, error)
-            return
-        self._forget(found.file)
-        self._dags |= {dag.dag_id: dag for dag in dags}
-        for active in self._conductor.runs.values():
-            active.dag = self._dags.get(active.run.dag_id, active.dag)
-        log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags) or "no DAG")
-        self._try_refused()
-
-    def _try_refused(self) -> None:
-        """Another file has changed, perhaps the one that was in the way."""
-        for one in list(self._refused.values()):
-            if one.found.file not in self._awaited:
-                self._save(one.found)
-
-    def _forget(self, file: str) -> None:
-        self._dags = {id: dag for id, dag in self._dags.items() if dag.file != file}
-
-    def _active_runs(self) -> list[Run]:
-        """Oldest first, whether their DAG is here or not."""
-        active = self._store.execute(
-            r.ListRuns(
-                states=(RunState.QUEUED, RunState.RUNNING),
-                kinds=tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL),
-                limit=MOST_ACTIVE,
-            )
-        )
-        return list(reversed(active))
-
-    def _create_runs(self) -> None:
-        known = {info.dag_id: info for info in self._store.execute(r.ListDags())}
-        busy = Counter(run.dag_id for run in self._active_runs())
-        for dag_id, dag in self._dags.items():
-            info = known.get(dag_id)
+    def _create_runs(self, infos: dict[str, DagInfo]) -> None:
+        unfinished = self._unfinished()
+        for dag_id, dag in self._known.dags.items():
+            info = infos.get(dag_id)
             if info is None or info.paused:
                 continue
             try:
                 if isinstance(dag.schedule, OnAssets):
                     self._create_asset_run(dag)
                 else:
-                    self._create_scheduled_runs(dag, info, dag.max_active_runs - busy[dag_id])
+                    busy = unfinished.get(dag_id, Unfinished(dag_id, 0, 0))
+                    free = dag.max_active_runs - busy.queued - busy.running
+                    self._create_scheduled_runs(dag, info, free)
             except StoreUnavailable:
                 raise
             except HoldfastError as error:
@@ -183,9 +96,9 @@ class Scheduler:
                 log.warning("no run of %s was made: %s", dag_id, error.message)
 
     def _create_scheduled_runs(self, dag: DagSpec, info: DagInfo, most: int) -> None:
-        until = self._scheduled_until(info)
+        until = info.scheduled_until
         for _ in range(most):
-            slot = timetable.due(dag, until, datetime.now(UTC))
+            slot = timetable.due(dag, until, datetime.now(UTC), info.created_at)
             if slot is None:
                 return
             until = slot.logical_date
@@ -203,46 +116,81 @@ class Scheduler:
             )
             log.info("%s is due: run %s", dag.dag_id, run_id)
 
-    def _scheduled_until(self, info: DagInfo) -> datetime | None:
-        """Of a DAG whose file was away for a while, only its runs tell."""
-        if info.scheduled_until is not None:
-            return info.scheduled_until
-        runs = self._store.execute(
-            r.ListRuns(dag_id=info.dag_id, kinds=(RunKind.SCHEDULED,), limit=1)
-        )
-        return runs[0].logical_date if runs else None
-
     def _create_asset_run(self, dag: DagSpec) -> None:
         run_id = timetable.run_id(RunKind.ASSET, datetime.now(UTC))
         run = self._store.execute(r.CreateAssetRun(dag.dag_id, run_id))
         if run is not None:
             log.info("assets of %s have changed: run %s", dag.dag_id, run_id)
 
-    def _adopt_runs(self) -> None:
-        runs = self._active_runs()
-        held = Counter(run.dag_id for run in runs if run.state is RunState.RUNNING)
+    def _adopt_runs(self, infos: dict[str, DagInfo]) -> None:
         now = datetime.now(UTC)
-        self._tell_homeless(runs)
-        for run in runs:
-            dag = self._dags.get(run.dag_id)
-            if dag is None or (run.dag_id, run.run_id) in self._conductor.runs:
-                continue
-            if run.state is RunState.QUEUED and held[run.dag_id] >= dag.max_active_runs:
-                continue
-            if _is_held(run, now):
-                continue
-            self._adopt(run, dag)
-            held[run.dag_id] += 1
+        for run in self._running_runs():
+            dag = self._known.dags.get(run.dag_id)
+            if dag is not None and not self._is_held(run, now):
+                self._adopt(run, dag)
+        unfinished = self._unfinished()
+        for dag_id, dag in self._known.dags.items():
+            one = unfinished.get(dag_id)
+            if one is not None and one.queued and one.running < dag.max_active_runs:
+                for run in self._queued_runs(dag_id, dag.max_active_runs - one.running):
+                    if not self._is_held(run, now):
+                        self._adopt(run, dag)
+        self._tell_waiting(unfinished, infos, now)
 
-    def _tell_homeless(self, runs: list[Run]) -> None:
-        """Once for each run of a DAG that no file has, of this directory or of another one."""
-        waiting = {(run.dag_id, run.run_id) for run in runs if run.dag_id not in self._dags}
-        if untold := waiting - self._homeless:
-            known = {info.dag_id for info in self._store.execute(r.ListDags())}
-            for dag_id, run_id in sorted(untold):
-                if dag_id not in known:
-                    self._homeless.add((dag_id, run_id))
-                    log.warning("run %s waits: no DAG file holds its DAG %s", run_id, dag_id)
+    def _running_runs(self) -> Iterator[Run]:
+        """Of all DAGs, in pages: there may be any number of them."""
+        offset = 0
+        while True:
+            page = self._store.execute(
+                r.ListRuns(
+                    states=(RunState.RUNNING,),
+                    kinds=_CARRIED_OUT,
+                    limit=_PAGE,
+                    offset=offset,
+                    oldest_first=True,
+                )
+            )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            offset += _PAGE
+
+    def _queued_runs(self, dag_id: str, most: int) -> tuple[Run, ...]:
+        """The oldest of a DAG."""
+        return self._store.execute(
+            r.ListRuns(
+                dag_id=dag_id,
+                states=(RunState.QUEUED,),
+                kinds=_CARRIED_OUT,
+                limit=min(most, _PAGE),
+                oldest_first=True,
+            )
+        )
+
+    def _tell_waiting(
+        self, unfinished: dict[str, Unfinished], infos: dict[str, DagInfo], now: datetime
+    ) -> None:
+        """Once for each DAG that has runs and no sound file, here or at another scheduler."""
+        waiting = {
+            dag_id: self._known.why_without(dag_id)
+            for dag_id in unfinished
+            if dag_id not in self._known.dags
+            and (self._known.broken_file(dag_id) or not _seen_lately(infos.get(dag_id), now))
+        }
+        for dag_id, why in waiting.items():
+            if self._waiting.get(dag_id) != why:
+                count = unfinished[dag_id].queued + unfinished[dag_id].running
+                runs, wait = ("run", "waits") if count == 1 else ("runs", "wait")
+                log.warning("%s %s of DAG %s %s: %s", count, runs, dag_id, wait, why)
+        self._waiting = waiting
+
+    def _is_held(self, run: Run, now: datetime) -> bool:
+        """Whether a process seems to carry the run out; claiming it tells for certain."""
+        if (run.dag_id, run.run_id) in self._conductor.runs:
+            return True
+        if run.owner is None or run.leased_until is None or run.leased_until <= now:
+            return False
+        return not has_ended(run.owner)
 
     def _adopt(self, run: Run, dag: DagSpec) -> None:
         try:
@@ -254,8 +202,7 @@ class Scheduler:
             log.info("run %s of %s %s", run.run_id, run.dag_id, went_on)
 
 
-def _is_held(run: Run, now: datetime) -> bool:
-    """Whether another process seems to carry the run out; claiming it tells for certain."""
-    if run.owner is None or run.leased_until is None or run.leased_until <= now:
+def _seen_lately(info: DagInfo | None, now: datetime) -> bool:
+    if info is None or not info.file or info.seen_at is None:
         return False
-    return not has_ended(run.owner)
+    return info.seen_at > now - SEEN_ELSEWHERE

@@ -22,6 +22,7 @@ from holdfast.run import RunKind
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENT: Final = timedelta(microseconds=1)
 GRACE: Final = timedelta(minutes=5)
+BEFORE_CLOCKS_CHANGE: Final = timedelta(hours=3)
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -37,28 +38,42 @@ class Slot(msgspec.Struct, frozen=True):
         return cls(time, time, time, time)
 
 
-def due(dag: DagSpec, scheduled_until: datetime | None, now: datetime) -> Slot | None:
-    """The run that is to be started now, given the logical date of the newest that was.
+def due(
+    dag: DagSpec,
+    scheduled_until: datetime | None,
+    now: datetime,
+    known_since: datetime | None = None,
+) -> Slot | None:
+    """The run that is to be started now, given the logical date of the newest that was, and since
+    when the DAG is known: since now, unless it is said.
 
     With `catchup` it is the oldest that was missed, otherwise the newest.
     """
-    slot = upcoming(dag, scheduled_until, now)
+    slot = upcoming(dag, scheduled_until, now, known_since)
     return slot if slot is not None and slot.run_after <= now else None
 
 
-def next_after(dag: DagSpec, scheduled_until: datetime | None, now: datetime) -> datetime | None:
+def next_after(
+    dag: DagSpec,
+    scheduled_until: datetime | None,
+    now: datetime,
+    known_since: datetime | None = None,
+) -> datetime | None:
     """When the next run is due, which may be in the past; None: never."""
-    slot = upcoming(dag, scheduled_until, now)
+    slot = upcoming(dag, scheduled_until, now, known_since)
     return None if slot is None else slot.run_after
 
 
-def upcoming(dag: DagSpec, scheduled_until: datetime | None, now: datetime) -> Slot | None:
+def upcoming(
+    dag: DagSpec, scheduled_until: datetime | None, now: datetime, known_since: datetime | None
+) -> Slot | None:
     """The next run, whether it is due or not."""
     if isinstance(dag.schedule, Once):
         time = None if scheduled_until else dag.start_date or now
     else:
         rhythm = _rhythm(dag)
-        time = None if rhythm is None else _next(rhythm, dag, scheduled_until, now)
+        since = known_since or now
+        time = None if rhythm is None else _next(rhythm, dag, scheduled_until, since, now)
     if time is None or (dag.end_date is not None and time > dag.end_date):
         return None
     return Slot.at(time)
@@ -96,8 +111,8 @@ class _Rhythm(ABC):
         """The last one not later than that."""
 
     @abstractmethod
-    def beginning(self, now: datetime) -> datetime | None:
-        """Where a DAG begins that never ran and has no start date."""
+    def beginning(self, since: datetime) -> datetime | None:
+        """Where a DAG begins that has no start date and is known since then."""
 
     def first(self, time: datetime) -> datetime | None:
         """The first one not earlier than that."""
@@ -132,6 +147,10 @@ class _Times(_Rhythm):
     def latest(self, time: datetime) -> datetime | None:
         # With microseconds, cronsim counts the second itself among those that are past.
         local = time.astimezone(self.zone).replace(microsecond=1)
+        earlier = (time - BEFORE_CLOCKS_CHANGE).astimezone(self.zone)
+        if earlier.utcoffset() != local.utcoffset():
+            # Backwards it finds moments of an hour that comes twice which it passes over forwards.
+            local = earlier.replace(microsecond=1)
         before = next(CronSim(self.expression, local, reverse=True), None)
         if before is None:
             return None
@@ -140,12 +159,12 @@ class _Times(_Rhythm):
             found = later
         return found
 
-    def beginning(self, now: datetime) -> datetime | None:
-        """The moment that has just passed, if the next is still far, and otherwise the next."""
-        latest, following = self.latest(now), self.after(now)
+    def beginning(self, since: datetime) -> datetime | None:
+        """The moment that had just passed, if the next was still far, and otherwise the next."""
+        latest, following = self.latest(since), self.after(since)
         if latest is None or following is None:
             return following
-        return latest if now - latest <= max((following - latest) / 10, GRACE) else following
+        return latest if since - latest <= max((following - latest) / 10, GRACE) else following
 
 
 class _Distances(_Rhythm):
@@ -167,8 +186,8 @@ class _Distances(_Rhythm):
             return None
         return self.origin + (time - self.origin) // self.interval * self.interval
 
-    def beginning(self, now: datetime) -> datetime | None:
-        return self.latest(now)
+    def beginning(self, since: datetime) -> datetime | None:
+        return self.latest(since)
 
 
 def _rhythm(dag: DagSpec) -> _Rhythm | None:
@@ -181,14 +200,18 @@ def _rhythm(dag: DagSpec) -> _Rhythm | None:
 
 
 def _next(
-    rhythm: _Rhythm, dag: DagSpec, scheduled_until: datetime | None, now: datetime
+    rhythm: _Rhythm,
+    dag: DagSpec,
+    scheduled_until: datetime | None,
+    since: datetime,
+    now: datetime,
 ) -> datetime | None:
     if scheduled_until is not None:
         following = rhythm.after(scheduled_until)
     elif dag.start_date is not None:
         following = rhythm.first(dag.start_date)
     else:
-        following = rhythm.beginning(now)
+        following = rhythm.beginning(since)
     latest = None if dag.catchup else rhythm.latest(now)
     if following is None or latest is None:
         return following

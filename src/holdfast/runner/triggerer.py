@@ -72,7 +72,8 @@ class Triggerer:
         """Each watcher once, whatever the number of DAGs that name its asset."""
         wanted: dict[WatcherSpec, _Wanted] = {}
         for info in self._store.execute(r.ListDags()):
-            if not info.paused:
-                for watcher in spec_of(info).watchers:
-                    wanted.setdefault(watcher, _Wanted(info.file, info.dag_id, info.saved_at))
+            if not info.paused and info.stale_at is None:
+                spec = spec_of(info)
+                for watcher in spec.watchers:
+                    wanted.setdefault(watcher, _Wanted(spec.file, info.dag_id, info.saved_at))
         return wanted

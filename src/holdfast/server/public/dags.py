@@ -34,7 +34,11 @@ class Dag(Answer):
     dag_id: str
     description: str
     tags: list[str]
-    fileloc: str = Field(description="The file that holds it.")
+    fileloc: str = Field(description="The file that holds it, or held it last.")
+    relative_fileloc: str | None = Field(
+        description="Its path inside the DAG directory; null while no file holds the DAG."
+    )
+    is_stale: bool = Field(description="No file has held it for long.")
     is_paused: bool = Field(description="The schedule starts no runs of it.")
     timetable_summary: str | None = Field(
         description="The schedule as the file has it; null: runs are started by hand."
@@ -126,7 +130,9 @@ def fields(dag: DagInfo, now: datetime) -> dict[str, Any]:
         "dag_id": dag.dag_id,
         "description": spec.description,
         "tags": list(spec.tags),
-        "fileloc": dag.file,
+        "fileloc": spec.file,
+        "relative_fileloc": dag.file or None,
+        "is_stale": dag.stale_at is not None,
         "is_paused": dag.paused,
         "timetable_summary": summary(spec.schedule),
         "timetable_description": schedule_text(spec.schedule),

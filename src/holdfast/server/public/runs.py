@@ -13,7 +13,7 @@ from pydantic import Field
 from holdfast import command as c
 from holdfast import run_command as r
 from holdfast.accessor import located
-from holdfast.actions.runs import check_deletable, manual_run
+from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.run import Run, RunKind, RunState
 from holdfast.runner.logs import run_logs
@@ -112,7 +112,7 @@ async def list_dag_runs(
 @router.post(PLACE, responses=problems(404, 409, *BODY))
 async def trigger_dag_run(caller: Asker, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
     """Ask for a run of a DAG. A scheduler carries it out."""
-    await caller.aexecute(r.GetDag(dag_id))
+    check_startable(await caller.aexecute(r.GetDag(dag_id)))
     now = await caller.aexecute(c.Now())
     try:
         conf = encode(body.conf or {})

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.run import RunKind
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
+from holdfast.stores.sql.rows import digest
+from holdfast.stores.sql.run_statements import one_of
 from holdfast.stores.sql.statements import Select
+
+NOWHERE: Final = digest("")
+"""The file of DAGs that are away."""
+SEEN_LATELY: Final = 30_000_000
+"""Microseconds for which a DAG counts as held by the scheduler that has seen it."""
 
 
 @cache
 def save_file(dialect: type[Dialect]) -> Any:
     return dialect().upsert(t.dag_file, ["digest"]).values(saved_at=now)
+
+
+@cache
+def lock_file() -> Select:
+    return file_name().with_for_update()
+
+
+@cache
+def add_nowhere(dialect: type[Dialect]) -> Any:
+    return dialect().insert_new(t.dag_file).values(digest=NOWHERE, file="", saved_at=now)
 
 
 @cache
@@ -26,7 +43,14 @@ def forget_file() -> sa.Delete:
 @cache
 def files() -> Select:
     c = t.dag_file.c
-    return sa.select(c.file, c.saved_at, c.error)
+    return sa.select(c.file, c.saved_at, c.error).where(c.file != "")
+
+
+@cache
+def forget_old_errors() -> sa.Update:
+    c = t.dag_file.c
+    old = c.error.is_not(None), c.saved_at < now - sa.bindparam("after", type_=sa.BigInteger())
+    return sa.update(t.dag_file).where(*old).values(error=sa.null())
 
 
 @cache
@@ -37,7 +61,8 @@ def file_name() -> Select:
 def _dags() -> Select:
     c = t.dag.c
     return (
-        sa.select(c.dag_id, t.dag_file.c.file, c.spec, c.paused, c.scheduled_until, c.saved_at)
+        sa.select(c.dag_id, t.dag_file.c.file, c.spec, c.paused, c.scheduled_until)
+        .add_columns(c.saved_at, c.created_at, c.seen_at, c.stale_at)
         .select_from(t.dag.join(t.dag_file))
         .order_by(c.dag_id)
     )
@@ -75,8 +100,9 @@ def schedule() -> Select:
 
 @cache
 def lock_dag() -> Select:
-    """The same, locked until commit."""
-    return schedule().with_for_update(key_share=True)
+    """The same, and whether a scheduler has it, locked until commit."""
+    seen = t.dag.c.seen_at > now - SEEN_LATELY
+    return schedule().add_columns(seen).with_for_update(key_share=True)
 
 
 @cache
@@ -87,24 +113,63 @@ def add_dag() -> sa.Insert:
     newest = sa.select(sa.func.max(r.logical_date)).where(scheduled).scalar_subquery()
     given: dict[str, Any] = {name: sa.bindparam(name) for name in ("dag_id", "spec", "paused")}
     return sa.insert(t.dag).values(
-        **given, file_digest=sa.bindparam("digest"), scheduled_until=newest, saved_at=now
+        **given,
+        file_digest=sa.bindparam("digest"),
+        scheduled_until=newest,
+        saved_at=now,
+        created_at=now,
+        seen_at=_seen(),
     )
 
 
 @cache
 def change_dag() -> sa.Update:
     given: dict[str, Any] = {"spec": sa.bindparam("spec"), "file_digest": sa.bindparam("digest")}
-    return sa.update(t.dag).where(_this_dag()).values(**given, saved_at=now)
+    seen_at = sa.func.coalesce(_seen(), t.dag.c.seen_at)
+    change = sa.update(t.dag).where(_this_dag())
+    return change.values(**given, saved_at=now, seen_at=seen_at, stale_at=sa.null())
+
+
+def _seen() -> sa.ColumnElement[int]:
+    return sa.case((sa.bindparam("seen", type_=sa.Boolean(create_constraint=False)), now))
+
+
+@cache
+def let_go_of_dag() -> sa.Update:
+    """No file holds it; it counts as seen until now."""
+    return sa.update(t.dag).where(_this_dag()).values(file_digest=NOWHERE, seen_at=now)
+
+
+@cache
+def see_dags(count: int) -> sa.Update:
+    c = t.dag.c
+    held = one_of(c.dag_id, count), c.file_digest != NOWHERE
+    return sa.update(t.dag).where(*held).values(seen_at=now)
+
+
+@cache
+def held_dags(count: int) -> Select:
+    c = t.dag.c
+    return sa.select(c.dag_id).where(one_of(c.dag_id, count), c.file_digest != NOWHERE)
+
+
+@cache
+def dags_long_away() -> Select:
+    """Locked until commit."""
+    c = t.dag.c
+    long = c.seen_at < now - sa.bindparam("after", type_=sa.BigInteger())
+    away = c.file_digest == NOWHERE, long, c.stale_at.is_(None)
+    return sa.select(c.dag_id).where(*away).order_by(c.dag_id).with_for_update(key_share=True)
+
+
+@cache
+def retire_dag() -> sa.Update:
+    return sa.update(t.dag).where(_this_dag()).values(stale_at=now)
 
 
 @cache
 def pause_dag() -> sa.Update:
     return sa.update(t.dag).where(_this_dag()).values(paused=sa.bindparam("paused"))
-
-
-@cache
-def forget_dag() -> sa.Delete:
-    return sa.delete(t.dag).where(_this_dag())
 
 
 @cache

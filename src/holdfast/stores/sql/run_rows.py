@@ -102,14 +102,17 @@ def asset_event(row: Row) -> AssetEvent:
 
 
 def dag(row: Row) -> DagInfo:
-    dag_id, file, spec, paused, scheduled_until, saved_at = row
+    dag_id, file, spec, paused, scheduled_until, saved_at, created_at, seen_at, stale_at = row
     return DagInfo(
         dag_id=dag_id,
         file=file,
         spec=spec,
         paused=bool(paused),
         scheduled_until=time_of(scheduled_until),
+        created_at=instant(created_at),
         saved_at=instant(saved_at),
+        seen_at=time_of(seen_at),
+        stale_at=time_of(stale_at),
     )
 
 

@@ -90,7 +90,7 @@ def run() -> Select:
 
 
 @cache
-def runs(by_dag: bool, states: int, kinds: int) -> Select:
+def runs(by_dag: bool, states: int, kinds: int, oldest_first: bool) -> Select:
     c = t.run.c
     select = sa.select(*_run_columns())
     if by_dag:
@@ -99,7 +99,17 @@ def runs(by_dag: bool, states: int, kinds: int) -> Select:
         select = select.where(one_of(c.state, states))
     if kinds:
         select = select.where(one_of(c.kind, kinds))
-    return select.order_by(c.id.desc()).limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
+    select = select.order_by(c.id if oldest_first else c.id.desc())
+    return select.limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
+
+
+@cache
+def unfinished_runs() -> Select:
+    c = t.run.c
+    queued, running = RunState.QUEUED.value, RunState.RUNNING.value
+    counts = [sa.func.count(sa.case((c.state == state, 1))) for state in (queued, running)]
+    unfinished = sa.or_(c.state == queued, c.state == running), c.kind != RunKind.EXTERNAL.value
+    return sa.select(c.dag_id, *counts).where(*unfinished).group_by(c.dag_id).order_by(c.dag_id)
 
 
 @cache

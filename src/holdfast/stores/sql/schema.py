@@ -16,7 +16,7 @@ from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_ur
 from holdfast.stores.sql.tables import metadata
 
 VERSION_TABLE = "hf_schema_version"
-HEAD = "0007"
+HEAD = "0008"
 """The newest revision. Kept here, so that opening a store needs no look at the migrations."""
 
 _SELECT_REVISION = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608

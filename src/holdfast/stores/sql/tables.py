@@ -283,7 +283,8 @@ dag_file = sa.Table(
     sa.Column("saved_at", sa.BigInteger, nullable=False),
     sa.Column("error", LongText()),
 )
-"""`error` is the traceback where the file cannot be imported; NULL where it can."""
+"""`error` is the traceback where the file cannot be imported; NULL where it can. The file with an
+empty name holds the DAGs that are away."""
 
 dag = sa.Table(
     "hf_dag",
@@ -294,6 +295,9 @@ dag = sa.Table(
     sa.Column("paused", sa.Boolean(create_constraint=False), nullable=False),
     sa.Column("scheduled_until", sa.BigInteger),
     sa.Column("saved_at", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("seen_at", sa.BigInteger),
+    sa.Column("stale_at", sa.BigInteger),
 )
 
 asset_event = sa.Table(

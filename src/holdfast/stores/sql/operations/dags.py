@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from holdfast.stores.sql.operations.registry import declare_for_dag, settle_asse
 from holdfast.stores.sql.operations.schedules import condition_in, follow, leaves
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 
+_SEEN_AT_ONCE: Final = 500
+
 
 def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
     specs = {spec.dag_id: spec for spec in command.dags}
@@ -32,7 +35,7 @@ def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
         yield from _save_dag(context, command, spec)
     for (dag_id,) in held:
         if dag_id not in specs:
-            yield from _forget(dag_id)
+            yield from _let_go(context, dag_id)
     yield from settle_assets()
 
 
@@ -43,10 +46,33 @@ def save_file_error(context: Context, command: rc.SaveFileError) -> Steps[None]:
 def forget_file(context: Context, command: rc.ForgetFile) -> Steps[None]:
     yield BEGIN
     digest = _digest(command.file)
+    yield d.lock_file(), digest  # whoever saves it waits: its DAGs would go with its row
     for (dag_id,) in (yield d.dags_of_file(), digest):
-        yield from _forget(dag_id)
+        yield from _let_go(context, dag_id)
     yield d.forget_file(), digest
-    yield from settle_assets()
+
+
+def see_dags(context: Context, command: rc.SeeDags) -> Steps[tuple[str, ...]]:
+    held: set[str] = set()
+    for start in range(0, len(command.dag_ids), _SEEN_AT_ONCE):
+        some = command.dag_ids[start : start + _SEEN_AT_ONCE]
+        ids = {f"dag_id_is_{i}": dag_id for i, dag_id in enumerate(some)}
+        yield d.see_dags(len(some)), ids
+        held |= {dag_id for (dag_id,) in (yield d.held_dags(len(some)), ids)}
+    return tuple(dag_id for dag_id in command.dag_ids if dag_id not in held)
+
+
+def retire_dags(context: Context, command: rc.RetireDags) -> Steps[tuple[str, ...]]:
+    after = {"after": rows.microseconds(command.after)}
+    yield BEGIN
+    retired = tuple(dag_id for (dag_id,) in (yield d.dags_long_away(), after))
+    for dag_id in retired:
+        yield s.drop_declarations(), {"dag_id": dag_id}
+        yield d.retire_dag(), {"dag_id": dag_id}
+    if retired:
+        yield from settle_assets()
+    yield d.forget_old_errors(), after
+    return retired
 
 
 def list_files(context: Context, command: rc.ListFiles) -> Steps[tuple[FileInfo, ...]]:
@@ -85,13 +111,13 @@ def _save(context: Context, file: str, error: str | None) -> Steps[None]:
 
 
 def _save_dag(context: Context, command: rc.SaveFile, spec: DagSpec) -> Steps[None]:
-    dag = {"dag_id": spec.dag_id, "spec": msgspec.json.encode(spec).decode()}
-    dag |= _digest(command.file)
+    dag: dict[str, Any] = {"dag_id": spec.dag_id, "spec": msgspec.json.encode(spec).decode()}
+    dag |= _digest(command.file) | {"seen": command.seen}
     before = None
     found = yield d.lock_dag(), dag
     if found:
-        holder, known, _ = found[0]
-        if holder != dag["digest"]:
+        holder, known, _, seen = found[0]
+        if holder not in (dag["digest"], d.NOWHERE) and seen:
             [(other,)] = yield d.file_name(), {"digest": holder}
             if other not in command.gone:
                 raise refusal.dag_elsewhere(spec.dag_id, command.file, other)
@@ -115,6 +141,6 @@ def _aliases(spec: DagSpec) -> Iterator[str]:
     return (one.name for one in named if isinstance(one, AliasSpec))
 
 
-def _forget(dag_id: str) -> Steps[None]:
-    yield s.drop_declarations(), {"dag_id": dag_id}
-    yield d.forget_dag(), {"dag_id": dag_id}
+def _let_go(context: Context, dag_id: str) -> Steps[None]:
+    yield d.add_nowhere(type(context.dialect)), {}
+    yield d.let_go_of_dag(), {"dag_id": dag_id}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from holdfast import run_command as rc
 from holdfast.errors import InvalidInput
-from holdfast.run import Process, Run, RunKind, RunState
+from holdfast.run import Process, Run, RunKind, RunState, Unfinished
 from holdfast.stores import refusal
 from holdfast.stores.sql import dag_statements as d
 from holdfast.stores.sql import rows, run_rows
@@ -103,11 +103,16 @@ def runs_query(command: rc.ListRuns) -> Query:
     params: dict[str, Any] = {"dag_id": command.dag_id} if by_dag else {}
     params |= choices("state", command.states) | choices("kind", command.kinds)
     params |= window(command.limit, command.offset)
-    return s.runs(by_dag, len(command.states), len(command.kinds)), params
+    kinds = len(command.kinds)
+    return s.runs(by_dag, len(command.states), kinds, command.oldest_first), params
 
 
 def list_runs(context: Context, command: rc.ListRuns) -> Steps[tuple[Run, ...]]:
     return tuple(run_rows.run(row) for row in (yield runs_query(command)))
+
+
+def unfinished_runs(context: Context, command: rc.UnfinishedRuns) -> Steps[tuple[Unfinished, ...]]:
+    return tuple(Unfinished(*row) for row in (yield s.unfinished_runs(), {}))
 
 
 def claim_run(context: Context, command: rc.ClaimRun) -> Steps[Run]:

@@ -1,0 +1,184 @@
+"""What a scheduler knows of its DAG files, without processes: imports are answered by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast import run_command as r
+from holdfast.dagspec import DagSpec
+from holdfast.runner import known_dags
+from holdfast.runner.conductor import Conductor
+from holdfast.runner.known_dags import KnownDags
+from holdfast.runner.messages import Parsed
+from holdfast.runner.orders import FileParsed
+from holdfast.stores.sql import SqlStore
+
+TEXT = "# holdfast DAG\n"
+
+
+class Importer:
+    """Stands for a conductor: imports take place when the test says what came of them."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self.store = store
+        self.runs: dict[Any, Any] = {}
+        self.asked: list[str] = []
+        self._parsed: list[FileParsed] = []
+
+    def parse(self, file: str) -> None:
+        self.asked.append(Path(file).name)
+
+    def parsed(self) -> list[FileParsed]:
+        parsed, self._parsed = self._parsed, []
+        return parsed
+
+    def answer(self, path: Path, *dag_ids: str, error: str = "") -> None:
+        dags = tuple(DagSpec(dag_id=one, file=str(path), tasks=()) for one in dag_ids)
+        self.asked.remove(path.name)
+        self._parsed.append(FileParsed(str(path), Parsed(dags=dags, error=error)))
+
+
+class Site:
+    def __init__(self, tmp_path: Path, store: SqlStore) -> None:
+        self.directory = tmp_path / "dags"
+        self.directory.mkdir()
+        self.store = store
+        self.importer = Importer(store)
+        self.known = self.scheduler()
+
+    def scheduler(self, directory: Path | None = None) -> KnownDags:
+        conductor = cast(Conductor, self.importer)
+        return KnownDags(conductor, directory or self.directory, timedelta(minutes=10))
+
+    def path(self, name: str) -> Path:
+        return self.directory / name
+
+    def hold(self, name: str, *dag_ids: str, error: str = "") -> None:
+        """Write a file, and let it be imported."""
+        self.path(name).write_text(TEXT + f"# {dag_ids} {error}\n")
+        self.known.look()
+        self.importer.answer(self.path(name), *dag_ids, error=error)
+        self.known.save()
+
+    def holders(self) -> dict[str, str]:
+        return {info.dag_id: info.file for info in self.store.execute(r.ListDags())}
+
+    def errors(self) -> dict[str, str]:
+        return {one.file: one.error for one in self.store.execute(r.ListFiles()) if one.error}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with SqlStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        yield Site(tmp_path, store)
+
+
+@pytest.fixture
+def forward(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let seconds pass by the scheduler's clock."""
+    now = [1000.0]
+    monkeypatch.setattr(known_dags.time, "monotonic", lambda: now[0])
+
+    def move(seconds: float) -> None:
+        now[0] += seconds
+
+    return move
+
+
+def test_an_import_that_failed_is_tried_again(
+    forward: Callable[[float], None], site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.hold("a.py", "sales")
+    site.hold("a.py", error="ConnectionError: no warehouse")
+    broken = dict(site.known.dags)
+    site.known.look()
+    at_once = list(site.importer.asked)
+
+    for _ in range(2):
+        forward(known_dags.TRY_AGAIN)
+        site.known.look()
+        site.importer.answer(site.path("a.py"), error="ConnectionError: no warehouse")
+        site.known.save()
+    told = [one for one in caplog.messages if "cannot be used" in one]
+    forward(known_dags.TRY_AGAIN)
+    site.known.look()
+    site.importer.answer(site.path("a.py"), "sales")
+    site.known.save()
+
+    assert (broken, at_once, len(told)) == ({}, [], 1)
+    assert list(site.known.dags) == ["sales"]
+    assert site.errors() == {}
+
+
+def test_a_dag_in_two_files_stays_with_the_first_until_that_lets_it_go(site: Site) -> None:
+    site.hold("a.py", "sales", "stock")
+    site.hold("b.py", "sales")
+    clash = site.errors()
+    site.hold("a.py", "stock")
+
+    assert clash == {
+        "b.py": "DAG `sales` of b.py is already in a.py\n"
+        "hint: give one of them another dag_id, or take it out of the other file"
+    }
+    assert site.errors() == {}
+    assert site.holders() == {"sales": "b.py", "stock": "a.py"}
+
+
+def test_what_the_store_has_lost_is_told_to_it_again(
+    forward: Callable[[float], None], site: Site
+) -> None:
+    site.hold("a.py", "sales")
+    site.known.look()
+    site.store.execute(r.PauseDag("sales", True))
+    site.store.execute(r.ForgetFile("a.py"))  # as one of another directory may
+
+    forward(known_dags.SEE)
+    site.known.look()
+    site.importer.answer(site.path("a.py"), "sales")
+    site.known.save()
+
+    assert site.holders() == {"sales": "a.py"}
+    assert site.store.execute(r.GetDag("sales")).paused
+
+
+def test_the_same_files_at_another_place_are_the_same(site: Site, tmp_path: Path) -> None:
+    site.hold("a.py", "sales")
+    site.store.execute(r.PauseDag("sales", True))
+    site.directory = site.directory.rename(tmp_path / "moved")
+
+    site.known = site.scheduler()
+    site.hold("a.py", "sales")
+
+    assert site.holders() == {"sales": "a.py"}
+    assert (site.errors(), list(site.known.dags)) == ({}, ["sales"])
+    assert site.store.execute(r.GetDag("sales")).paused
+
+
+def test_another_directory_has_no_say_in_what_is_not_its_own(site: Site, tmp_path: Path) -> None:
+    site.hold("a.py", "sales")
+    other = tmp_path / "other"
+    other.mkdir()
+
+    site.known = site.scheduler(other)
+    for _ in range(3):
+        site.known.look()
+
+    assert site.holders() == {"sales": "a.py"}
+
+
+def test_a_file_that_goes_while_it_is_imported_leaves_no_error(site: Site) -> None:
+    site.path("a.py").write_text(TEXT)
+    site.known.look()
+    site.path("a.py").unlink()
+
+    site.importer.answer(site.path("a.py"), error="FileNotFoundError")
+    site.known.save()
+    for _ in range(3):
+        site.known.look()
+
+    assert site.errors() == {}
