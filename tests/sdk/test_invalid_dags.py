@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import dedent
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from task_runs import write_file
 
 from holdfast.errors import InvalidDag
 from holdfast.runner.messages import ParseStartup
-from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, task
+from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, loading, task
 from holdfast.sdk.loading import load_file, parse
 
 CASES: dict[str, tuple[str, list[str]]] = {
@@ -237,9 +238,20 @@ def test_a_file_that_ends_the_program_ends_its_own_import_only(tmp_path: Path) -
     assert "SystemExit: 3" in parse(ParseStartup(file)).error
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_file_is_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "REPLACED_WITHIN", 0.1)
     with pytest.raises(InvalidDag, match="there is no file"):
         load_file(str(tmp_path / "gone.py"))
+
+
+def test_a_file_that_is_being_replaced_is_waited_for(tmp_path: Path) -> None:
+    file = Path(write_file(tmp_path, 'from holdfast.sdk import DAG\nDAG("late")\n'))
+    away = file.rename(tmp_path / "away")
+    Timer(0.3, lambda: away.rename(file)).start()
+
+    assert [dag.dag_id for dag in load_file(str(file))] == ["late"]
 
 
 def test_a_mistake_is_both_ours_and_a_value_error() -> None:

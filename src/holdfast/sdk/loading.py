@@ -7,14 +7,19 @@ import importlib.util
 import os
 import re
 import sys
+import time
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
+from typing import Final
 
 from holdfast.errors import HoldfastError, InvalidDag
 from holdfast.runner.channel import encode
 from holdfast.runner.messages import Parsed, ParseStartup
 from holdfast.sdk.dag import DAG, made
 from holdfast.sdk.tracebacks import formatted, line_in
+
+REPLACED_WITHIN: Final = 10.0
+"""Seconds."""
 
 
 def module_name(path: str) -> str:
@@ -80,8 +85,7 @@ def parse(startup: ParseStartup) -> Parsed:
 
 
 def _import(path: str) -> ModuleType:
-    if not os.path.isfile(path):
-        raise InvalidDag(f"there is no file {path}")
+    _await(path)
     name = module_name(path)
     folder = os.path.dirname(os.path.realpath(path))
     if folder not in sys.path:
@@ -98,3 +102,12 @@ def _import(path: str) -> ModuleType:
     del made[:]
     exec(code, vars(module))  # noqa: S102  (a DAG file is a program)
     return module
+
+
+def _await(path: str) -> None:
+    """A file that is being replaced may be away for a moment; a task is not to fail for that."""
+    deadline = time.monotonic() + REPLACED_WITHIN
+    while not os.path.isfile(path):
+        if time.monotonic() > deadline:
+            raise InvalidDag(f"there is no file {path}")
+        time.sleep(0.05)
