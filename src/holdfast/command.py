@@ -6,8 +6,10 @@ whose staged writes are seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -108,6 +110,8 @@ class List(Command[Page], frozen=True):
     after: tuple[StoreScope, str] | None = None
     """Go on behind the entry of that scope and key, whether it is still there or not; in the list
     of one scope the key alone counts. The total is then that of the page."""
+    max_size: int | None = None
+    """Characters of values: the page ends with the entry that exceeds them."""
 
     def __post_init__(self) -> None:
         if self.after is None:
@@ -131,7 +135,21 @@ def page_of(found: Sequence[Found], command: List) -> Page:
         ]
     stop = None if command.limit is None else command.offset + command.limit
     page = tuple(found[command.offset : stop])
-    return Page(page, len(found) if command.after is None else len(page))
+    return shortened(Page(page, len(found) if command.after is None else len(page)), command)
+
+
+def shortened(page: Page, command: List) -> Page:
+    """End a page where the command's `max_size` does."""
+    count = count_within((len(one.entry.value) for one in page.found), command.max_size)
+    if count == len(page.found):
+        return page
+    return Page(page.found[:count], page.total if command.after is None else count, more=True)
+
+
+def count_within(sizes: Iterable[int], max_size: int | None) -> int:
+    """Count items up to the one with which their sizes exceed `max_size`, or all of them."""
+    sums = list(accumulate(sizes))
+    return len(sums) if max_size is None else min(len(sums), bisect_right(sums, max_size) + 1)
 
 
 def place(scope: StoreScope, key: str) -> tuple[str | int, ...]:

@@ -84,6 +84,8 @@ class Page(msgspec.Struct, frozen=True):
 
     found: tuple[Found, ...]
     total: int
+    more: bool = False
+    """Whether it ended before its limit, because its values are large."""
 
 
 class AssetInfo(msgspec.Struct, frozen=True):

@@ -27,6 +27,8 @@ _LISTINGS = (
     r.ListAssetEvents,
 )
 _TRIES = 10
+LARGEST_PAGE = 8 * 2**20
+"""Characters of values after which a server ends a page."""
 
 
 def check_page(command: c.Command[Any]) -> None:
@@ -39,12 +41,21 @@ def check_page(command: c.Command[Any]) -> None:
         )
 
 
+def bounded(command: c.Command[Any]) -> c.Command[Any]:
+    """The command with a bound on the size of its answer, where that may be large."""
+    if isinstance(command, c.List):
+        given = LARGEST_PAGE if command.max_size is None else command.max_size
+        return msgspec.structs.replace(command, max_size=min(given, LARGEST_PAGE))
+    return command
+
+
 def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
     """The answer to a command, where necessary from several pages. No item is in it twice, and
     none is left out that was there all the time."""
+    if isinstance(command, c.List) and command.max_size is None:
+        return cast(A, colour.run(_entries(command), ask))
     if isinstance(command, _LISTINGS) and _is_long(command):
-        steps = _entries(command) if isinstance(command, c.List) else _rows(command)
-        return cast(A, colour.run(steps, ask))
+        return cast(A, colour.run(_rows(command), ask))
     return cast(A, ask(command))
 
 
@@ -57,15 +68,17 @@ def _entries(command: c.List) -> Steps[Page]:
     found: list[Found] = []
     size, total = _size(command, 0), 0
     part = command
-    while size:
+    while True:
         page = yield msgspec.structs.replace(part, limit=size)
         found += page.found
         total = total or page.total
-        if len(page.found) < size:
+        ended = len(page.found) < size and not page.more
+        if ended or len(found) == command.limit:
             break
         last = found[-1]
         part = msgspec.structs.replace(part, offset=0, after=(last.scope, last.entry.key))
-        size = _size(command, len(found))
+        # Few where values are large: a server looks at all that might fit into a page.
+        size = min(_size(command, len(found)), 2 * len(page.found))
     if command.after is not None:
         total = len(found)
     elif command.limit is None and found:

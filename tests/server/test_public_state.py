@@ -17,6 +17,7 @@ from holdfast import command as c
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.purge_command import ReserveObjects
 from holdfast.scope import AssetScope, TaskScope
+from holdfast.server.public import parameter
 from holdfast.value import as_reference
 from servers import ServerDatabase, SqliteDatabase
 
@@ -156,6 +157,25 @@ def test_entries_are_listed_by_key_and_page_by_page(api: Api) -> None:
     page = api.get(STATE, limit=2, offset=1)
     assert [entry["key"] for entry in page["task_state_store"]] == ["a", "b"]
     assert page["total_entries"] == 4
+
+
+@pytest.mark.parametrize(
+    "path", [STATE, "/state-store/tasks", "/state-store/assets", "/assets/{id}/state-store"]
+)
+def test_a_list_of_values_that_are_too_large_together_is_refused(
+    api: Api, orders: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parameter, "LARGEST_PAGE", 10)
+    path = orders if "{id}" in path else path
+    for key in ("a", "b", "c"):
+        api.put(f"{STATE}/{key}", "12345678")
+        api.put(f"{orders}/{key}", "12345678")
+
+    refused = api.ask("GET", path)
+
+    assert (refused.status, refused.json["detail"]["reason"]) == (422, "too_large")
+    assert "limit=2" in refused.json["detail"]["hint"]
+    assert api.get(path, limit=2)["total_entries"] >= 3
 
 
 def test_lists_are_filtered(api: Api, orders: str) -> None:

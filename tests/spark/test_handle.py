@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import holdfast
-from holdfast import NEVER_EXPIRE, Connection
+from holdfast import NEVER_EXPIRE, Connection, paging
 from holdfast.authority import Role, TaskIdentity, UserIdentity
 from holdfast.command import RegisterTask, StartAttempt
 from holdfast.entry import ApiWriter, TaskWriter
@@ -75,6 +75,16 @@ def test_a_handle_lists_more_entries_than_a_server_gives_at_once(connection: Con
 
     assert store.handle().keys() == store.keys()
     assert declared.handle().items() == declared.items()
+
+
+def test_a_handle_lists_larger_values_than_a_server_gives_at_once(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 50)
+    store = connection.task_store(*TASK)
+    store.set_many({f"{number:02}": "v" * number for number in range(20)})
+
+    assert store.handle().items() == store.items()
 
 
 def test_a_handle_of_a_task_store_is_that_store(connection: Connection) -> None:

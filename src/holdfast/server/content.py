@@ -16,7 +16,7 @@ from holdfast.authority import Identity, signed
 from holdfast.entry import ApiWriter
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.load_command import AddToLoad
-from holdfast.paging import check_page
+from holdfast.paging import bounded, check_page
 from holdfast.scope import StoreScope, TaskScope
 from holdfast.value import fits, parse, size_warning, too_large
 from holdfast.wire import JSON
@@ -43,6 +43,7 @@ def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -
         command = msgspec.structs.replace(command, max_value_bytes=max_value_bytes)
     _check(command, "")
     check_page(command)
+    command = bounded(command)
     if may_hold_nul:
         _check_text(command, "")
     for scope, key, text, writer in _values(command):

@@ -112,13 +112,15 @@ class Handle:
 
     def _list(self) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = []
-        after = None
+        after, limit = None, MOST_LISTED
         while True:
-            page = self._ask("List", where=self._scope, limit=MOST_LISTED, after=after)["found"]
-            entries += [found["entry"] for found in page]
-            if len(page) < MOST_LISTED:
+            page = self._ask("List", where=self._scope, limit=limit, after=after)
+            found = page["found"]
+            entries += [one["entry"] for one in found]
+            if len(found) < limit and not page["more"]:
                 return entries
-            after = page[-1]["scope"], page[-1]["entry"]["key"]
+            limit = min(MOST_LISTED, 2 * len(found))
+            after = found[-1]["scope"], found[-1]["entry"]["key"]
 
     def _set_many(self, texts: Mapping[str, str], **fields: Any) -> None:
         self._write("SetMany", values=list(texts.items()), **fields)

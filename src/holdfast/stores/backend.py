@@ -339,7 +339,7 @@ class BackendStore(Store):
             # Backends know limits and offsets alone.
             whole = msgspec.structs.replace(command, limit=None, offset=0, after=None)
             return c.page_of((yield from self._execute(whole)).found, command)
-        return (yield from self._execute(command))
+        return c.shortened((yield from self._execute(command)), command)
 
     def _extended(self, context: Context, command: Any) -> Steps[Any]:
         """A write or a look at history that the backend answers by itself."""

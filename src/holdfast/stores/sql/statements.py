@@ -200,6 +200,16 @@ def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: boo
 
 
 @cache
+def measured(select: Select, column: sa.ColumnElement[str]) -> Select:
+    """The same rows with the length of a text as last column, and without texts that have more
+    than `whole` characters."""
+    length = sa.func.char_length(column)
+    short = sa.case((length <= sa.bindparam("whole"), column))
+    columns = [short if one is column else one for one in select.selected_columns]
+    return select.with_only_columns(*columns, length)
+
+
+@cache
 def history(by: str) -> Select:
     c = t.asset_history.c
     found = sa.select(t.asset.c.id).where(t.asset.c[by] == sa.bindparam("owner"))

@@ -11,6 +11,7 @@ from holdfast.entry import Found, Page
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.staging import bases, merged, staged_for
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
@@ -49,13 +50,14 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     params = conditions | owner | _bounds(command) | {"prefix_length": len(command.prefix)}
     limit = NO_LIMIT if command.limit is None else command.limit
     window = {"limit": limit, "offset": command.offset}
-    found = yield s.listing(shelf, by, names, count=False), params | window
+    query = s.listing(shelf, by, names, count=False), params | window
+    found, more = yield from up_to_size(query, shelf.entry.c.value, command.max_size)
     total = command.offset + len(found)
     if command.after is not None:
         total = len(found)
-    elif len(found) == limit or (command.offset and not found):
+    elif more or len(found) == limit or (command.offset and not found):
         total = (yield s.listing(shelf, by, names, count=True), params)[0][0]
-    return Page(tuple(_found(shelf, row) for row in found), total)
+    return Page(tuple(_found(shelf, row) for row in found), total, more)
 
 
 def _bounds(command: c.List) -> dict[str, Any]:
