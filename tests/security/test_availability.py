@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import re
 import resource
 import socket
 import subprocess
@@ -131,6 +132,33 @@ def test_answers_that_nobody_reads_keep_nobody_out(
             time.sleep(0.05)
 
     assert found == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/openapi.json", "/health/live"])
+def test_pipelined_requests_do_not_keep_a_new_connection_waiting(
+    server: EmbeddedServer, path: str
+) -> None:
+    status(server.url, path)  # some are made for the first who asks
+    many = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 100
+    state = server._server.server_state
+
+    with connections(server.url, 200, many):
+        before = state.total_requests
+        assert status(server.url, "/health/live") == 200
+        answered_first = state.total_requests - before
+
+    assert answered_first < 2000
+
+
+def test_pipelined_requests_are_answered_in_order(server: EmbeddedServer) -> None:
+    paths = [f"/health/live?{number:0{number}}" for number in range(1, 100)]
+    sent = "".join(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n" for path in paths)
+    missing = "GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    with connections(server.url, 1, f"{sent}{missing}".encode()) as [connection]:
+        answers = b"".join(iter(lambda: connection.recv(100_000), b""))
+
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200"] * 99 + [b"404"]
 
 
 def test_liveness_is_answered_however_much_is_under_way(

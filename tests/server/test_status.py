@@ -20,7 +20,7 @@ from holdfast.command import Command
 from holdfast.entry import ApiWriter
 from holdfast.errors import StoreUnavailable
 from holdfast.purge_command import CountPurges, QueueObjects, ReserveObjects
-from holdfast.server import status
+from holdfast.server import metrics, status
 from holdfast.server.description import command_schemas
 from holdfast.stores.memory import MemoryStore
 from holdfast.value import as_reference
@@ -29,8 +29,9 @@ from remembered import remember
 
 @pytest.fixture(autouse=True)
 def fresh_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the store counts is not that of the test before."""
+    """What is counted is not that of the test before."""
     monkeypatch.setattr(status, "FRESH", 0.0)
+    monkeypatch.setattr(status, "RENDERED", 0.0)
 
 
 def test_a_server_whose_store_answers_is_ready(served: Served) -> None:
@@ -277,6 +278,20 @@ def test_the_purge_queue_is_counted_once_for_all_who_ask_within_seconds(
     monkeypatch.setattr(status, "FRESH", 0.0)
     served.ask("GET", "/metrics")
     assert counted.count(CountPurges) == 2
+
+
+def test_figures_are_put_together_once_a_while(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered = []
+    monkeypatch.setattr(metrics, "exposition", lambda: rendered.append(1) or b"# figures\n")
+
+    served.ask("GET", "/metrics")
+    monkeypatch.setattr(status, "RENDERED", 60.0)
+    again = [served.ask("GET", "/metrics").body for _ in range(2)]
+
+    assert all(b"# figures" in figures for figures in again)
+    assert len(rendered) == 1
 
 
 def test_figures_do_without_a_queue_that_cannot_be_counted(

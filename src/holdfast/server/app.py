@@ -13,7 +13,7 @@ from holdfast.server import execution, problem, status
 from holdfast.server.description import command_schemas
 from holdfast.server.door import Door
 from holdfast.server.lean import LeanRoutes
-from holdfast.server.limits import Connections
+from holdfast.server.limits import Connections, Turns
 from holdfast.server.public.routes import routes as public_routes
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Settings
@@ -36,7 +36,8 @@ def make_app(
     app.state.tokens = tokens
     app.state.settings = settings
     app.state.connections = Connections()
-    app.state.figures = status.StoreFigures(store)
+    app.state.turns = Turns()
+    app.state.figures = status.Figures(store)
     problem.install(app)
     app.router.routes.extend(execution.router.routes)
     app.router.routes.extend(status.router.routes)

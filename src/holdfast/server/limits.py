@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -190,6 +190,32 @@ class Connections:
         self.leave(oldest)
         oldest.abort()
         return True
+
+
+class Turns:
+    """Pipelined requests of all connections, in the order in which they may begin.
+
+    One begins in each turn of the event loop, which accepts one connection in each: however many
+    were sent at once, a new connection does not wait for them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def wait(self, begin: Callable[[], None]) -> None:
+        """Call it when its turn has come."""
+        self._waiting.append(begin)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._take)
+
+    def _take(self) -> None:
+        begin = self._waiting[0]
+        try:
+            begin()
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._take)
 
 
 class Closable(Protocol):

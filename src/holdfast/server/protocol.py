@@ -5,15 +5,25 @@ from __future__ import annotations
 
 import asyncio
 import http
+from functools import partial
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdfast.errors import HoldfastError, RequestHeadTooLarge, RequestRefused
 from holdfast.server import problem
-from holdfast.server.limits import LONGEST_HEAD, REFUSAL, Connections, overloaded, too_slow
+from holdfast.server.limits import (
+    LONGEST_HEAD,
+    REFUSAL,
+    Connections,
+    Turns,
+    overloaded,
+    too_slow,
+)
 from holdfast.settings import Api
 
+PIECE = 1024
+"""Bytes of a connection that are parsed at once. They may hold many requests."""
 LINGER = 2.0
 """Seconds for which the rest of a refused request is taken in, so that the client, which may still
 be sending, gets to read the answer."""
@@ -31,6 +41,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_seconds = min(self._seconds, LONGEST_HEAD)
         self._began = self.loop.time()
         self._connections: Connections = state.connections
+        self._turns: Turns = state.turns
+        self._pipelined = False
+        self._unparsed = b""
         self._outlet = _Outlet(self)
         self._deaf = False
         self._in_head = True
@@ -49,6 +62,23 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._unparsed:
+            self._unparsed += data
+        else:
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse as far as a request that has to wait for the one before."""
+        for start in range(0, len(data), PIECE):
+            if self.pipeline:
+                self._unparsed = data[start:]
+                self._stop_timer()  # it is not the client that is slow
+                self.flow.pause_reading()
+                return
+            self._feed(data[start : start + PIECE])
+        self._unparsed = b""
+
+    def _feed(self, data: bytes) -> None:
         if self._deaf:
             return
         self._loose_bytes += len(data)
@@ -104,9 +134,27 @@ class LimitedProtocol(HttpToolsProtocol):
         self._close()
 
     def on_response_complete(self) -> None:
+        self._pipelined = True
         super().on_response_complete()
+        self._pipelined = False
+        if self._unparsed:
+            self.flow.pause_reading()
         if self._is_idle():  # else the next request was there already
             self._connections.wait(self)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if self._pipelined:
+            self._turns.wait(partial(self._begin, cycle, app))
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _begin(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Carry out a request that has waited for the one before."""
+        if self.transport.is_closing():
+            return
+        super()._start_asgi_task(cycle, app)
+        if not self.pipeline:
+            self._parse(self._unparsed)
 
     def abort(self) -> None:
         """Close at once, without a word."""

@@ -30,6 +30,8 @@ PATIENCE = 2.0
 """How long `/health` waits for the store."""
 FRESH = 5.0
 """Seconds for which `/metrics` has the store's own figures."""
+RENDERED = 1.0
+"""Seconds for which it has those of the server."""
 
 log = logging.getLogger("holdfast.server")
 router = APIRouter(tags=["Server"], generate_unique_id_function=lambda route: route.name)
@@ -45,18 +47,28 @@ class Health(BaseModel):
     why: str | None = Field(None, description="Why it is not ready.")
 
 
-class StoreFigures:
-    """Figures that the database has to count, asked for every `FRESH` seconds at most: whoever
-    reaches the server may read them, without a token."""
+class Figures:
+    """Figures as Prometheus reads them. Whoever reaches the server may ask for them, without a
+    token: they are put together every `RENDERED` seconds at most, and those that the database has
+    to count every `FRESH` seconds."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = asyncio.Lock()
         self._read_at = -inf
         self._figures = b""
+        self._rendered_at = -inf
+        self._rendered = b""
 
-    async def read(self) -> bytes:
-        """The figures, as Prometheus reads them; none of those that cannot be had."""
+    def of_server(self) -> bytes:
+        """What the server has counted itself."""
+        if time.monotonic() - self._rendered_at >= RENDERED:
+            self._rendered = metrics.exposition()
+            self._rendered_at = time.monotonic()
+        return self._rendered
+
+    async def of_store(self) -> bytes:
+        """What the store has; none of those that cannot be had."""
         async with self._lock:
             if time.monotonic() - self._read_at >= FRESH:
                 self._figures = b""
@@ -97,8 +109,9 @@ async def get_liveness() -> Response:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
     """Figures for Prometheus."""
-    figures: StoreFigures = request.app.state.figures
-    return Response(metrics.exposition() + await figures.read(), media_type=metrics.CONTENT_TYPE)
+    figures: Figures = request.app.state.figures
+    text = figures.of_server() + await figures.of_store()
+    return Response(text, media_type=metrics.CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)
