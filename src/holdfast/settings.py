@@ -163,6 +163,14 @@ class ObjectStore(Section, frozen=True):
             "stay readable."
         ),
     ] = "none"
+    max_value_bytes: Annotated[
+        int,
+        Meta(
+            ge=2**20,
+            le=2**40,
+            description="The largest value, as JSON, that `ObjectStoreBackend` writes or reads.",
+        ),
+    ] = 2**30
 
 
 class Api(Section, frozen=True):

@@ -215,6 +215,14 @@ def too_large(text: str, limit: int, where: str) -> ValueTooLarge:
     )
 
 
+def too_large_to_offload(size: int, limit: int, where: str) -> ValueTooLarge:
+    return ValueTooLarge(
+        f"{where}: the value has {size:,} bytes as JSON; the limit is {limit:,}",
+        hint="keep it in files of your own and store their path, or raise [object_store] "
+        "max_value_bytes",
+    )
+
+
 def size_warning(text: str, limit: int, where: str) -> str:
     """Describe a worker's value over the limit, which is stored: no task is interrupted for it."""
     return (

@@ -6,6 +6,7 @@ import os
 import pickle
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.blobs.backend import ObjectStoreBackend
@@ -40,6 +41,16 @@ def test_what_was_put_is_fetched(url: str, compression: str, content: bytes) -> 
     assert backend.fetch(reference) == content
     assert reference.startswith(f"{url}/task/sales/r%2F1/load%20%C3%BC/2/..%2Fk%20%F0%9F%98%80/")
     assert hashlib.sha256(content).hexdigest() in reference
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
+def test_an_object_over_the_limit_is_not_fetched(url: str, compression: str) -> None:
+    settings = ObjectStore(url=url, compression=compression)  # type: ignore[arg-type]
+    reference = stored(ObjectStoreBackend(settings), TASK, "k", LARGE)
+    limited = ObjectStoreBackend(msgspec.structs.replace(settings, max_value_bytes=2**20))
+
+    with pytest.raises(BackendFailed, match="the limit is 1,048,576"):
+        limited.fetch(reference)
 
 
 async def test_what_was_put_is_fetched_without_blocking(url: str) -> None:

@@ -7,6 +7,7 @@ import gc
 import gzip
 import hashlib
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from holdfast.authority import Role, UserIdentity
 from holdfast.backend import BaseStoreBackend
 from holdfast.blobs import backend, objects
 from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.errors import BackendFailed, InvalidInput
+from holdfast.errors import BackendFailed, InvalidInput, ValueTooLarge
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.server.serve import warn_without_tls
@@ -132,8 +133,30 @@ def test_an_object_that_unpacks_to_more_than_anybody_wrote_is_not_unpacked(
     path.parent.mkdir()
     path.write_bytes(gzip.compress(content))
 
-    with pytest.raises(BackendFailed, match="unpacks to more than 1,048,576 bytes"):
+    with pytest.raises(BackendFailed, match="unpacks to more; the limit is 1,048,576"):
         ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")).fetch(f"file://{path}")
+
+
+def test_an_object_that_is_larger_than_any_value_is_not_read(tmp_path: Path) -> None:
+    kept = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}"))
+    reference = kept.place(TASK, "k", b"1")
+    assert reference is not None
+    kept.put(reference, TASK, "k", b"1")
+    os.truncate(reference.removeprefix("file://"), 2**36)
+
+    with pytest.raises(BackendFailed, match="has 68,719,476,736 bytes; the limit is") as caught:
+        kept.fetch(reference)
+
+    assert reference in caught.value.message
+    assert "max_value_bytes" in caught.value.hint
+
+
+def test_a_value_over_the_limit_is_not_offloaded() -> None:
+    kept = ObjectStoreBackend(ObjectStore(url="memory://limited", max_value_bytes=2**20))
+
+    assert kept.place(TASK, "k", b"1" * 2**20) is not None
+    with pytest.raises(ValueTooLarge, match="1,048,577 bytes as JSON; the limit is 1,048,576"):
+        kept.place(TASK, "k", b"1" * (2**20 + 1))
 
 
 def test_what_is_too_large_to_unpack_is_not_packed(

@@ -17,7 +17,7 @@ from holdfast.blobs.url import SCHEMES, parse
 from holdfast.errors import InvalidSettings, NotSupported
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore, load
-from holdfast.value import JsonValue, decode, encode
+from holdfast.value import JsonValue, decode, encode, too_large_to_offload
 
 _BEGINNINGS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
@@ -46,7 +46,8 @@ class ObjectStoreBackend(BaseStoreBackend):
         if self._settings.compression == "zstd":
             zstd()
         former = [parse(url) for url in self._settings.former_urls]
-        self._objects = Objects(parse(self._settings.url), former)
+        self._max_bytes = self._settings.max_value_bytes
+        self._objects = Objects(parse(self._settings.url), former, self._max_bytes)
         self._suffix = SUFFIXES[self._settings.compression]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -188,6 +189,8 @@ class ObjectStoreBackend(BaseStoreBackend):
     def _place(self, folder: str, content: bytes) -> str | None:
         if len(content) < self._settings.threshold_bytes:
             return None
+        if len(content) > self._max_bytes:
+            raise too_large_to_offload(len(content), self._max_bytes, folder)
         suffix = self._suffix if len(content) <= LARGEST else ""
         return self._objects.reference(f"{folder}/{place.name(content, suffix)}")
 

@@ -39,8 +39,9 @@ class Objects:
     Stores are opened when first needed, in the process that needs them.
     """
 
-    def __init__(self, address: Address, former: Sequence[Address] = ()) -> None:
+    def __init__(self, address: Address, former: Sequence[Address], max_bytes: int) -> None:
         self.address = address
+        self._max_bytes = max_bytes
         self.roots = (address, *former)
         self._stores: dict[Address, ObjectStore] = {}
 
@@ -52,11 +53,15 @@ class Objects:
         yield from Upload(store, path, suffix, content, attributes).steps()
 
     def fetch(self, reference: str) -> Steps[bytes]:
-        """The content, checked against the digest in the reference."""
+        """The content, checked against the digest in the reference. What is too large is not
+        read."""
         root, path, suffix = self._located(reference)
         result = yield call(self._opened(root), "get", path)
         content, digest, packing = BytesIO(), hashlib.sha256(), unpacker(suffix)
         size = result.meta["size"]
+        if packing is None and size > self._max_bytes:
+            raise _too_large(reference, f"has {size:,} bytes", self._max_bytes)
+        most = min(LARGEST, self._max_bytes)
         stream = result.stream(min_chunk_size=PIECE) if size > PART_SIZE else None
         try:
             while size > 0:
@@ -65,8 +70,8 @@ class Objects:
                     break
                 size -= len(chunk)
                 for piece in unpacked(chunk, packing):
-                    if packing is not None and content.tell() + len(piece) > LARGEST:
-                        raise _too_large(reference)
+                    if packing is not None and content.tell() + len(piece) > most:
+                        raise _too_large(reference, "unpacks to more", most)
                     digest.update(piece)
                     content.write(piece)
         except Damaged:
@@ -224,11 +229,12 @@ def elsewhere(reference: str, root: str) -> BackendFailed:
     )
 
 
-def _too_large(reference: str) -> BackendFailed:
+def _too_large(reference: str, what: str, limit: int) -> BackendFailed:
     return BackendFailed(
-        f"the object {reference} unpacks to more than {LARGEST:,} bytes, which nobody has written",
-        hint="it was changed behind the store's back; restore it from a backup, or set the key "
-        "anew",
+        f"the object {reference} {what}; the limit is {limit:,}",
+        hint="raise [object_store] max_value_bytes where somebody has stored so large a value; "
+        "otherwise it was changed behind the store's back: restore it from a backup, or set the "
+        "key anew",
     )
 
 
