@@ -34,7 +34,8 @@ class Offloading(msgspec.Struct, frozen=True, omit_defaults=True):
         # Loaded when needed: most workers have none.
         from holdfast.stores.offload import OffloadStore
 
-        return OffloadStore(store, self._made(), holds_back=holds_back)
+        limit = self.object_store.max_value_bytes
+        return OffloadStore(store, self._made(), holds_back=holds_back, max_value_bytes=limit)
 
     def check(self) -> None:
         """An error where the backend cannot be had, before anything depends on it."""

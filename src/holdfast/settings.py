@@ -168,7 +168,7 @@ class ObjectStore(Section, frozen=True):
         Meta(
             ge=2**20,
             le=2**40,
-            description="The largest value, as JSON, that `ObjectStoreBackend` writes or reads.",
+            description="The largest value, as JSON, that any worker-side backend writes or reads.",
         ),
     ] = 2**30
 

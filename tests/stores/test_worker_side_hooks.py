@@ -19,7 +19,7 @@ from holdfast import purge_command as pc
 from holdfast.accessor import AssetStore, TaskStore
 from holdfast.backend import BaseStoreBackend
 from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.errors import BackendFailed, ObjectBusy
+from holdfast.errors import BackendFailed, ObjectBusy, ValueTooLarge
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.spellings import WorkerHooks
 from holdfast.store import Store
@@ -33,7 +33,7 @@ from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.watermarks import Watermarks
-from holdfast.value import as_reference
+from holdfast.value import as_reference, reference_in
 
 SPELLINGS = [CanonicalHooks, AirflowHooks, DraftReferenceHooks, DraftValueHooks]
 ANN = ApiWriter("ann")
@@ -117,6 +117,24 @@ def test_only_a_reference_goes_inward(
     assert len(backend.objects) == 2
     assert task_store.get("job") == {"id": "app_1"}
     assert asset_store.get("watermark") == "2026-01-01"
+
+
+def test_a_value_over_the_limit_is_neither_written_nor_read(inner: Store, backend: Any) -> None:
+    unlimited = TaskStore(OffloadStore(inner, backend), TASK, ANN)
+    limited = OffloadStore(inner, backend, max_value_bytes=100)
+    unlimited.set("k", "x" * 99)
+    reference = reference_in(inner.execute(c.Get(TASK, "k")) or "")
+    assert reference is not None
+
+    with pytest.raises(BackendFailed) as read:
+        limited.execute(c.Get(TASK, "k"))
+    with pytest.raises(ValueTooLarge, match=f"`k` of {TASK}: the value has 101 bytes"):
+        TaskStore(limited, TASK, ANN).set("k", "y" * 99)
+
+    assert reference in read.value.message
+    assert "a value of 101 bytes as JSON; the limit is 100" in read.value.message
+    assert "max_value_bytes" in read.value.hint
+    assert unlimited.get("k") == "x" * 99
 
 
 def test_a_second_write_uses_the_same_reference(backend: Any, task_store: TaskStore) -> None:

@@ -21,7 +21,15 @@ from holdfast.identifier import one_line
 from holdfast.purge_command import Part, Purge
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.spellings import WorkerHooks
-from holdfast.value import as_reference, decode, encode, is_in_place, reference_in
+from holdfast.value import (
+    as_reference,
+    decode,
+    encode,
+    fits,
+    is_in_place,
+    reference_in,
+    too_large_to_offload,
+)
 
 A = TypeVar("A")
 log = logging.getLogger("holdfast")
@@ -81,9 +89,11 @@ class Keeping(ABC):
         yield
 
 
-def keeping(backend: BaseStoreBackend) -> Keeping:
-    """How this backend keeps values."""
-    return Objects(backend) if isinstance(backend, ObjectStoreBackend) else Hooks(backend)
+def keeping(backend: BaseStoreBackend, max_bytes: int) -> Keeping:
+    """How this backend keeps values of at most so many bytes."""
+    if isinstance(backend, ObjectStoreBackend):
+        return Objects(backend)  # whose own settings say how many
+    return Hooks(backend, max_bytes)
 
 
 class Objects(Keeping):
@@ -175,14 +185,19 @@ class Hooks(Keeping):
 
     in_place = True
 
-    def __init__(self, backend: BaseStoreBackend) -> None:
+    def __init__(self, backend: BaseStoreBackend, max_bytes: int) -> None:
         self._hooks = WorkerHooks(backend)
+        self._max_bytes = max_bytes
         self.name = self._hooks.name
         self.clears = self._hooks.clears
         self._seen: dict[tuple[StoreScope, str], str] = {}
 
     def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
-        return Parcel(scope, key, content, "") if self._hooks.offloads(scope) else None
+        if not self._hooks.offloads(scope):
+            return None
+        if len(content) > self._max_bytes:
+            raise too_large_to_offload(len(content), self._max_bytes, f"`{key}` of {scope}")
+        return Parcel(scope, key, content, "")
 
     def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
         references: list[str] = yield in_thread(lambda: list(map(self._put, parcels)))
@@ -220,7 +235,7 @@ class Hooks(Keeping):
 
     def _fetch(self, scope: StoreScope, reference: str) -> str:
         try:
-            return encode(self._hooks.deserialize(scope, reference))
+            text = encode(self._hooks.deserialize(scope, reference))
         except HoldfastError:
             raise
         except Exception as error:
@@ -229,6 +244,14 @@ class Hooks(Keeping):
                 f"{type(error).__name__}: {error}",
                 hint="the entry refers to an object that is missing or cannot be reached from here",
             ) from error
+        if not fits(text, self._max_bytes):
+            raise BackendFailed(
+                f"`{one_line(reference)}` of {scope} leads to a value of {len(text.encode()):,} "
+                f"bytes as JSON; the limit is {self._max_bytes:,}",
+                hint="raise [object_store] max_value_bytes where somebody has stored so large a "
+                "value; otherwise set the key anew",
+            )
+        return text
 
     def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
         until = time.monotonic() + seconds

@@ -34,6 +34,7 @@ from holdfast.errors import (
 )
 from holdfast.identifier import one_line
 from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.settings import ObjectStore
 from holdfast.store import Store
 from holdfast.stores.keeping import Parcel, Steps, keeping
 from holdfast.stores.reserving import GroupedReservations
@@ -48,6 +49,8 @@ BATCH: Final = 1000
 _MOST_READS: Final = 5
 _PATIENCE: Final = 330.0
 """How long a writer waits for an object that is being deleted: longer than the lease is."""
+
+_DEFAULTS: Final = ObjectStore()
 
 log = logging.getLogger("holdfast")
 
@@ -74,12 +77,20 @@ class OffloadStore(Store):
 
     large_values = True
 
-    def __init__(self, inner: Store, backend: BaseStoreBackend, *, holds_back: bool = True) -> None:
+    def __init__(
+        self,
+        inner: Store,
+        backend: BaseStoreBackend,
+        *,
+        holds_back: bool = True,
+        max_value_bytes: int = _DEFAULTS.max_value_bytes,
+    ) -> None:
         """`holds_back`: this process is going to say that the attempt succeeds."""
         self._store = inner
         self._backend = backend
         self._holds_back = holds_back
-        self._keeping = keeping(backend)
+        self._max_value_bytes = max_value_bytes
+        self._keeping = keeping(backend, max_value_bytes)
         self._reservations = GroupedReservations(inner)
         self._names: dict[AssetScope, AssetScope] = {}
         self._staged: dict[tuple[Writer, StoreScope, str], c.Set] = {}
@@ -87,7 +98,10 @@ class OffloadStore(Store):
         """Reasons why objects could not be deleted, each of which is logged once."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), holds_back=self._holds_back), (self._store, self._backend)
+        made = partial(
+            type(self), holds_back=self._holds_back, max_value_bytes=self._max_value_bytes
+        )
+        return made, (self._store, self._backend)
 
     @property
     def inline(self) -> Store:
@@ -173,7 +187,7 @@ class OffloadStore(Store):
     def _staged_as(self, command: c.Set) -> tuple[c.Set, c.Set]:
         """A staged write as it is noted here, and as it is sent: without its value, where the
         object that stands would be gone if the attempt failed."""
-        kept = self._keeping.in_place and self._keeping.parcel(command.scope, command.key, b"")
+        kept = self._keeping.in_place and self._parcel(command.scope, command.key, command.value)
         if not kept:
             return msgspec.structs.replace(command, value=""), command
         if not self._holds_back:
