@@ -263,6 +263,16 @@ class History(KeyCommand[tuple[Version[str], ...]], frozen=True):
     """The last versions of an asset's entry, newest first, deletions included."""
 
     scope: AssetScope
+    before: int | None = None
+    """Only those before that version."""
+    max_size: int | None = None
+    """Characters of values: the answer ends with the version that exceeds them."""
+
+
+def steps_of(history: Sequence[Version[str]], command: History) -> tuple[Version[str], ...]:
+    """The part of all versions, newest first, that a command asks for."""
+    steps = [step for step in history if command.before is None or step.version < command.before]
+    return tuple(steps[: count_within((len(step.value or "") for step in steps), command.max_size)])
 
 
 class ToVersion(msgspec.Struct, frozen=True, tag="version"):
@@ -462,6 +472,9 @@ class Scan(Command[Slice], frozen=True, kw_only=True):
     after: tuple[int | str, ...] = ()
     until: tuple[int | str, ...] = ()
     limit: int
+    max_size: int | None = None
+    """Characters of values, of confs or of errors: the slice ends with the row that exceeds
+    them."""
 
     def __post_init__(self) -> None:
         report.check_columns(self.table, self.columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from holdfast import colour
 from holdfast import command as c
 from holdfast import run_command as r
-from holdfast.entry import AssetInfo, Found, Page
+from holdfast.entry import AssetInfo, Page, Version
 from holdfast.errors import InvalidInput, StoreUnavailable
 from holdfast.plain import MOST_LISTED
 from holdfast.run import AssetEvent, DagInfo, Run, TaskInstance
@@ -26,6 +26,7 @@ _LISTINGS = (
     r.ListTaskInstances,
     r.ListAssetEvents,
 )
+_SIZED = (c.List, c.Scan, c.History, r.GetResults, r.ListAssetEvents, r.ListRuns)
 _TRIES = 10
 LARGEST_PAGE = 8 * 2**20
 """Characters of values after which a server ends a page."""
@@ -41,12 +42,42 @@ def check_page(command: c.Command[Any]) -> None:
         )
 
 
-def bounded(command: c.Command[Any]) -> c.Command[Any]:
+def bounded(command: c.Command[A]) -> c.Command[A]:
     """The command with a bound on the size of its answer, where that may be large."""
-    if isinstance(command, c.List):
-        given = LARGEST_PAGE if command.max_size is None else command.max_size
-        return msgspec.structs.replace(command, max_size=min(given, LARGEST_PAGE))
-    return command
+    if not isinstance(command, _SIZED):
+        return command
+    given = LARGEST_PAGE if command.max_size is None else command.max_size
+    return cast(c.Command[A], msgspec.structs.replace(command, max_size=min(given, LARGEST_PAGE)))
+
+
+def is_large(answer: Sequence[Any]) -> bool:
+    """Whether versions, results or rows may have ended early for their size."""
+    return sum(map(_length, answer)) > LARGEST_PAGE
+
+
+def rest_of(command: Any, answer: Sequence[Any]) -> Any:
+    """The command for what follows, where an answer may have ended early for its size; or None."""
+    if not is_large(answer):
+        return None
+    if isinstance(command, c.History):
+        return msgspec.structs.replace(command, before=answer[-1].version, max_size=0)
+    if len(answer) == command.limit:
+        return None
+    offset = command.offset + len(answer)
+    return msgspec.structs.replace(command, limit=1, offset=offset, max_size=0)
+
+
+def _length(item: Any) -> int:
+    match item:
+        case Version():
+            return len(item.value or "")
+        case Run():
+            return len(item.conf)
+        case AssetEvent():
+            return len(item.extra)
+        case (int(), str(text)):
+            return len(text)
+    return 0
 
 
 def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
@@ -54,8 +85,10 @@ def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
     none is left out that was there all the time."""
     if isinstance(command, c.List) and command.max_size is None:
         return cast(A, colour.run(_entries(command), ask))
-    if isinstance(command, _LISTINGS) and _is_long(command):
+    if isinstance(command, _LISTINGS) and not isinstance(command, c.List):
         return cast(A, colour.run(_rows(command), ask))
+    if isinstance(command, c.History | r.GetResults) and command.max_size is None:
+        return cast(A, colour.run(_parts(command), ask))
     return cast(A, ask(command))
 
 
@@ -63,27 +96,48 @@ def _is_long(command: Any) -> bool:
     return command.limit is None or command.limit > MOST_LISTED
 
 
-def _entries(command: c.List) -> Steps[Page]:
-    """Each page begins behind the last entry of the one before, whatever is written meanwhile."""
-    found: list[Found] = []
-    size, total = _size(command, 0), 0
-    part = command
+def each_page(command: c.List, take: Callable[[Page], None]) -> Steps[None]:
+    """Ask for page after page, and hand each on. One begins behind the last entry of the one
+    before, whatever is written meanwhile."""
+    part = msgspec.structs.replace(command, max_size=LARGEST_PAGE)
+    size, count = _size(command, 0), 0
     while True:
         page = yield msgspec.structs.replace(part, limit=size)
-        found += page.found
-        total = total or page.total
+        take(page)
+        count += len(page.found)
         ended = len(page.found) < size and not page.more
-        if ended or len(found) == command.limit:
-            break
-        last = found[-1]
+        if ended or count == command.limit:
+            return
+        last = page.found[-1]
         part = msgspec.structs.replace(part, offset=0, after=(last.scope, last.entry.key))
         # Few where values are large: a server looks at all that might fit into a page.
-        size = min(_size(command, len(found)), 2 * len(page.found))
+        size = min(_size(command, count), 2 * len(page.found))
+
+
+def _entries(command: c.List) -> Steps[Page]:
+    pages: list[Page] = []
+    yield from each_page(command, pages.append)
+    found = tuple(one for page in pages for one in page.found)
     if command.after is not None:
-        total = len(found)
-    elif command.limit is None and found:
-        total = command.offset + len(found)
-    return Page(tuple(found), total)
+        return Page(found, len(found))
+    if command.limit is None and found:
+        return Page(found, command.offset + len(found))
+    return Page(found, pages[0].total)
+
+
+def _parts(command: c.History | r.GetResults) -> Steps[tuple[Any, ...]]:
+    """Each part begins behind the last item of the one before."""
+    found: list[Any] = []
+    part: Any = command
+    while True:
+        answer = yield part
+        found += answer
+        if not is_large(answer):
+            return tuple(found)
+        if isinstance(command, c.History):
+            part = msgspec.structs.replace(part, before=answer[-1].version)
+        else:
+            part = msgspec.structs.replace(part, after=answer[-1][0])
 
 
 def _rows(command: Any) -> Steps[tuple[Any, ...]]:
@@ -91,15 +145,19 @@ def _rows(command: Any) -> Steps[tuple[Any, ...]]:
     something came or went before it, and all is read anew."""
     for _ in range(_TRIES):
         rows: list[Any] = []
+        alone = False
         while True:
-            again = bool(rows)
+            again = bool(rows) and not alone
             size = min(MOST_LISTED, _size(command, len(rows)) + again)
             offset = command.offset + len(rows) - again
             page = yield msgspec.structs.replace(command, limit=size, offset=offset)
             if again and (not page or _identity(page[0]) != _identity(rows[-1])):
                 break
             rows += page[again:]
-            if len(page) < size or not _size(command, len(rows)):
+            # Large rows may leave no room for others: the next page begins behind them.
+            alone = is_large(page) and len(page) == again
+            ended = len(page) < size and not is_large(page)
+            if ended or not _size(command, len(rows)):
                 return tuple(rows)
     raise StoreUnavailable(
         f"what {type(command).__name__} lists changed each time while it was read",

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast.entry import TaskWriter
 from holdfast.identifier import MAX_ASSET_LENGTH, check_id
@@ -15,6 +16,8 @@ from holdfast.value import check_json_object
 
 RETURN_VALUE: Final = "return_value"
 """The key under which what a task returned is kept."""
+MAX_ERROR_LENGTH: Final = 10_000
+"""Characters that are kept of why a task failed."""
 
 
 class RunKind(StrEnum):
@@ -188,6 +191,9 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """With success: what happened to the task's outlets."""
     orderly: bool = False
     """With an interruption: somebody wanted it, so it is not counted."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "error", self.error[:MAX_ERROR_LENGTH])
 
 
 class AssetEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from holdfast.entry import AssetInfo, TaskWriter, Writer
 from holdfast.errors import InvalidInput
 from holdfast.identifier import check_id
 from holdfast.run import (
+    MAX_ERROR_LENGTH,
     RETURN_VALUE,
     AssetEvent,
     AttemptInfo,
@@ -184,6 +185,8 @@ class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
     limit: int = 100
     offset: int = 0
     oldest_first: bool = False
+    max_size: int | None = None
+    """Characters of `conf`: the answer ends with the run that exceeds them."""
 
     def __post_init__(self) -> None:
         check_count("states of runs", len(self.states), len(RunState), _EACH_ONCE)
@@ -261,6 +264,9 @@ class TaskChange(msgspec.Struct, frozen=True):
     state: TaskState
     error: str = ""
 
+    def __post_init__(self) -> None:
+        force_setattr(self, "error", self.error[:MAX_ERROR_LENGTH])
+
 
 class ChangeTasks(Command[None], frozen=True):
     """What the one who holds a run has decided about its tasks, all or nothing.
@@ -305,6 +311,9 @@ class MarkTask(Command[None], frozen=True, kw_only=True):
     """With success: clear the task store in the same transaction."""
     reason: str = ""
     """Why, where it was not the person's own decision."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "reason", self.reason[:MAX_ERROR_LENGTH])
 
 
 class ListAttempts(Command[tuple[AttemptInfo, ...]], frozen=True):
@@ -399,6 +408,10 @@ class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):
     key: str = RETURN_VALUE
     map_index: int | None = None
     """None: all of them."""
+    after: int | None = None
+    """Only those behind that map index."""
+    max_size: int | None = None
+    """Characters of results: the answer ends with the one that exceeds them."""
 
 
 class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
@@ -407,6 +420,8 @@ class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
     scope: AssetScope | None = None
     limit: int = 100
     offset: int = 0
+    max_size: int | None = None
+    """Characters of `extra`: the answer ends with the event that exceeds them."""
 
 
 Listing: TypeAlias = ListAssets | ListDags | ListRuns | ListTaskInstances | ListAssetEvents

@@ -18,7 +18,17 @@ from holdfast.authority import Role, TaskIdentity, UserIdentity
 from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.errors import InvalidInput
 from holdfast.plain import MOST_LISTED
-from holdfast.run import EmittedEvent, Ending, Outcome, Process, RunKind, RunState, TaskState, Watch
+from holdfast.run import (
+    MAX_ERROR_LENGTH,
+    EmittedEvent,
+    Ending,
+    Outcome,
+    Process,
+    RunKind,
+    RunState,
+    TaskState,
+    Watch,
+)
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.server.content import decode_command
 from holdfast.stores.http import COMMANDS, HttpStore
@@ -139,3 +149,16 @@ def test_a_list_without_a_limit_is_refused_and_clients_ask_for_pages(served: Ser
     assert raw.status == 422
     assert b"`limit` is 1,000 at most" in raw.body
     assert [found.entry.key for found in page.found] == names
+
+
+def test_the_reason_why_a_task_failed_is_cut() -> None:
+    long = "x" * 1_000_000
+    failed = {"outcome": Outcome.FAILED, "state": TaskState.FAILED}
+
+    kept = [
+        Ending(**failed, error=long).error,
+        rc.TaskChange("load", -1, TaskState.FAILED, long).error,
+        rc.MarkTask(scope=TASK, state=TaskState.FAILED, writer=ANN, reason=long).reason,
+    ]
+
+    assert [len(error) for error in kept] == [MAX_ERROR_LENGTH] * 3

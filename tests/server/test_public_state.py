@@ -14,10 +14,10 @@ from public_client import STATE, Api, serving, state_of
 
 import pipeline
 from holdfast import command as c
+from holdfast import paging
 from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.purge_command import ReserveObjects
 from holdfast.scope import AssetScope, TaskScope
-from holdfast.server.public import parameter
 from holdfast.value import as_reference
 from servers import ServerDatabase, SqliteDatabase
 
@@ -165,7 +165,7 @@ def test_entries_are_listed_by_key_and_page_by_page(api: Api) -> None:
 def test_a_list_of_values_that_are_too_large_together_is_refused(
     api: Api, orders: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parameter, "LARGEST_PAGE", 10)
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 10)
     path = orders if "{id}" in path else path
     for key in ("a", "b", "c"):
         api.put(f"{STATE}/{key}", "12345678")
@@ -176,6 +176,20 @@ def test_a_list_of_values_that_are_too_large_together_is_refused(
     assert (refused.status, refused.json["detail"]["reason"]) == (422, "too_large")
     assert "limit=2" in refused.json["detail"]["hint"]
     assert api.get(path, limit=2)["total_entries"] >= 3
+
+
+def test_a_history_that_is_too_large_is_refused(
+    api: Api, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 10)
+    api.put(f"{orders}/k", "one that is large")
+    assert api.get(f"{orders}/k/history")["total_entries"] == 1
+
+    api.put(f"{orders}/k", "and another large one")
+
+    refused = api.ask("GET", f"{orders}/k/history")
+    assert (refused.status, refused.json["detail"]["reason"]) == (422, "too_large")
+    assert "holdfast state-store history" in refused.json["detail"]["hint"]
 
 
 def test_lists_are_filtered(api: Api, orders: str) -> None:

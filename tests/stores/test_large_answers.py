@@ -6,10 +6,13 @@ import tracemalloc
 
 import msgspec
 import pytest
+from sample_runs import FIRST, ORDERS_CHANGED, RUN, SUCCESS, begin, emit, finish, start
 
 from holdfast import command as c
 from holdfast import paging
+from holdfast import run_command as rc
 from holdfast.entry import ApiWriter, Found
+from holdfast.run import TaskState
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
@@ -79,3 +82,85 @@ def test_a_page_of_large_values_does_not_hold_them_all_in_memory(
 
     assert (keys(page.found), page.total) == (KEYS[:2], 20)
     assert peak < 12 * len(LARGE)
+
+
+def test_versions_end_with_the_one_that_exceeds_the_size(store: Store, scope: StoreScope) -> None:
+    for number in range(5):
+        store.execute(c.Set(ORDERS, "k", f'"{"x" * 1500}{number}"', ANN))
+    command = c.History(ORDERS, "k", max_size=2000)
+
+    newest = store.execute(command)
+    older = store.execute(msgspec.structs.replace(command, before=newest[-1].version))
+
+    assert [(step.value or "")[-2] for step in (*newest, *older)] == ["4", "3", "2", "1"]
+
+
+def test_a_history_of_large_values_is_complete(
+    store: Store, scope: StoreScope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 25)
+    for number in range(12):
+        store.execute(c.Set(ORDERS, "k", f'"{number:010}"', ANN))
+    store.execute(c.Delete(ORDERS, "k", ANN))
+
+    steps = store.execute(c.History(ORDERS, "k"))
+
+    values = [f'"{number:010}"' for number in reversed(range(12))]
+    assert [step.value for step in steps] == [None, *values]
+
+
+def test_large_results_are_complete(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
+    begin(store)
+    results = [(index, f'"{"r" * 1500}{index}"') for index in range(7)]
+    for index, result in results:
+        scope = TaskScope(*RUN, "mapped", index)
+        store.execute(
+            rc.ChangeTasks(*RUN, FIRST, (rc.TaskChange("mapped", index, TaskState.SCHEDULED),))
+        )
+        finish(store, start(store, scope), msgspec.structs.replace(SUCCESS, result=result))
+
+    found = store.execute(rc.GetResults(*RUN, "mapped"))
+    some = store.execute(rc.GetResults(*RUN, "mapped", max_size=2000))
+
+    assert found == tuple(results)
+    assert some == tuple(results[:2])
+
+
+def test_events_with_much_in_them_are_complete(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
+    sizes = [10, 1500, 1500, 5000, 10, 5000, 5000, 10, 10, 10]
+    extras = [f'{{"{number}":"{"e" * size}"}}' for number, size in enumerate(sizes)]
+    emit(store, *(msgspec.structs.replace(ORDERS_CHANGED, extra=extra) for extra in extras))
+
+    found = store.execute(rc.ListAssetEvents(limit=9))
+
+    assert [event.extra for event in found] == extras[:0:-1]
+
+
+def test_runs_with_a_large_conf_are_complete(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
+    for number in range(6):
+        conf = f'{{"c":"{"c" * 1500}"}}'
+        store.execute(rc.CreateRun(dag_id="sales", run_id=str(number), conf=conf))
+
+    found = store.execute(rc.ListRuns())
+
+    assert [run.run_id for run in found] == ["5", "4", "3", "2", "1", "0"]
+
+
+@pytest.mark.parametrize("table", ["task_store", "asset_store"])
+def test_a_slice_ends_with_the_value_that_exceeds_its_size(
+    store: Store, scope: StoreScope, table: str
+) -> None:
+    for owner in (TASK, ORDERS):
+        store.execute(c.SetMany(owner, tuple((key, f'"{"x" * 1500}"') for key in KEYS[:5]), ANN))
+    scan = c.Scan(table=table, columns=("key", "value"), limit=100, max_size=4000)
+
+    first = store.execute(scan)
+    rest = store.execute(msgspec.structs.replace(scan, after=first.last))
+
+    assert [first.columns[0], rest.columns[0]] == [tuple(KEYS[:3]), tuple(KEYS[3:5])]
+    assert rest.last is None

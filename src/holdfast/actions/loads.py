@@ -11,6 +11,7 @@ from holdfast.accessor import Steps
 from holdfast.entry import Version, Writer
 from holdfast.loadchain import NO_LOADS, Chain, chain_in, standing
 from holdfast.loadrecord import BACKFILLS, RECORD_SUFFIX, LoadRecord, record_of
+from holdfast.paging import each_page
 from holdfast.scope import AssetScope
 from holdfast.value import MAX_KEY_LENGTH, decode_entry, is_reference
 
@@ -51,8 +52,10 @@ class Undoing(NamedTuple):
 def loads_of(scope: AssetScope, key: str | None = None) -> Steps[list[Load]]:
     """Return the loads of an asset, or those of one of its watermarks, newest first."""
     if key is None:
-        page = yield c.List(scope)
-        names = [found.entry.key for found in page.found]
+        names: list[str] = []
+        yield from each_page(
+            c.List(scope), lambda page: names.extend(found.entry.key for found in page.found)
+        )
         keys = [name.removesuffix(RECORD_SUFFIX) for name in names if name.endswith(RECORD_SUFFIX)]
     else:
         keys = [key]

@@ -6,10 +6,13 @@ from typing import Any, Final, NamedTuple
 
 from holdfast import command as c
 from holdfast.accessor import Steps
+from holdfast.paging import LARGEST_PAGE
 from holdfast.report import LARGEST_SLICE, LONGEST_LIST
 
 MOST: Final = 10_000
 """So many watermarks are looked at."""
+LARGEST: Final = 4 * LARGEST_PAGE
+"""Characters of records that are looked at."""
 
 
 class NewestLoad(NamedTuple):
@@ -53,6 +56,6 @@ def newest_loads() -> Steps[list[NewestLoad]]:
 
 
 def _scanned(table: str, limit: int, *tests: c.Test) -> Steps[list[NewestLoad]]:
-    scan = c.Scan(table=table, columns=_COLUMNS, tests=tests, limit=limit)
+    scan = c.Scan(table=table, columns=_COLUMNS, tests=tests, limit=limit, max_size=LARGEST)
     found: Any = yield scan
     return [NewestLoad(*row) for row in zip(*found.columns, strict=True)]

@@ -347,12 +347,14 @@ class BackendStore(Store):
             raise self._cannot("stage an `advance`")
         if isinstance(command, c.History):
             scope = yield from resolve(command.scope)
-        else:
-            owner = yield from open_scope(command.scope, command.writer)
-            yield from count_write(owner)
-            scope = yield from resolve(command.scope)
-            for key, value in getattr(command, "values", ()):
-                yield from purging.track_object(scope, key, value, command.reservation)
+            asked = c.History(scope, command.key)  # type: ignore[arg-type]
+            steps = yield from self._execute(asked)
+            return c.steps_of(steps, command)
+        owner = yield from open_scope(command.scope, command.writer)
+        yield from count_write(owner)
+        scope = yield from resolve(command.scope)
+        for key, value in getattr(command, "values", ()):
+            yield from purging.track_object(scope, key, value, command.reservation)
         return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
 
     def _passed_on(self, context: Context, command: c.Command[A]) -> Steps[A]:

@@ -229,7 +229,7 @@ class MemoryStore(Store):
         return c.page_of(found, command)
 
     def _history(self, command: c.History) -> tuple[Version[str], ...]:
-        return tuple(self._asset(command.scope).history.get(command.key, ()))
+        return c.steps_of(self._asset(command.scope).history.get(command.key, ()), command)
 
     # writing
 

@@ -13,7 +13,7 @@ from holdfast.scope import AssetScope, TaskScope
 from holdfast.server.problems import problems
 from holdfast.server.public.asset_state import AssetStateStoreEntry
 from holdfast.server.public.caller import Asker
-from holdfast.server.public.entry import fields, listed
+from holdfast.server.public.entry import fields
 from holdfast.server.public.model import Answer, AssetId, AssetName, Id, Index
 from holdfast.server.public.parameter import AssetEntries, TaskEntries
 from holdfast.server.public.route import public_router
@@ -65,7 +65,7 @@ async def list_all_task_state_store(
     ] = None,
 ) -> FoundTaskEntries:
     """List the entries of task instances, ordered by DAG, run, task, map index and key."""
-    found = await listed(caller, page, c.TaskFilter(dag_id, run_id, task_id, map_index))
+    found = await caller.aexecute(page.of(c.TaskFilter(dag_id, run_id, task_id, map_index)))
     entries = []
     for one in found.found:
         assert isinstance(one.scope, TaskScope)
@@ -100,7 +100,7 @@ async def list_all_asset_state_store(
     if len(given) > 1:
         raise InvalidInput("an asset is named twice", hint="give asset_id, name or uri")
     where = AssetScope(asset_id, name, uri) if given else c.AssetFilter()
-    found = await listed(caller, page, where)
+    found = await caller.aexecute(page.of(where))
     entries = []
     for one in found.found:
         assert isinstance(one.scope, AssetScope)

@@ -12,7 +12,7 @@ from holdfast.entry import Version
 from holdfast.errors import NotFound
 from holdfast.server.problems import BODY, problems
 from holdfast.server.public.caller import Asker
-from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, listed, read
+from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.model import (
     Answer,
     Body,
@@ -93,7 +93,7 @@ async def list_asset_state_store(
     caller: Asker, scope: AssetInPath, page: AssetEntries
 ) -> AssetStateStoreCollection:
     """List the entries of an asset, ordered by key."""
-    found = await listed(caller, page, scope)
+    found = await caller.aexecute(page.of(scope))
     entries = [AssetStateStoreEntry(**fields(one.entry)) for one in found.found]
     return AssetStateStoreCollection(asset_state_store=entries, total_entries=found.total)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
 
 from holdfast.accessor import Rules, Steps, arun
 from holdfast.authority import UserIdentity
-from holdfast.command import Command
+from holdfast.command import Command, History
 from holdfast.connection import rules
-from holdfast.entry import ApiWriter
-from holdfast.errors import Forbidden
+from holdfast.entry import ApiWriter, Page
+from holdfast.errors import Forbidden, ValueTooLarge
+from holdfast.paging import LARGEST_PAGE, bounded, rest_of
 from holdfast.server.request import identity_of, perform, settings_of, store_of
 from holdfast.settings import Settings
 
@@ -44,12 +46,36 @@ class Caller:
         return store_of(self._request).supports(command)
 
     async def aexecute(self, command: Command[A]) -> A:
-        """Carry the command out; Forbidden where the role does not allow it."""
-        return await perform(self._request, command)
+        """Carry the command out; Forbidden where the role does not allow it, and ValueTooLarge
+        where the values of a list are too large to be answered at once. It is not shortened: a
+        client that adds `limit` to `offset` would not see the rest."""
+        answer = await perform(self._request, bounded(command))
+        if getattr(command, "max_size", 0) is not None:
+            return answer  # it is no such list, or who asks goes on
+        if isinstance(answer, Page):
+            more = answer.more
+        else:
+            rest = rest_of(command, cast(Sequence[Any], answer))
+            more = rest is not None and bool(await perform(self._request, rest))
+        if more:
+            raise _too_large(command, answer)
+        return answer
 
     async def follow(self, steps: Steps[A]) -> A:
         """Carry the steps out, one command after the other."""
         return await arun(self, steps)
+
+
+def _too_large(command: Command[Any], answer: Any) -> ValueTooLarge:
+    count = len(answer.found if isinstance(answer, Page) else answer)
+    hint = f"ask for them in parts, with limit={count}"
+    if isinstance(command, History):
+        hint = "`holdfast state-store history` reads them in parts"
+    return ValueTooLarge(
+        f"the first {count} of these have more than {LARGEST_PAGE:,} characters of values, too "
+        "many to list more of them at once",
+        hint=hint,
+    )
 
 
 def _caller(request: Request) -> Caller:

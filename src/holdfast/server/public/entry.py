@@ -8,13 +8,11 @@ from typing import Any
 from pydantic import Field
 
 from holdfast import command as c
-from holdfast.entry import Entry, Page
-from holdfast.errors import NotFound, ValueTooLarge
-from holdfast.paging import LARGEST_PAGE
+from holdfast.entry import Entry
+from holdfast.errors import NotFound
 from holdfast.scope import StoreScope
 from holdfast.server.public.caller import Caller
 from holdfast.server.public.model import Body, LastUpdatedBy, Stored, stored
-from holdfast.server.public.parameter import EntryPage
 from holdfast.value import decode_entry
 
 
@@ -49,19 +47,6 @@ def fields(entry: Entry[str]) -> dict[str, Any]:
         "expires_at": entry.expires_at,
         "last_updated_by": LastUpdatedBy.of(entry.writer),
     }
-
-
-async def listed(caller: Caller, page: EntryPage, where: c.Where) -> Page:
-    """The page; ValueTooLarge where its values are too large to be answered at once. It is not
-    shortened, as a client that adds `limit` to `offset` would not see the rest."""
-    found = await caller.aexecute(page.of(where))
-    if found.more:
-        raise ValueTooLarge(
-            f"the values of the first {len(found.found)} of these entries have more than "
-            f"{LARGEST_PAGE:,} characters, too many to list more of them at once",
-            hint=f"ask for them in parts, with limit={len(found.found)}",
-        )
-    return found
 
 
 async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:

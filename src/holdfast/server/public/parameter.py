@@ -10,7 +10,6 @@ from pydantic.json_schema import SkipJsonSchema
 from holdfast import command as c
 from holdfast.errors import InvalidInput
 from holdfast.identifier import MAX_ID_LENGTH, check_id
-from holdfast.paging import LARGEST_PAGE
 from holdfast.scope import AssetScope, TaskScope
 from holdfast.server.path import decoded
 from holdfast.server.public.model import AssetId, Index, KeyPrefix, Time, VersionNumber
@@ -127,7 +126,7 @@ class EntryPage(NamedTuple):
     expiring_before: Time | None = None
 
     def of(self, where: c.Where) -> c.List:
-        return c.List(where, **self._asdict(), max_size=LARGEST_PAGE)
+        return c.List(where, **self._asdict())
 
 
 def _asset_entries(

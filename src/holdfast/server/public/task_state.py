@@ -13,7 +13,7 @@ from holdfast.errors import InvalidInput
 from holdfast.retention import expires_at as default_expiry
 from holdfast.server.problems import BODY, problems
 from holdfast.server.public.caller import Asker
-from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, listed, read
+from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.model import Answer, Body, Time
 from holdfast.server.public.parameter import IfVersion, Key, TaskEntries, TaskInPath
 from holdfast.server.public.route import public_router
@@ -53,7 +53,7 @@ async def list_task_state_store(
     caller: Asker, scope: TaskInPath, page: TaskEntries
 ) -> TaskStateStoreCollection:
     """List the entries of a task instance, ordered by key."""
-    found = await listed(caller, page, scope)
+    found = await caller.aexecute(page.of(scope))
     entries = [TaskStateStoreEntry(**fields(one.entry)) for one in found.found]
     return TaskStateStoreCollection(task_state_store=entries, total_entries=found.total)
 

@@ -430,6 +430,8 @@ def results(one_index: bool) -> Select:
         sa.select(ti.map_index, c.value)
         .select_from(t.result.join(t.task_instance).join(t.run))
         .where(_named_run(), ti.task_id == sa.bindparam("task_id"), c.key == sa.bindparam("key"))
+        .where(ti.map_index > sa.bindparam("after"))
         .order_by(ti.map_index)
+        .limit(sa.bindparam("limit"))
     )
     return select.where(ti.map_index == sa.bindparam("map_index")) if one_index else select

@@ -14,12 +14,14 @@ import sqlalchemy as sa
 from holdfast.loadrecord import RECORD_SUFFIX
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import now
-from holdfast.stores.sql.statements import Select
+from holdfast.stores.sql.statements import Select, measure
 from holdfast.value import PLACE_PREFIX, REFERENCE_PREFIX
 
 Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
 """Tests without their values: column, operator, how many values."""
 OWNER = "owner"
+LARGE = frozenset({"value", "conf", "error"})
+"""Columns of any length. No table has two of them."""
 _KEPT = 256
 """Statements that are kept: columns and tests may come in any number of orders."""
 
@@ -181,6 +183,20 @@ def scan_slice(
         .order_by(*key)
         .limit(sa.bindparam("limit"))
     )
+
+
+@lru_cache(_KEPT)
+def measured_slice(
+    table: str,
+    columns: tuple[str, ...],
+    shapes: Shapes,
+    after: bool,
+    until: bool,
+    by_rows: bool,
+) -> Select:
+    """The same with the length of their text, and without texts that are large."""
+    name = next(name for name in columns if name in LARGE)
+    return measure(scan_slice(table, columns, shapes, after, until, by_rows), name)
 
 
 def _is_reference(value: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:

@@ -200,12 +200,19 @@ def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: boo
 
 
 @cache
-def measured(select: Select, column: sa.ColumnElement[str]) -> Select:
+def measured(select: Select, name: str) -> Select:
+    """What `measure` makes of a statement that is kept for ever."""
+    return measure(select, name)
+
+
+def measure(select: Select, name: str) -> Select:
     """The same rows with the length of a text as last column, and without texts that have more
     than `whole` characters."""
+    labelled = select.selected_columns[name]
+    column = labelled.element if isinstance(labelled, sa.Label) else labelled
     length = sa.func.char_length(column)
-    short = sa.case((length <= sa.bindparam("whole"), column))
-    columns = [short if one is column else one for one in select.selected_columns]
+    short = sa.case((length <= sa.bindparam("whole"), column)).label(name)
+    columns = [short if one is labelled else one for one in select.selected_columns]
     return select.with_only_columns(*columns, length)
 
 
@@ -215,7 +222,11 @@ def history(by: str) -> Select:
     found = sa.select(t.asset.c.id).where(t.asset.c[by] == sa.bindparam("owner"))
     return (
         sa.select(c.version, c.value, c.updated_at, c.writer, c.previous)
-        .where(c.asset_id == found.scalar_subquery(), of_key(t.asset_history))
+        .where(
+            c.asset_id == found.scalar_subquery(),
+            of_key(t.asset_history),
+            c.version < sa.bindparam("before"),
+        )
         .order_by(c.version.desc())
         .limit(sa.bindparam("limit"))
     )

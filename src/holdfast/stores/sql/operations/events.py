@@ -11,6 +11,7 @@ from holdfast.scope import TaskScope
 from holdfast.stores.sql import event_statements as e
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.registry import declare
 from holdfast.stores.sql.operations.runs import get_run
 from holdfast.stores.sql.operations.scopes import find, known
@@ -57,7 +58,10 @@ def record(
 def list_asset_events(
     context: Context, command: rc.ListAssetEvents
 ) -> Steps[tuple[AssetEvent, ...]]:
-    found = yield events_query(command)
+    select, params = events_query(command)
+    found, _ = yield from up_to_size(
+        (select, params), s.measured(select, "extra"), command.max_size
+    )
     if not found and command.scope is not None:
         yield from known(command.scope)
     return tuple(run_rows.asset_event(row) for row in found)

@@ -8,9 +8,10 @@ from holdfast.rewind import choose
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.entries import entry_of, put, record
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, known, open_scope
 from holdfast.stores.sql.operations.staging import stage_advance
-from holdfast.stores.sql.operations.steps import Context, Steps
+from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 from holdfast.value import larger
 
 
@@ -30,8 +31,11 @@ def advance(context: Context, command: c.Advance) -> Steps[str]:
 
 def history(context: Context, command: c.History) -> Steps[tuple[Version[str], ...]]:
     _, by, params = find(command.scope)
-    params |= {"key": command.key, "limit": context.history_limit}
-    found = yield s.history(by), params
+    before = NO_LIMIT if command.before is None else command.before
+    params |= {"key": command.key, "limit": context.history_limit, "before": before}
+    select = s.history(by)
+    measured = s.measured(select, "value")
+    found, _ = yield from up_to_size((select, params), measured, command.max_size)
     if not found:
         yield from known(command.scope)
     return tuple(rows.version(row, command.scope) for row in found)
@@ -39,8 +43,8 @@ def history(context: Context, command: c.History) -> Steps[tuple[Version[str], .
 
 def rewind(context: Context, command: c.Rewind) -> Steps[Version[str] | None]:
     owner = yield from open_scope(command.scope, command.writer)
-    params = {"owner": owner.id, "key": command.key, "limit": context.history_limit}
-    found = yield s.history("id"), params
+    limits = {"limit": context.history_limit, "before": NO_LIMIT}
+    found = yield s.history("id"), {"owner": owner.id, "key": command.key} | limits
     past = [rows.version(row, command.scope) for row in found]
     step = choose(past, command.to, f"`{command.key}` of {command.scope}")
     value = step.value if step else None

@@ -50,8 +50,10 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     params = conditions | owner | _bounds(command) | {"prefix_length": len(command.prefix)}
     limit = NO_LIMIT if command.limit is None else command.limit
     window = {"limit": limit, "offset": command.offset}
-    query = s.listing(shelf, by, names, count=False), params | window
-    found, more = yield from up_to_size(query, shelf.entry.c.value, command.max_size)
+    select = s.listing(shelf, by, names, count=False)
+    found, more = yield from up_to_size(
+        (select, params | window), s.measured(select, "value"), command.max_size
+    )
     total = command.offset + len(found)
     if command.after is not None:
         total = len(found)

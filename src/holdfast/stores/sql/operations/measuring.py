@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from holdfast.command import count_within
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.steps import Query, Steps
+from holdfast.stores.sql.statements import Select
+
+SMALL = 1024
+"""Characters of a text that is read without being measured first, however many rows there are."""
 
 
 def up_to_size(
-    query: Query, column: Any, max_size: int | None
+    query: Query, measured: Select, max_size: int | None
 ) -> Steps[tuple[Sequence[rows.Row], bool]]:
     """Read the rows of a query with a `limit`, up to the one with which the texts of a column
-    exceed `max_size` characters; and whether others were left out. A row may have a column more.
+    exceed `max_size` characters; and whether others were left out.
 
     Drivers read all rows of a query at once. So large texts are measured first, and read by a
     second query that has no more rows than fit. Small ones come with the first.
@@ -23,14 +25,14 @@ def up_to_size(
     select, params = query
     if max_size is None:
         return (yield query), False
+    whole = max(SMALL, max_size // max(1, params["limit"]))
     while True:
-        whole = max_size // max(1, params["limit"])
-        measured = yield s.measured(select, column), params | {"whole": whole}
-        sizes = [row[-1] or 0 for row in measured]
+        found = yield measured, params | {"whole": whole}
+        sizes = [row[-1] or 0 for row in found]
         count = count_within(sizes, max_size)
-        more = count < len(measured)
+        more = count < len(found)
         if max(sizes[:count], default=0) <= whole:
-            return measured[:count], more
+            return [row[:-1] for row in found[:count]], more
         found = yield select, params | {"limit": count}
         if found or not more:  # else all of them were deleted meanwhile
             return found, more

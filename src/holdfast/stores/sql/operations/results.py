@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from holdfast import run_command as rc
 from holdfast.stores.sql import run_statements as s
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import Owner, open_scope
-from holdfast.stores.sql.operations.steps import Context, Steps
+from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
+from holdfast.stores.sql.statements import measured
 
 
 def keep(context: Context, owner: Owner, key: str, value: str) -> Steps[None]:
@@ -25,6 +27,9 @@ def get_results(context: Context, command: rc.GetResults) -> Steps[tuple[tuple[i
         "task_id": command.task_id,
         "key": command.key,
         "map_index": command.map_index,
+        "after": -2 if command.after is None else command.after,
+        "limit": NO_LIMIT,
     }
-    found = yield s.results(command.map_index is not None), params
+    select = s.results(command.map_index is not None)
+    found, _ = yield from up_to_size((select, params), measured(select, "value"), command.max_size)
     return tuple((map_index, value) for map_index, value in found)

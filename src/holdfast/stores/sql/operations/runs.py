@@ -17,7 +17,9 @@ from holdfast.stores import refusal
 from holdfast.stores.sql import dag_statements as d
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql import run_statements as s
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
+from holdfast.stores.sql.statements import measured
 
 
 class LockedRun(NamedTuple):
@@ -108,7 +110,9 @@ def runs_query(command: rc.ListRuns) -> Query:
 
 
 def list_runs(context: Context, command: rc.ListRuns) -> Steps[tuple[Run, ...]]:
-    return tuple(run_rows.run(row) for row in (yield runs_query(command)))
+    select, params = runs_query(command)
+    found, _ = yield from up_to_size((select, params), measured(select, "conf"), command.max_size)
+    return tuple(run_rows.run(row) for row in found)
 
 
 def unfinished_runs(context: Context, command: rc.UnfinishedRuns) -> Steps[tuple[Unfinished, ...]]:

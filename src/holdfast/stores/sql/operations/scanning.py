@@ -12,6 +12,7 @@ from holdfast.loadrecord import expand_records
 from holdfast.report import IDENTITIES, LOADS, stored_columns
 from holdfast.stores.sql import scan_statements as s
 from holdfast.stores.sql.dialects import Dialect
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import Context, Query, Steps
 from holdfast.stores.sql.statements import Select
 from holdfast.value import shown
@@ -23,11 +24,16 @@ about equal size. Where ids are missing, they are the fewer."""
 
 def scan(context: Context, command: c.Scan) -> Steps[c.Slice]:
     query = scan_query(command, context.dialect, s.scan_slice)
-    rows = yield query
     names = stored_columns(command.table, command.columns)
+    if command.max_size is None or not s.LARGE.intersection(names):
+        rows, more = (yield query), False
+    else:
+        measured, _ = scan_query(command, context.dialect, s.measured_slice)
+        rows, more = yield from up_to_size(query, measured, command.max_size)
     if not rows:
         return c.Slice(tuple(() for _ in command.columns), None)
-    last = _identity(rows[-1][len(names) :]) if len(rows) == command.limit else None
+    full = more or len(rows) == command.limit
+    last = _identity(rows[-1][len(names) :]) if full else None
     found = dict(zip(names, zip(*rows, strict=True), strict=False))
     if command.table in LOADS:
         found |= expand_records(found)
