@@ -13,6 +13,7 @@ from holdfast import run_command as r
 from holdfast.entry import AssetInfo, Page, Version
 from holdfast.errors import InvalidInput, StoreUnavailable
 from holdfast.plain import MOST_LISTED
+from holdfast.purge_command import TakePurges
 from holdfast.run import AssetEvent, DagInfo, Run, TaskInstance
 
 A = TypeVar("A")
@@ -26,7 +27,10 @@ _LISTINGS = (
     r.ListTaskInstances,
     r.ListAssetEvents,
 )
-_SIZED = (c.List, c.Scan, c.History, r.GetResults, r.ListAssetEvents, r.ListRuns)
+_SIZED = (
+    *(c.List, c.Scan, c.History, r.GetResults, r.ListAssetEvents, r.ListRuns),
+    TakePurges,
+)
 _TRIES = 10
 LARGEST_PAGE = 8 * 2**20
 """Characters of values after which a server ends a page."""

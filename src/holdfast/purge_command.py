@@ -136,6 +136,9 @@ class TakePurges(Command[Taken], frozen=True):
     """Ask for a barrier as well, to delete all objects of the part at once."""
     retry: bool = False
     """Take also what could not be deleted before, whose pause is not over."""
+    max_size: int | None = None
+    """Characters of references: the answer ends with the object that exceeds them, and says that
+    as many were due as were asked for."""
 
     def __post_init__(self) -> None:
         if self.whole and self.part.scope is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -10,12 +11,15 @@ from sample_runs import FIRST, ORDERS_CHANGED, RUN, SUCCESS, begin, emit, finish
 
 from holdfast import command as c
 from holdfast import paging
+from holdfast import purge_command as pc
 from holdfast import run_command as rc
-from holdfast.entry import ApiWriter, Found
+from holdfast.entry import ApiWriter, Found, TaskWriter
+from holdfast.errors import ValueTooLarge
 from holdfast.run import TaskState
 from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
+from holdfast.value import as_reference
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
@@ -164,3 +168,37 @@ def test_a_slice_ends_with_the_value_that_exceeds_its_size(
 
     assert [first.columns[0], rest.columns[0]] == [tuple(KEYS[:3]), tuple(KEYS[3:5])]
     assert rest.last is None
+
+
+def test_purges_end_with_the_reference_that_exceeds_the_size(
+    store: Store, scope: StoreScope
+) -> None:
+    for key in KEYS[:3]:
+        store.execute(c.Set(scope, key, as_reference("p" * 1500, in_place=True), ANN))
+    store.execute(c.Clear(scope, ANN))
+    command = pc.TakePurges(10, timedelta(minutes=1), "taker", pc.Part(scope), max_size=2000)
+
+    first, second = store.execute(command), store.execute(command)
+
+    assert [[purge.key for purge in taken.purges] for taken in (first, second)] == [
+        KEYS[:2],
+        KEYS[2:3],
+    ]
+    assert (first.due, second.due) == (10, 1)
+
+
+@pytest.mark.parametrize("on_success", [False, True], ids=["entries", "staged"])
+def test_a_list_with_staged_writes_that_is_too_large_to_merge_is_refused(
+    store: Store, scope: StoreScope, on_success: bool
+) -> None:
+    writer = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
+    for key in KEYS:
+        store.execute(c.Set(ORDERS, key, f'"{"x" * 1500}"', writer, on_success=on_success))
+    store.execute(c.Set(ORDERS, "small", "1", writer, on_success=True))
+    command = c.List(ORDERS, limit=10, reader=writer, max_size=2000)
+
+    with pytest.raises(ValueTooLarge, match="more than 16,000 characters"):
+        store.execute(command)
+    page = store.execute(msgspec.structs.replace(command, max_size=5000))
+
+    assert (keys(page.found), page.total, page.more) == (KEYS[:4], 21, True)

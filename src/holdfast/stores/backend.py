@@ -291,7 +291,7 @@ class BackendStore(Store):
             yield from purging.lock_part(command.part)
         # Few at once: others wait while the backend is asked.
         few = msgspec.structs.replace(command, limit=min(command.limit, _ASKED_AT_ONCE))
-        due, named = yield from purging.due_objects(context, few)
+        due, named, more = yield from purging.due_objects(context, few)
         gone: list[pc.Purge] = []
         for purge in due:
             (named if (yield from self._names(purge)) else gone).append(purge)
@@ -300,7 +300,8 @@ class BackendStore(Store):
         barrier = None if named else (yield from purging.raise_barrier(command, gone))
         # As many as were asked for, where there may be more.
         all_ = len(gone) + len(named)
-        return pc.Taken(tuple(gone), command.limit if all_ == few.limit else all_, barrier)
+        full = more or all_ == few.limit
+        return pc.Taken(tuple(gone), command.limit if full else all_, barrier)
 
     def _names(self, purge: pc.Purge) -> Steps[bool]:
         """Whether the backend's entry refers to the object."""

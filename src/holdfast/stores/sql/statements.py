@@ -287,6 +287,7 @@ def staged(by: str | None, one_key: bool) -> Select:
         sa.select(s.key, s.value, s.advances, s.updated_at, a.id, a.name, a.uri)
         .select_from(t.staged_write.join(t.task_instance).join(t.asset))
         .where(s.ti_id == sa.bindparam("ti_id"), ti.live_attempt == sa.bindparam("attempt"))
+        .limit(sa.bindparam("limit"))
     )
     if by is not None:
         select = select.where(a[by] == sa.bindparam("owner"))

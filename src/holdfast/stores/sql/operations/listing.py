@@ -13,7 +13,13 @@ from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, known
-from holdfast.stores.sql.operations.staging import bases, merged, staged_for
+from holdfast.stores.sql.operations.staging import (
+    bases,
+    merged,
+    size_of_merge,
+    staged_for,
+    too_large_to_merge,
+)
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 
 
@@ -32,9 +38,12 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
             return Page((), 0)
         if command.reader is not None:
             asset = where if isinstance(where, AssetScope) else None
-            staged = yield from staged_for(asset, command.reader)
+            most = size_of_merge(command)
+            staged = yield from staged_for(asset, command.reader, max_size=most)
             if staged:
                 page = yield from list_(context, bases(command))
+                if page.more:
+                    raise too_large_to_merge(most)
                 return merged(page, staged, command)
     elif isinstance(where, c.TaskFilter):
         conditions |= {k: v for k, v in msgspec.structs.asdict(where).items() if v is not None}

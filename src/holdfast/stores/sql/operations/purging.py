@@ -17,9 +17,10 @@ from holdfast.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores import refusal
 from holdfast.stores.sql import purge_statements as s
 from holdfast.stores.sql import rows
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, open_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
-from holdfast.stores.sql.statements import ASSETS, TASKS, Shelf, lock_owner, map_indices
+from holdfast.stores.sql.statements import ASSETS, TASKS, Shelf, lock_owner, map_indices, measured
 from holdfast.value import is_in_place, is_reference
 
 _AT_ONCE = 128
@@ -244,28 +245,30 @@ def keep_for_now(purges: Sequence[c.Purge]) -> Steps[None]:
 def take_purges(context: Context, command: c.TakePurges) -> Steps[c.Taken]:
     yield BEGIN
     names = command.whole and (yield from lock_part(command.part))
-    due, named = yield from due_objects(context, command)
+    due, named, more = yield from due_objects(context, command)
     if named:
         yield s.drop(), [{"row": purge.id} for purge in named]
     yield from take(due, command)
     barrier = None if names or named else (yield from raise_barrier(command, due))
-    return c.Taken(tuple(due), len(due) + len(named), barrier)
+    return c.Taken(tuple(due), command.limit if more else len(due) + len(named), barrier)
 
 
 def due_objects(
     context: Context, command: c.TakePurges
-) -> Steps[tuple[list[c.Purge], list[c.Purge]]]:
-    """What is due and has no name, and what has one, in rows that are locked."""
+) -> Steps[tuple[list[c.Purge], list[c.Purge], bool]]:
+    """What is due and has no name, and what has one, in rows that are locked; and whether some
+    were left out for their size."""
     conditions = _conditions(command.part)
     if command.retry:
         yield s.retry(frozenset(conditions)), conditions
     statement = s.lock_due(type(context.dialect), frozenset(conditions))
-    found = yield statement, conditions | {"limit": command.limit}
+    query = statement, conditions | {"limit": command.limit}
+    found, more = yield from up_to_size(query, measured(statement, "value"), command.max_size)
     due: list[c.Purge] = []
     named: list[c.Purge] = []
     for row in found:
         (named if row[-1] else due).append(_purge(row))
-    return due, named
+    return due, named, more
 
 
 def take(purges: Sequence[c.Purge], command: c.TakePurges) -> Steps[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -9,26 +10,45 @@ import msgspec
 
 from holdfast import command as c
 from holdfast.entry import Entry, Found, Page, TaskWriter, signature
-from holdfast.errors import InvalidType
+from holdfast.errors import InvalidType, ValueTooLarge
 from holdfast.scope import AssetScope, StoreScope
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import statements as s
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import Owner, find
-from holdfast.stores.sql.operations.steps import Context, Steps
+from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 from holdfast.value import larger
+
+LARGEST_MERGE = 8
+"""Pages of entries that are read at once, to lay staged writes over them."""
 
 
 def staged_for(
-    scope: AssetScope | None, reader: TaskWriter, key: str | None = None
-) -> Steps[list[rows.Row]]:
-    """What the reader has staged: for an asset or for all, for one key or for all."""
+    scope: AssetScope | None,
+    reader: TaskWriter,
+    key: str | None = None,
+    max_size: int | None = None,
+) -> Steps[Sequence[rows.Row]]:
+    """What the reader has staged: for an asset or for all, for one key or for all. ValueTooLarge
+    where that has more than `max_size` characters."""
     by: str | None = None
     params: dict[str, Any] = {}
     if scope is not None:
         _, by, params = find(scope)
     params |= {"ti_id": reader.scope.ti_text, "attempt": reader.attempt, "key": key}
-    found = yield s.staged(by, key is not None), params
-    return found  # type: ignore[no-any-return]
+    query = s.staged(by, key is not None), params | {"limit": NO_LIMIT}
+    found, more = yield from up_to_size(query, s.measured(query[0], "value"), max_size)
+    if more:
+        raise too_large_to_merge(max_size)
+    return found
+
+
+def too_large_to_merge(max_size: int | None) -> ValueTooLarge:
+    """The error for a list with staged writes in it, which cannot be read in parts."""
+    return ValueTooLarge(
+        f"the values of the assets, with staged writes, have more than {max_size:,} characters",
+        hint="read the keys one by one with get(), or list them after the attempt",
+    )
 
 
 def staged_by(writer: TaskWriter) -> Steps[list[rows.Row]]:
@@ -58,10 +78,17 @@ def bases(command: c.List) -> c.List:
     if command.after is not None and command.updated_since is None and command.limit is not None:
         limit = command.offset + command.limit
     prefix = command.prefix if limit is not None else ""
-    return c.List(command.where, prefix, limit=limit, after=command.after)
+    return c.List(
+        command.where, prefix, limit=limit, after=command.after, max_size=size_of_merge(command)
+    )
 
 
-def merged(page: Page, staged: list[rows.Row], command: c.List) -> Page:
+def size_of_merge(command: c.List) -> int | None:
+    """How many characters may be read, to lay staged writes over entries."""
+    return None if command.max_size is None else LARGEST_MERGE * command.max_size
+
+
+def merged(page: Page, staged: Sequence[rows.Row], command: c.List) -> Page:
     """All entries that are listed, with the reader's staged writes laid over them, as the command
     selects them."""
     assert command.reader is not None
