@@ -233,7 +233,7 @@ class DagInfo(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: datetime | None
     """When a scheduler last had it; None where none ever did."""
     stale_at: datetime | None
-    """When it was called stale, having been away for long."""
+    """When it was called stale: no scheduler had had it for long."""
 
 
 class FileInfo(msgspec.Struct, frozen=True):

@@ -48,23 +48,27 @@ from holdfast.value import check_json, check_json_object, check_key
 
 
 class SaveFile(Command[None], frozen=True):
-    """What a DAG file holds, after it was imported: exactly these DAGs.
+    """What a DAG file holds, after it was imported.
 
     A file is known by its path inside its directory, so that the directory may move. The DAGs'
     assets are declared as `DeclareDagAssets` does. A DAG that is new on the schedule of an asset
     waits for that asset's next event; one that was known before is paused, scheduled and come as
     far with events as it was, whichever file held it.
 
-    A DAG that the file held before and no longer does is away: it stays as it is, and any file may
-    hold it next. Conflict where another file holds one of them that a scheduler has seen in the
-    last half minute, unless that file is `gone`.
+    Conflict where another file holds one of them that a scheduler has seen in the last half
+    minute. Run by hand, a file changes nothing of a DAG that a scheduler has had, and only adds
+    its assets to those that the DAG declares.
     """
 
     file: str
     dags: tuple[DagSpec, ...]
-    gone: tuple[str, ...] = ()
     seen: bool = False
     """A scheduler has the file, and will go on telling so with `SeeDags`."""
+    left: tuple[str, ...] = ()
+    """DAGs that the scheduler has found in the file before: they are away now. They stay as they
+    are, and any file may hold them next."""
+    taken_from: tuple[str, ...] = ()
+    """Files of the scheduler that have held one of the DAGs and no longer do."""
 
     def __post_init__(self) -> None:
         for dag in self.dags:
@@ -79,23 +83,24 @@ class SaveFileError(Command[None], frozen=True):
 
 
 class ForgetFile(Command[None], frozen=True):
-    """The file is gone, and its DAGs are away."""
+    """The file is gone, and these DAGs that it held are away."""
 
     file: str
+    dag_ids: tuple[str, ...] = ()
 
 
 class SeeDags(Command[tuple[str, ...]], frozen=True):
-    """A scheduler has files with these DAGs. Answers with those that are away or not known: their
-    files are to be saved again."""
+    """A scheduler has files with these DAGs. Answers with those that are away, stale or not known:
+    their files are to be saved again."""
 
     dag_ids: tuple[str, ...]
 
 
 class RetireDags(Command[tuple[str, ...]], frozen=True):
-    """Call DAGs stale that have been away for so long, and answer with their ids.
+    """Call DAGs stale that schedulers have had, and none for so long; answer with their ids.
 
-    They no longer declare assets, and are otherwise as they were. Errors of files that nobody has
-    told again for so long are forgotten.
+    Those that are away no longer declare assets. All are otherwise as they were. Errors of files
+    that nobody has told again for so long are forgotten.
     """
 
     after: timedelta
@@ -202,7 +207,8 @@ class ClaimRun(Command[Run], frozen=True, kw_only=True):
     """Become the one who carries a run out, until the lease ends unless it is renewed.
 
     Conflict where another process holds it; `dead` is one that the asker knows to have ended.
-    A run that has ended stays so, and may not be claimed: InvalidInput.
+    Conflict, too, where it is queued and `most_running` of its DAG run already. A run that has
+    ended stays so, and may not be claimed: InvalidInput.
     """
 
     dag_id: str
@@ -210,6 +216,7 @@ class ClaimRun(Command[Run], frozen=True, kw_only=True):
     process: Process
     lease: timedelta
     dead: Process | None = None
+    most_running: int | None = None
 
 
 class FinishRun(Command[None], frozen=True):

@@ -242,9 +242,10 @@ class Dags(Section, frozen=True):
     stale_after: Annotated[
         timedelta,
         Meta(
-            description="How long a DAG may be in no file until it is called stale, and its "
-            "assets count as declared by it no more. Its pause, its place in its schedule and the "
-            "events that wait for it stay, until a file has it again."
+            description="How long no scheduler may have had a file with a DAG until the DAG is "
+            "called stale. If a scheduler has seen it go, its assets then count as declared by it "
+            "no more. Its pause, its place in its schedule and the events that wait for it stay, "
+            "until a file has it again."
         ),
     ] = timedelta(minutes=10)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from holdfast import run_command as r
 from holdfast.dagspec import DagSpec
+from holdfast.errors import StoreUnavailable
 from holdfast.runner import known_dags
 from holdfast.runner.conductor import Conductor
 from holdfast.runner.known_dags import KnownDags
@@ -99,18 +101,21 @@ def test_an_import_that_failed_is_tried_again(
     site.known.look()
     at_once = list(site.importer.asked)
 
-    for _ in range(2):
-        forward(known_dags.TRY_AGAIN)
+    for times in (1, 2):
+        forward(times * known_dags.TRY_AGAIN)
         site.known.look()
         site.importer.answer(site.path("a.py"), error="ConnectionError: no warehouse")
         site.known.save()
     told = [one for one in caplog.messages if "cannot be used" in one]
+    forward(3 * known_dags.TRY_AGAIN)
+    site.known.look()
+    seldom = list(site.importer.asked)
     forward(known_dags.TRY_AGAIN)
     site.known.look()
     site.importer.answer(site.path("a.py"), "sales")
     site.known.save()
 
-    assert (broken, at_once, len(told)) == ({}, [], 1)
+    assert (broken, at_once, len(told), seldom) == ({}, [], 1, [])
     assert list(site.known.dags) == ["sales"]
     assert site.errors() == {}
 
@@ -123,7 +128,8 @@ def test_a_dag_in_two_files_stays_with_the_first_until_that_lets_it_go(site: Sit
 
     assert clash == {
         "b.py": "DAG `sales` of b.py is already in a.py\n"
-        "hint: give one of them another dag_id, or take it out of the other file"
+        "hint: give one of them another dag_id, or take it out of the other file; of a scheduler "
+        "that has stopped, it is free after half a minute"
     }
     assert site.errors() == {}
     assert site.holders() == {"sales": "b.py", "stock": "a.py"}
@@ -135,7 +141,7 @@ def test_what_the_store_has_lost_is_told_to_it_again(
     site.hold("a.py", "sales")
     site.known.look()
     site.store.execute(r.PauseDag("sales", True))
-    site.store.execute(r.ForgetFile("a.py"))  # as one of another directory may
+    site.store.execute(r.ForgetFile("a.py", ("sales",)))  # such as by a scheduler elsewhere
 
     forward(known_dags.SEE)
     site.known.look()
@@ -182,3 +188,138 @@ def test_a_file_that_goes_while_it_is_imported_leaves_no_error(site: Site) -> No
         site.known.look()
 
     assert site.errors() == {}
+
+
+def test_files_may_exchange_their_dags(forward: Callable[[float], None], site: Site) -> None:
+    site.hold("a.py", "sales", "tax")
+    site.hold("b.py", "stock")
+    forward(known_dags.SEE)
+    site.known.look()
+    site.store.execute(r.PauseDag("sales", True))
+
+    site.hold("a.py", "stock", "tax")
+    between = set(site.errors())
+    site.hold("b.py", "sales")
+
+    assert between == {"a.py"}
+    assert site.errors() == {}
+    assert site.holders() == {"sales": "b.py", "stock": "a.py", "tax": "a.py"}
+    assert site.known.dags.keys() == {"sales", "stock", "tax"}
+    assert site.store.execute(r.GetDag("sales")).paused
+
+
+def test_a_change_during_an_import_is_read(site: Site) -> None:
+    site.path("a.py").write_text(TEXT)
+    site.known.look()
+    site.path("a.py").write_text(TEXT + "# changed\n")
+    site.known.look()
+    site.importer.answer(site.path("a.py"), "old")
+    site.known.save()
+    before = site.holders()
+
+    site.importer.answer(site.path("a.py"), "new")
+    site.known.save()
+
+    assert before == {}
+    assert site.holders() == {"new": "a.py"}
+
+
+def test_a_file_that_goes_while_the_store_is_away_has_gone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.hold("a.py", "sales")
+    site.hold("b.py", "stock")
+    site.path("a.py").unlink()
+    site.known.look()
+
+    def fail(command: Any) -> Any:
+        raise StoreUnavailable("the database is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(site.store, "execute", fail)
+        site.path("b.py").unlink()
+        with pytest.raises(StoreUnavailable):
+            site.known.look()
+        known = dict(site.known.dags)
+    for _ in range(2):
+        site.known.look()
+
+    assert known == {}
+    assert site.holders() == {"sales": "", "stock": ""}
+
+
+def test_a_file_that_takes_long_holds_up_no_other_for_long(
+    forward: Callable[[float], None], tmp_path: Path, site: Site
+) -> None:
+    site.path("slow.py").write_text(TEXT)
+    site.hold("a.py", "sales")
+    site.known.look()
+    early = site.known.complete
+
+    forward(known_dags.PATIENCE)
+    site.known.look()
+
+    assert not early
+    assert site.known.complete
+
+
+def test_a_file_that_was_away_when_its_import_ended_is_imported_again(site: Site) -> None:
+    site.path("a.py").write_text(TEXT)
+    site.known.look()
+    site.importer.answer(site.path("a.py"), "sales")
+    away = site.directory.rename(site.directory.parent / "away")
+    site.known.save()
+    away.rename(site.directory)
+
+    site.known.look()
+    site.importer.answer(site.path("a.py"), "sales")
+    site.known.save()
+
+    assert site.holders() == {"sales": "a.py"}
+
+
+def test_a_file_that_is_replaced_unnoticeably_is_imported(site: Site) -> None:
+    site.path("a.py").write_text(TEXT.replace("DAG", "dag"))
+    before = site.path("a.py").stat()
+    site.known.look()
+    site.path("a.py").write_text(TEXT)
+    os.utime(site.path("a.py"), ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    site.known.look()
+
+    assert site.importer.asked == ["a.py"]
+
+
+def test_a_refused_file_that_has_changed_is_used_as_it_is_now(site: Site) -> None:
+    site.hold("a.py", "sales")
+    site.hold("b.py", "sales", "first")
+    site.hold("b.py", "sales", "second")
+    site.path("a.py").unlink()
+    for _ in range(2):
+        site.known.look()
+
+    assert site.holders() == {"sales": "b.py", "second": "b.py"}
+
+
+def test_files_of_one_name_in_two_directories_leave_each_other_alone(
+    forward: Callable[[float], None], site: Site, tmp_path: Path
+) -> None:
+    site.hold("etl.py", "sales")
+    here, directory = site.known, site.directory
+    site.directory = tmp_path / "other"
+    site.directory.mkdir()
+    site.known = site.scheduler()
+    site.hold("etl.py", "stock")
+    site.hold("etl.py", "stock", "tax")
+    both = site.holders()
+    site.path("etl.py").unlink()
+    for _ in range(2):
+        site.known.look()
+
+    forward(known_dags.SEE)
+    here.look()
+
+    assert directory != site.directory
+    assert both == {"sales": "etl.py", "stock": "etl.py", "tax": "etl.py"}
+    assert site.holders() == {"sales": "etl.py", "stock": "", "tax": ""}
+    assert site.importer.asked == []

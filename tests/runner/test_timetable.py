@@ -263,3 +263,12 @@ def test_the_newest_moment_is_one_of_those_that_came_where_clocks_move_by_half_a
     slot = due(hourly, None, now)
 
     assert slot is not None and slot.logical_date == came[-1]
+
+
+def test_once_is_the_same_moment_for_every_scheduler():
+    once, known = dag(Once(), start=None), utc("2026-01-05 12:00")
+
+    found = [due(once, None, utc(now), known) for now in ("2026-01-05 12:01", "2026-02-01")]
+
+    assert found == [Slot.at(known)] * 2
+    assert due(once, known, utc("2026-02-01"), known) is None

@@ -13,7 +13,7 @@ from task_runs import write_file
 from holdfast.errors import InvalidDag
 from holdfast.runner.messages import ParseStartup
 from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, loading, task
-from holdfast.sdk.loading import load_file, parse
+from holdfast.sdk.loading import find_dag, load_file, parse
 
 CASES: dict[str, tuple[str, list[str]]] = {
     "a cycle": (
@@ -238,20 +238,47 @@ def test_a_file_that_ends_the_program_ends_its_own_import_only(tmp_path: Path) -
     assert "SystemExit: 3" in parse(ParseStartup(file)).error
 
 
-def test_a_missing_file_is_said_to_be_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "REPLACED_WITHIN", 0.1)
+def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(InvalidDag, match="there is no file"):
         load_file(str(tmp_path / "gone.py"))
 
 
-def test_a_file_that_is_being_replaced_is_waited_for(tmp_path: Path) -> None:
-    file = Path(write_file(tmp_path, 'from holdfast.sdk import DAG\nDAG("late")\n'))
-    away = file.rename(tmp_path / "away")
-    Timer(0.3, lambda: away.rename(file)).start()
+WHOLE = """
+from holdfast.sdk import DAG, task
 
-    assert [dag.dag_id for dag in load_file(str(file))] == ["late"]
+with DAG("late"):
+
+    @task
+    def last(): pass
+
+    last()
+"""
+
+
+@pytest.mark.parametrize("first", [None, "", WHOLE[:60], WHOLE.replace("last()", "")])
+def test_a_task_reads_a_file_again_that_is_being_replaced(tmp_path: Path, first: str) -> None:
+    whole = Path(write_file(tmp_path, WHOLE))
+    file = tmp_path / "dag.py"
+    if first is not None:
+        file.write_text(first)
+    Timer(0.3, lambda: whole.rename(file)).start()
+
+    assert find_dag(str(file), "late", "last").dag_id == "late"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, "there is no file"), ("", "holds no DAG `late`"), (WHOLE, "has no task `first`")],
+)
+def test_a_task_says_what_its_file_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
+) -> None:
+    for name in ("REPLACED_WITHIN", "CHANGED_WITHIN"):
+        monkeypatch.setattr(loading, name, 0.1)
+    file = str(tmp_path / "away.py") if text is None else write_file(tmp_path, text)
+
+    with pytest.raises(InvalidDag, match=message):
+        find_dag(file, "late", "first")
 
 
 def test_a_mistake_is_both_ours_and_a_value_error() -> None:

@@ -6,7 +6,19 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from sample_runs import FIRST, MINUTE, RUN, SECOND, at_once, begin, change, claim, create, start
+from sample_runs import (
+    FIRST,
+    MINUTE,
+    RUN,
+    SECOND,
+    at_once,
+    begin,
+    change,
+    claim,
+    create,
+    dag,
+    start,
+)
 
 from holdfast import command as c
 from holdfast import run_command as rc
@@ -191,3 +203,26 @@ def test_a_deleted_run_takes_all_its_rows_with_it(store: Store) -> None:
     assert lost == rc.Lost(runs=(RUN,), attempts=(writer,))
     with pytest.raises(NotFound):
         change(store, rc.TaskChange("load", -1, TaskState.SKIPPED))
+
+
+def test_no_more_runs_of_a_dag_begin_than_may_run_at_once(store: Store) -> None:
+    store.execute(rc.SaveFile("sales.py", (dag("sales"),)))
+    for n in range(6):
+        create(store, f"run {n}")
+
+    def begin_one(n: int) -> Run:
+        claim = rc.ClaimRun(
+            dag_id="sales", run_id=f"run {n}", process=FIRST, lease=MINUTE, most_running=2
+        )
+        return store.execute(claim)
+
+    outcomes = at_once([partial(begin_one, n) for n in range(6)])
+
+    refused = [each for each in outcomes if isinstance(each, Conflict)]
+    assert len(refused) == 4
+    assert "waits: 2 of its DAG run already" in str(refused[0])
+    begun = [each.run_id for each in outcomes if isinstance(each, Run)]
+    store.execute(rc.FinishRun("sales", begun[0], FIRST, RunState.SUCCESS))
+    waiting = next(n for n in range(6) if f"run {n}" not in begun)
+    assert begin_one(waiting).state is RunState.RUNNING
+    assert begin_one(waiting).state is RunState.RUNNING

@@ -63,13 +63,16 @@ def test_a_dag_is_as_its_file_has_it(store: Store, clock: Clock) -> None:
     assert store.execute(rc.ListFiles()) == (FileInfo("/dags/ä.py", clock.now, ""),)
 
 
-def test_a_file_holds_exactly_what_was_saved_last(store: Store) -> None:
-    save(store, "a.py", loading("sales", ORDERS_SPEC), loading("stock", CUSTOMERS_SPEC))
+def test_dags_that_have_left_their_file_are_away(store: Store) -> None:
+    save(store, "a.py", loading("sales", ORDERS_SPEC), loading("stock", CUSTOMERS_SPEC), seen=True)
+    save(store, "b.py", dag("other"), seen=True)
     create(store)
 
-    save(store, "a.py", loading("stock", CUSTOMERS_SPEC), dag("tax"))
+    left = ("sales", "stock", "other", "never")
+    specs = loading("stock", CUSTOMERS_SPEC), dag("tax")
+    store.execute(rc.SaveFile("a.py", specs, seen=True, left=left))
 
-    assert holders(store) == {"sales": "", "stock": "a.py", "tax": "a.py"}
+    assert holders(store) == {"other": "b.py", "sales": "", "stock": "a.py", "tax": "a.py"}
     assert store.execute(rc.GetRun("sales", "monday"))
 
 
@@ -77,8 +80,8 @@ def test_the_dags_of_a_forgotten_file_are_away_and_no_others(store: Store, clock
     save(store, "a.py", loading("sales", ORDERS_SPEC))
     save(store, "b.py", loading("stock", ORDERS_SPEC, CUSTOMERS_SPEC))
 
-    store.execute(rc.ForgetFile("b.py"))
-    store.execute(rc.ForgetFile("never seen"))
+    store.execute(rc.ForgetFile("b.py", ("sales", "stock")))
+    store.execute(rc.ForgetFile("never seen", ("sales",)))
 
     assert holders(store) == {"sales": "a.py", "stock": ""}
     assert store.execute(rc.GetDag("stock")).seen_at == clock.now
@@ -93,10 +96,11 @@ def test_a_dag_that_is_away_for_long_is_stale_and_comes_back_as_it_was(
     save(store, "b.py", loading("stock", CUSTOMERS_SPEC), seen=True)
     store.execute(rc.PauseDag("sales", True))
     make_run(store, 20)
-    store.execute(rc.ForgetFile("a.py"))
+    store.execute(rc.ForgetFile("a.py", ("sales", "stock")))
     retire = rc.RetireDags(timedelta(minutes=10))
 
     clock.forward(timedelta(minutes=10))
+    store.execute(rc.SeeDags(("stock",)))
     early = store.execute(retire)
     clock.forward(timedelta(seconds=1))
     assert (early, store.execute(retire), store.execute(retire)) == ((), ("sales",), ())
@@ -110,11 +114,8 @@ def test_a_dag_that_is_away_for_long_is_stale_and_comes_back_as_it_was(
     assert active(store) == ["customers", "orders"]
 
 
-def test_a_dag_whose_file_no_scheduler_has_had_away_never_becomes_stale(
-    store: Store, clock: Clock
-) -> None:
+def test_a_dag_that_no_scheduler_has_had_never_becomes_stale(store: Store, clock: Clock) -> None:
     save(store, "by_hand.py", loading("sales", ORDERS_SPEC))
-    save(store, "elsewhere.py", dag("stock"), seen=True)
 
     clock.forward(timedelta(days=365))
 
@@ -122,11 +123,23 @@ def test_a_dag_whose_file_no_scheduler_has_had_away_never_becomes_stale(
     assert active(store) == ["orders"]
 
 
+def test_a_dag_whose_scheduler_stays_away_is_stale_and_keeps_its_assets(
+    store: Store, clock: Clock
+) -> None:
+    save(store, "a.py", loading("sales", ORDERS_SPEC), seen=True)
+
+    clock.forward(timedelta(days=365))
+
+    assert store.execute(rc.RetireDags(timedelta(minutes=10))) == ("sales",)
+    assert active(store) == ["orders"]
+    assert store.execute(rc.SeeDags(("sales",))) == ("sales",)
+
+
 def test_a_scheduler_is_told_what_the_store_does_not_know_it_to_have(
     store: Store, clock: Clock
 ) -> None:
     save(store, "a.py", dag("sales"), dag("stock"), seen=True)
-    save(store, "a.py", dag("sales"), seen=True)
+    store.execute(rc.SaveFile("a.py", (dag("sales"),), seen=True, left=("stock",)))
     away = store.execute(rc.GetDag("stock"))
     clock.forward(timedelta(seconds=5))
 
@@ -194,16 +207,40 @@ def test_a_dag_that_no_scheduler_has_any_more_may_be_in_another_file(
 
 
 def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(store: Store) -> None:
-    save(store, "a.py", dag("sales"), dag("stock"))
-    save(store, "a.py", dag("stock"))
-    save(store, "b.py", dag("sales"))
-    store.execute(rc.ForgetFile("a.py"))
-    save(store, "c.py", dag("stock"))
+    save(store, "a.py", dag("sales"), dag("stock"), seen=True)
+    store.execute(rc.SaveFile("a.py", (dag("stock"),), seen=True, left=("sales",)))
+    save(store, "b.py", dag("sales"), seen=True)
+    store.execute(rc.ForgetFile("a.py", ("stock",)))
+    save(store, "c.py", dag("stock"), seen=True)
 
-    assert {info.dag_id: info.file for info in store.execute(rc.ListDags())} == {
-        "sales": "b.py",
-        "stock": "c.py",
-    }
+    assert holders(store) == {"sales": "b.py", "stock": "c.py"}
+
+
+def test_a_file_that_is_run_by_hand_changes_nothing_of_a_scheduled_dag(
+    store: Store, clock: Clock
+) -> None:
+    spec = dag("sales", ORDERS_SPEC)
+    save(store, "a.py", spec, seen=True)
+    emit(store, ORDERS_CHANGED)
+    before = store.execute(rc.GetDag("sales"))
+
+    for _ in range(2):
+        save(store, "a.py", loading("sales", CUSTOMERS_SPEC))
+        clock.forward(timedelta(hours=1))
+    save(store, "b.py", dag("sales"))
+
+    assert store.execute(rc.GetDag("sales")) == before
+    assert active(store) == ["orders"]
+    save(store, "a.py", spec, seen=True)
+    assert store.execute(rc.CreateAssetRun("sales", "by assets")) is not None
+
+
+def test_a_file_that_is_run_by_hand_may_use_its_assets(store: Store) -> None:
+    save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
+
+    save(store, "a.py", loading("sales", CUSTOMERS_SPEC))
+
+    assert active(store) == ["customers", "orders"]
 
 
 def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(store: Store) -> None:
@@ -213,8 +250,9 @@ def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(store: Store) 
     emit(store, ORDERS_CHANGED)
     store.execute(rc.PauseDag("sales", True))
 
-    store.execute(rc.SaveFile("b.py", (dag("sales", ORDERS_SPEC),), gone=("z.py", "a.py")))
-    store.execute(rc.ForgetFile("a.py"))
+    moved = (dag("sales", ORDERS_SPEC),)
+    store.execute(rc.SaveFile("b.py", moved, seen=True, taken_from=("z.py", "a.py")))
+    store.execute(rc.ForgetFile("a.py", ("sales",)))
 
     info = store.execute(rc.GetDag("sales"))
     assert (info.file, info.paused) == ("b.py", True)
@@ -302,7 +340,7 @@ def test_the_schedule_passes_over_a_run_that_exists(store: Store) -> None:
 def test_events_while_a_dag_is_away_start_a_run_when_it_is_back(store: Store) -> None:
     save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
     emit(store, ORDERS_CHANGED)
-    store.execute(rc.ForgetFile("a.py"))
+    store.execute(rc.ForgetFile("a.py", ("sales", "stock")))
     emit(store, ORDERS_CHANGED)
 
     save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
@@ -315,7 +353,7 @@ def test_the_schedule_of_a_dag_that_comes_back_goes_on(store: Store) -> None:
     save(store, "a.py", dag("sales"))
     make_run(store, 20)
     make_run(store, 31, RunKind.MANUAL)
-    store.execute(rc.ForgetFile("a.py"))
+    store.execute(rc.ForgetFile("a.py", ("sales", "stock")))
 
     save(store, "b.py", dag("sales"))
 

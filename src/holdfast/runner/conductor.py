@@ -55,7 +55,8 @@ class ActiveRun:
     look_at: float = 0.0
     """When to look again, by the monotonic clock."""
     held: bool = False
-    """Whether no task is to be started: the DAG's file is broken or away."""
+    """Whether no task is to be started, and nothing called back: the DAG's file is broken or
+    away."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -94,8 +95,9 @@ class Conductor:
         self._spark = True
         self._supervisor.order(WarmSpark())
 
-    def adopt(self, run: Run, dag: DagSpec) -> ActiveRun:
-        """Hold a run from now on. Conflict where another process does, and lives."""
+    def adopt(self, run: Run, dag: DagSpec, most_running: int | None = None) -> ActiveRun:
+        """Hold a run from now on. Conflict where another process does, and lives, or where it
+        would begin and so many of its DAG run already."""
         dead = run.owner if run.owner is not None and has_ended(run.owner) else None
         claimed = self.store.execute(
             r.ClaimRun(
@@ -104,6 +106,7 @@ class Conductor:
                 process=this_process(),
                 lease=LEASE,
                 dead=dead,
+                most_running=most_running,
             )
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
@@ -233,7 +236,7 @@ class Conductor:
         if decision.wake_at is not None:
             wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
             active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))
-        if decision.ended is not None:
+        if decision.ended is not None and not (active.held and active.dag.callbacks):
             self._finish(active, decision.ended)
 
     def _settle(self, active: ActiveRun) -> Decision:

@@ -46,6 +46,11 @@ class DagDirectory:
         """Whether it was a DAG file when last looked."""
         return file in self._dag_files
 
+    def forget(self, file: str) -> None:
+        """Have the file looked at anew: what was seen of it has come to nothing."""
+        if self._seen is not None:
+            self._seen[Path(file)] = ()
+
     def recall(self, files: Iterable[str]) -> None:
         """DAG files of earlier times: those of them that are gone will be told."""
         self._dag_files.update(files)
@@ -83,7 +88,10 @@ def _stamp(path: Path) -> _Stamp | None:
         status = path.stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino
+    return (
+        *(status.st_mtime_ns, status.st_ctime_ns),
+        *(status.st_size, status.st_dev, status.st_ino),
+    )
 
 
 def _is_dag_file(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -19,7 +20,11 @@ from holdfast.schedule import spec_of
 from holdfast.stores import refusal
 
 TRY_AGAIN: Final = 30.0
-"""Seconds after which a broken file is imported again: what it needs may be there by then."""
+"""Seconds after which a broken file is imported again: what it needs may be there by then. Each
+time that it is still broken they double, up to `SELDOM`."""
+SELDOM: Final = 600.0
+PATIENCE: Final = 30.0
+"""Seconds for which a scheduler that starts waits for files that are slow to import."""
 SEE: Final = 5.0
 """Seconds from one word to the store about what is here to the next."""
 
@@ -33,6 +38,8 @@ class _Broken(NamedTuple):
     """What it holds, where that is sound and does not go together with another file."""
     error: str
     since: float
+    wait: float
+    """Seconds until it is tried again."""
 
 
 class KnownDags:
@@ -46,36 +53,45 @@ class KnownDags:
         self._stale_after = stale_after
         self.dags: dict[str, DagSpec] = {}
         self._held = self._recall()
-        """The DAGs of each file when it was last sound."""
+        """The DAGs of each file when it was last sound and saved."""
+        self._latest: dict[str, set[str]] = {}
+        """Those that it had when it was last imported, saved or not."""
         self._awaited: set[str] = set()
         """Files that are being imported."""
+        self._again: set[str] = set()
+        """Those of them that have changed meanwhile."""
         self._unsaved: list[FileParsed] = []
         self._broken: dict[str, _Broken] = {}
         self._gone: set[str] = set()
         """Files that are to be forgotten, unless one that is being imported has their DAGs."""
+        self._unanswered: set[str] | None = None
+        """Files that were there at the start and have not yet been imported once."""
+        self._began_at = time.monotonic()
         self._complete_at: float | None = None
         self._seen_at = float("-inf")
 
     @property
     def complete(self) -> bool:
-        """Whether every file was imported once; before, a DAG could miss what starts it."""
+        """Whether every file was imported once, or took too long; before, a DAG that is new could
+        miss what starts it."""
         return self._complete_at is not None
 
     def look(self) -> None:
         """Find what has changed in the directory."""
+        went_before = frozenset(self._gone)
         changed, gone = self._directory.changes()
         for file in changed:
             self._import(file)
-        self._try_broken()
-        if not self._awaited:
-            self._forget_gone()
         for file in gone:
             log.info("%s is gone", file)
             self._broken.pop(file, None)
+            self._latest.pop(file, None)
             self._drop(file)
         self._gone.update(gone)
-        if not self._awaited and self._complete_at is None:
-            self._complete_at = time.monotonic()
+        self._try_broken()
+        self._count_answers()
+        if not self._awaited:
+            self._forget(went_before)
         self._see()
 
     def save(self) -> None:
@@ -105,22 +121,33 @@ class KnownDags:
         return held
 
     def _import(self, file: str) -> None:
-        if file not in self._awaited:
-            self._awaited.add(file)
-            self._conductor.parse(file)
+        if file in self._awaited:
+            self._again.add(file)
+            return
+        self._awaited.add(file)
+        self._conductor.parse(file)
 
     def _try_broken(self) -> None:
         for file, broken in self._broken.items():
-            if time.monotonic() >= broken.since + TRY_AGAIN:
+            if file not in self._awaited and time.monotonic() >= broken.since + broken.wait:
                 self._import(file)
 
-    def _forget_gone(self) -> None:
+    def _count_answers(self) -> None:
+        if self._unanswered is None:
+            self._unanswered = set(self._awaited)
+        self._unanswered &= self._awaited
+        if self._complete_at is None:
+            now = time.monotonic()
+            if not self._unanswered or now >= self._began_at + PATIENCE:
+                self._complete_at = now
+
+    def _forget(self, gone: Iterable[str]) -> None:
         """A round after they went, or later: a DAG that has moved is then with its new file."""
-        if self._gone:
-            self._try_refused()
-        for file in sorted(self._gone):
+        for file in sorted(gone):
             if not self._directory.has(file):
-                self._store.execute(r.ForgetFile(self._directory.name(file)))
+                self._try_refused()
+                ids = tuple(sorted(self._held.get(file, ())))
+                self._store.execute(r.ForgetFile(self._directory.name(file), ids))
                 self._held.pop(file, None)
             self._gone.discard(file)
 
@@ -129,26 +156,44 @@ class KnownDags:
         now = time.monotonic()
         if self._complete_at is None or now < self._seen_at + SEE:
             return
-        here = {file: ids for file, ids in self._held.items() if self._directory.has(file)}
-        ids = tuple(sorted(chain(*here.values())))
+        here = {
+            file: held & self._latest.get(file, held)
+            for file, held in self._held.items()
+            if self._directory.has(file)
+        }
+        ids = tuple(sorted(set(chain(*here.values()))))
         lost = self._store.execute(r.SeeDags(ids))
         for file, held in here.items():
             if not held.isdisjoint(lost) and file not in self._broken:
                 self._import(file)
         if now >= self._complete_at + self._stale_after.total_seconds():
             for dag_id in self._store.execute(r.RetireDags(self._stale_after)):
-                log.warning("DAG %s is stale: no file has held it for some time", dag_id)
+                log.warning("DAG %s is stale: no scheduler has had it for some time", dag_id)
         self._seen_at = now
 
     def _save(self, found: FileParsed) -> None:
         self._awaited.discard(found.file)
-        if not (self._directory.has(found.file) and Path(found.file).exists()):
+        if found.file in self._again:
+            self._again.discard(found.file)
+            if self._directory.has(found.file):
+                self._import(found.file)
+            return
+        if not self._directory.has(found.file):
             return  # it has gone meanwhile, which is told as that
+        if not Path(found.file).exists():
+            self._directory.forget(found.file)
+            return
+        self._use(found)
+
+    def _use(self, found: FileParsed) -> None:
+        """Let what a file holds be known, or set the file aside."""
+        dags = found.parsed.dags
+        if not found.parsed.error:
+            self._latest[found.file] = {dag.dag_id for dag in dags}
         error = found.parsed.error or self._refusal(found)
         if error:
             self._set_aside(found, error)
             return
-        dags = found.parsed.dags
         self._broken.pop(found.file, None)
         self._held[found.file] = {dag.dag_id for dag in dags}
         self._drop(found.file)
@@ -159,36 +204,55 @@ class KnownDags:
 
     def _refusal(self, found: FileParsed) -> str:
         """Why what a sound file holds cannot be saved; empty where it now is."""
-        name = self._directory.name(found.file)
-        gone = [self._directory.name(one) for one in self._gone if not self._directory.has(one)]
+        name, ids = self._directory.name, self._latest[found.file]
+        others = [file for file, held in self._held.items() if held & ids and file != found.file]
+        left = self._held.get(found.file, set()) - ids
         try:
-            for dag in found.parsed.dags:
-                holder = self.dags.get(dag.dag_id, dag).file
-                if holder != found.file and self._directory.has(holder):
-                    raise refusal.dag_elsewhere(dag.dag_id, name, self._directory.name(holder))
-            self._store.execute(r.SaveFile(name, found.parsed.dags, tuple(gone), seen=True))
+            for file in others:
+                if still := ids & self._held[file] & self._now_in(file):
+                    raise refusal.dag_elsewhere(min(still), name(found.file), name(file))
+            save = r.SaveFile(
+                name(found.file),
+                found.parsed.dags,
+                seen=True,
+                left=tuple(sorted(left)),
+                taken_from=tuple(map(name, others)),
+            )
+            self._store.execute(save)
         except StoreUnavailable:
             raise
         except HoldfastError as refused:
             return str(refused)
+        for file in others:
+            self._held[file] -= ids
         return ""
+
+    def _now_in(self, file: str) -> set[str]:
+        """The DAGs of another file, by what is known of it."""
+        return self._latest.get(file, self._held[file]) if self._directory.has(file) else set()
 
     def _set_aside(self, found: FileParsed, error: str) -> None:
         before = self._broken.get(found.file)
+        sound = None if found.parsed.error else found
         now = time.monotonic()
         if before is None or before.error != error:
             log.warning("%s cannot be used:\n%s", found.file, error.rstrip())
-        elif now < before.since + TRY_AGAIN:
+            wait = TRY_AGAIN
+        elif now < before.since + before.wait:
+            self._broken[found.file] = before._replace(found=sound)
             return
-        self._broken[found.file] = _Broken(None if found.parsed.error else found, error, now)
+        else:
+            wait = min(2 * before.wait, SELDOM)
+        self._broken[found.file] = _Broken(sound, error, now, wait)
         self._drop(found.file)
         self._store.execute(r.SaveFileError(self._directory.name(found.file), error))
 
     def _try_refused(self) -> None:
         """Another file has changed, perhaps the one that was in the way."""
         for file, broken in list(self._broken.items()):
-            if broken.found is not None and file not in self._awaited:
-                self._save(broken.found)
+            untouched = self._broken.get(file) is broken and file not in self._awaited
+            if broken.found is not None and untouched:
+                self._use(broken.found)
 
     def _drop(self, file: str) -> None:
         self.dags = {id: dag for id, dag in self.dags.items() if dag.file != file}

@@ -194,7 +194,7 @@ class Scheduler:
 
     def _adopt(self, run: Run, dag: DagSpec) -> None:
         try:
-            self._conductor.adopt(run, dag)
+            self._conductor.adopt(run, dag, dag.max_active_runs)
         except (Conflict, InvalidInput, NotFound) as error:  # another one has it, or had it
             log.info("%s", error.message)
         else:

@@ -68,11 +68,11 @@ def upcoming(
     dag: DagSpec, scheduled_until: datetime | None, now: datetime, known_since: datetime | None
 ) -> Slot | None:
     """The next run, whether it is due or not."""
+    since = known_since or now
     if isinstance(dag.schedule, Once):
-        time = None if scheduled_until else dag.start_date or now
+        time = None if scheduled_until else dag.start_date or since
     else:
         rhythm = _rhythm(dag)
-        since = known_since or now
         time = None if rhythm is None else _next(rhythm, dag, scheduled_until, since, now)
     if time is None or (dag.end_date is not None and time > dag.end_date):
         return None

@@ -62,7 +62,7 @@ def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
     if startup.spark is not None:
         # Functions and columns that the file makes as it is imported are then those of Connect.
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    dag = find_dag(startup.file, scope.dag_id)
+    dag = find_dag(startup.file, scope.dag_id, scope.task_id)
     task = dag.get_task(scope.task_id)
     store = startup.rules.offloading.over(store)
     context = task_context(startup, store, dag, task)

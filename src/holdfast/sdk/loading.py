@@ -19,7 +19,9 @@ from holdfast.sdk.dag import DAG, made
 from holdfast.sdk.tracebacks import formatted, line_in
 
 REPLACED_WITHIN: Final = 10.0
-"""Seconds."""
+"""Seconds for which a task waits for a file that is away."""
+CHANGED_WITHIN: Final = 1.0
+"""And for the rest of one that cannot be right."""
 
 
 def module_name(path: str) -> str:
@@ -59,8 +61,24 @@ def load_file(path: str) -> list[DAG]:
     return found
 
 
-def find_dag(path: str, dag_id: str) -> DAG:
-    """One DAG of a file."""
+def find_dag(path: str, dag_id: str, task_id: str | None = None) -> DAG:
+    """One DAG of a file, which has that task. A file that is being replaced may be away, cut short
+    or without the DAG for a moment: while it changes it is read again."""
+    deadline = time.monotonic() + REPLACED_WITHIN
+    while True:
+        read = _stamp(path)
+        try:
+            dag = _find_dag(path, dag_id)
+            if task_id is not None:
+                dag.get_task(task_id)
+        except (InvalidDag, SyntaxError):
+            if not _changes(path, read) or time.monotonic() > deadline:
+                raise
+        else:
+            return dag
+
+
+def _find_dag(path: str, dag_id: str) -> DAG:
     dags = load_file(path)
     for one in dags:
         if one.dag_id == dag_id:
@@ -85,7 +103,8 @@ def parse(startup: ParseStartup) -> Parsed:
 
 
 def _import(path: str) -> ModuleType:
-    _await(path)
+    if not os.path.isfile(path):
+        raise InvalidDag(f"there is no file {path}")
     name = module_name(path)
     folder = os.path.dirname(os.path.realpath(path))
     if folder not in sys.path:
@@ -104,10 +123,20 @@ def _import(path: str) -> ModuleType:
     return module
 
 
-def _await(path: str) -> None:
-    """A file that is being replaced may be away for a moment; a task is not to fail for that."""
-    deadline = time.monotonic() + REPLACED_WITHIN
-    while not os.path.isfile(path):
+def _changes(path: str, since: tuple[int, ...]) -> bool:
+    """Whether a file is another than it was, or is there again, waiting a little for it."""
+    deadline = time.monotonic() + (CHANGED_WITHIN if since else REPLACED_WITHIN)
+    while _stamp(path) in (since, ()):
         if time.monotonic() > deadline:
-            raise InvalidDag(f"there is no file {path}")
+            return False
         time.sleep(0.05)
+    return True
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """What tells one state of a file from another; empty where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

@@ -124,7 +124,8 @@ def unknown_dag(dag_id: str, known: Sequence[str]) -> NotFound:
 def dag_elsewhere(dag_id: str, file: str, other: str) -> Conflict:
     return Conflict(
         f"DAG `{dag_id}` of {file} is already in {other}",
-        hint="give one of them another dag_id, or take it out of the other file",
+        hint="give one of them another dag_id, or take it out of the other file; of a scheduler "
+        "that has stopped, it is free after half a minute",
     )
 
 
@@ -166,6 +167,13 @@ def run_held(dag_id: str, run_id: str, owner: Process | None) -> Conflict:
     return Conflict(
         f"{_run(dag_id, run_id)} is carried out by {owner}",
         hint="wait until that process has ended; what it holds is free soon after",
+    )
+
+
+def runs_enough(dag_id: str, run_id: str, running: int) -> Conflict:
+    return Conflict(
+        f"{_run(dag_id, run_id)} waits: {running} of its DAG run already",
+        hint="it begins when one of them has ended; `max_active_runs` says how many may run",
     )
 
 

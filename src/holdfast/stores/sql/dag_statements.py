@@ -100,9 +100,10 @@ def schedule() -> Select:
 
 @cache
 def lock_dag() -> Select:
-    """The same, and whether a scheduler has it, locked until commit."""
-    seen = t.dag.c.seen_at > now - SEEN_LATELY
-    return schedule().add_columns(seen).with_for_update(key_share=True)
+    """The same, and whether a scheduler has ever and has lately had it; locked until commit."""
+    seen_at = t.dag.c.seen_at
+    seen = seen_at.is_not(None), seen_at > now - SEEN_LATELY
+    return schedule().add_columns(*seen).with_for_update(key_share=True)
 
 
 @cache
@@ -136,30 +137,33 @@ def _seen() -> sa.ColumnElement[int]:
 
 @cache
 def let_go_of_dag() -> sa.Update:
-    """No file holds it; it counts as seen until now."""
-    return sa.update(t.dag).where(_this_dag()).values(file_digest=NOWHERE, seen_at=now)
+    """Where the file holds it, none does from now on; it counts as seen until now."""
+    held = _this_dag(), t.dag.c.file_digest == sa.bindparam("digest")
+    return sa.update(t.dag).where(*held).values(file_digest=NOWHERE, seen_at=now)
 
 
 @cache
 def see_dags(count: int) -> sa.Update:
-    c = t.dag.c
-    held = one_of(c.dag_id, count), c.file_digest != NOWHERE
-    return sa.update(t.dag).where(*held).values(seen_at=now)
+    return sa.update(t.dag).where(*_held(count)).values(seen_at=now)
 
 
 @cache
 def held_dags(count: int) -> Select:
+    return sa.select(t.dag.c.dag_id).where(*_held(count))
+
+
+def _held(count: int) -> tuple[sa.ColumnElement[bool], ...]:
     c = t.dag.c
-    return sa.select(c.dag_id).where(one_of(c.dag_id, count), c.file_digest != NOWHERE)
+    return one_of(c.dag_id, count), c.file_digest != NOWHERE, c.stale_at.is_(None)
 
 
 @cache
-def dags_long_away() -> Select:
-    """Locked until commit."""
+def unseen_dags() -> Select:
+    """Those that are not yet called stale, with their files; locked until commit."""
     c = t.dag.c
     long = c.seen_at < now - sa.bindparam("after", type_=sa.BigInteger())
-    away = c.file_digest == NOWHERE, long, c.stale_at.is_(None)
-    return sa.select(c.dag_id).where(*away).order_by(c.dag_id).with_for_update(key_share=True)
+    select = sa.select(c.dag_id, c.file_digest).where(long, c.stale_at.is_(None))
+    return select.order_by(c.dag_id).with_for_update(key_share=True)
 
 
 @cache

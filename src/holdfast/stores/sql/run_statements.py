@@ -113,6 +113,14 @@ def unfinished_runs() -> Select:
 
 
 @cache
+def count_running() -> Select:
+    c = t.run.c
+    of_dag = c.dag_id == sa.bindparam("dag_id"), c.state == RunState.RUNNING.value
+    carried_out = c.kind != RunKind.EXTERNAL.value
+    return sa.select(sa.func.count()).select_from(t.run).where(*of_dag, carried_out)
+
+
+@cache
 def lock_run() -> Select:
     """The run's id and what decides who may do what with it, locked until commit."""
     c = t.run.c

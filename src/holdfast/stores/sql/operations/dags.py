@@ -30,12 +30,10 @@ def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
         raise refusal.repeated_dag(max(ids, key=ids.count), command.file)
     yield BEGIN
     yield from _save(context, command.file, error=None)
-    held = yield d.dags_of_file(), _digest(command.file)
     for _, spec in sorted(specs.items()):
         yield from _save_dag(context, command, spec)
-    for (dag_id,) in held:
-        if dag_id not in specs:
-            yield from _let_go(context, dag_id)
+    for dag_id in sorted(set(command.left) - specs.keys()):
+        yield from _let_go(context, command.file, dag_id)
     yield from settle_assets()
 
 
@@ -47,9 +45,10 @@ def forget_file(context: Context, command: rc.ForgetFile) -> Steps[None]:
     yield BEGIN
     digest = _digest(command.file)
     yield d.lock_file(), digest  # whoever saves it waits: its DAGs would go with its row
-    for (dag_id,) in (yield d.dags_of_file(), digest):
-        yield from _let_go(context, dag_id)
-    yield d.forget_file(), digest
+    for dag_id in sorted(command.dag_ids):
+        yield from _let_go(context, command.file, dag_id)
+    if not (yield d.dags_of_file(), digest):
+        yield d.forget_file(), digest
 
 
 def see_dags(context: Context, command: rc.SeeDags) -> Steps[tuple[str, ...]]:
@@ -65,14 +64,15 @@ def see_dags(context: Context, command: rc.SeeDags) -> Steps[tuple[str, ...]]:
 def retire_dags(context: Context, command: rc.RetireDags) -> Steps[tuple[str, ...]]:
     after = {"after": rows.microseconds(command.after)}
     yield BEGIN
-    retired = tuple(dag_id for (dag_id,) in (yield d.dags_long_away(), after))
-    for dag_id in retired:
-        yield s.drop_declarations(), {"dag_id": dag_id}
+    unseen = yield d.unseen_dags(), after
+    for dag_id, file_digest in unseen:
+        if file_digest == d.NOWHERE:
+            yield s.drop_declarations(), {"dag_id": dag_id}
         yield d.retire_dag(), {"dag_id": dag_id}
-    if retired:
+    if unseen:
         yield from settle_assets()
     yield d.forget_old_errors(), after
-    return retired
+    return tuple(dag_id for dag_id, _ in unseen)
 
 
 def list_files(context: Context, command: rc.ListFiles) -> Steps[tuple[FileInfo, ...]]:
@@ -116,21 +116,30 @@ def _save_dag(context: Context, command: rc.SaveFile, spec: DagSpec) -> Steps[No
     before = None
     found = yield d.lock_dag(), dag
     if found:
-        holder, known, _, seen = found[0]
-        if holder not in (dag["digest"], d.NOWHERE) and seen:
+        holder, known, _, ever_seen, seen_lately = found[0]
+        if holder not in (dag["digest"], d.NOWHERE) and seen_lately:
             [(other,)] = yield d.file_name(), {"digest": holder}
-            if other not in command.gone:
+            if other not in command.taken_from:
                 raise refusal.dag_elsewhere(spec.dag_id, command.file, other)
+        if ever_seen and not command.seen:
+            yield from _declare(context, spec, also=msgspec.json.decode(known, type=DagSpec))
+            return
         before = condition_in(known)
         yield d.change_dag(), dag
     else:
         yield d.add_dag(), dag | {"paused": spec.paused_at_first}
-    assets = {(asset.name, asset.uri) for asset in spec.assets}
-    for alias in _aliases(spec):
-        behind = yield e.assets_behind(), {"alias_digest": rows.digest(alias)}
-        assets |= {(info.name, info.uri) for info in rows.assets(behind)}
-    yield from declare_for_dag(context, c.DeclareDagAssets(spec.dag_id, tuple(sorted(assets))))
+    yield from _declare(context, spec)
     yield from follow(context, spec.dag_id, before, condition_in(dag["spec"]))
+
+
+def _declare(context: Context, spec: DagSpec, also: DagSpec | None = None) -> Steps[None]:
+    assets: set[tuple[str, str]] = set()
+    for one in (spec, also or spec):
+        assets |= {(asset.name, asset.uri) for asset in one.assets}
+        for alias in _aliases(one):
+            behind = yield e.assets_behind(), {"alias_digest": rows.digest(alias)}
+            assets |= {(info.name, info.uri) for info in rows.assets(behind)}
+    yield from declare_for_dag(context, c.DeclareDagAssets(spec.dag_id, tuple(sorted(assets))))
 
 
 def _aliases(spec: DagSpec) -> Iterator[str]:
@@ -141,6 +150,6 @@ def _aliases(spec: DagSpec) -> Iterator[str]:
     return (one.name for one in named if isinstance(one, AliasSpec))
 
 
-def _let_go(context: Context, dag_id: str) -> Steps[None]:
+def _let_go(context: Context, file: str, dag_id: str) -> Steps[None]:
     yield d.add_nowhere(type(context.dialect)), {}
-    yield d.let_go_of_dag(), {"dag_id": dag_id}
+    yield d.let_go_of_dag(), _digest(file) | {"dag_id": dag_id}

@@ -122,6 +122,8 @@ def unfinished_runs(context: Context, command: rc.UnfinishedRuns) -> Steps[tuple
 def claim_run(context: Context, command: rc.ClaimRun) -> Steps[Run]:
     yield BEGIN
     dag_id, run_id = command.dag_id, command.run_id
+    if command.most_running is not None:
+        yield d.lock_dag(), {"dag_id": dag_id}
     run = yield from lock_run(dag_id, run_id)
     if run.kind == RunKind.EXTERNAL:
         raise refusal.run_external(dag_id, run_id)
@@ -129,6 +131,10 @@ def claim_run(context: Context, command: rc.ClaimRun) -> Steps[Run]:
         raise refusal.run_ended(dag_id, run_id, run.state)
     if not free(run.owner, run.leased, command.process, command.dead):
         raise refusal.run_held(dag_id, run_id, run_rows.process(run.owner))
+    if command.most_running is not None and run.state == RunState.QUEUED:
+        [(running,)] = yield s.count_running(), {"dag_id": dag_id}
+        if running >= command.most_running:
+            raise refusal.runs_enough(dag_id, run_id, running)
     process = run_rows.process_column(command.process)
     lease = rows.microseconds(command.lease)
     yield s.claim_run(), {"run": run.id, "process": process, "lease": lease}
