@@ -255,7 +255,7 @@ def test_a_run_under_way_waits_for_its_file(site: Site, project: Project, how: s
             project.path("dags/steps.py").unlink()
         else:
             site.write("steps.py", "DAG(1 / 0)\n")
-        wait_until(lambda: "run r of steps waits" in project.read("scheduler.err"))
+        wait_until(lambda: "1 run of DAG steps waits" in project.read("scheduler.err"))
         project.path("go").touch()
         wait_until(lambda: project.states("steps")["one"] == "success")
         site.witness("witness")

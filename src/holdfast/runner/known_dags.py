@@ -86,7 +86,7 @@ class KnownDags:
             log.info("%s is gone", file)
             self._broken.pop(file, None)
             self._latest.pop(file, None)
-            self._drop(file)
+            self._put(file, ())
         self._gone.update(gone)
         self._try_broken()
         self._count_answers()
@@ -196,9 +196,7 @@ class KnownDags:
             return
         self._broken.pop(found.file, None)
         self._held[found.file] = {dag.dag_id for dag in dags}
-        self._drop(found.file)
-        self.dags |= {dag.dag_id: dag for dag in dags}
-        self._share()
+        self._put(found.file, dags)
         log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags) or "no DAG")
         self._try_refused()
 
@@ -244,7 +242,7 @@ class KnownDags:
         else:
             wait = min(2 * before.wait, SELDOM)
         self._broken[found.file] = _Broken(sound, error, now, wait)
-        self._drop(found.file)
+        self._put(found.file, ())
         self._store.execute(r.SaveFileError(self._directory.name(found.file), error))
 
     def _try_refused(self) -> None:
@@ -254,18 +252,13 @@ class KnownDags:
             if broken.found is not None and untouched:
                 self._use(broken.found)
 
-    def _drop(self, file: str) -> None:
-        self.dags = {id: dag for id, dag in self.dags.items() if dag.file != file}
-        self._share()
-
-    def _share(self) -> None:
+    def _put(self, file: str, dags: tuple[DagSpec, ...]) -> None:
         """Runs that are under way go on with what the files say now."""
+        others = {id: dag for id, dag in self.dags.items() if dag.file != file}
+        self.dags = others | {dag.dag_id: dag for dag in dags}
         for active in self._conductor.runs.values():
             dag = self.dags.get(active.run.dag_id)
-            if active.held is not (dag is None):
-                active.held = dag is None
+            active.held = dag is None
+            if dag is not None and dag != active.dag:
+                active.dag = dag
                 active.look_at = 0.0
-                if active.held:
-                    why = self.why_without(active.run.dag_id)
-                    log.warning("run %s of %s waits: %s", active.run.run_id, active.run.dag_id, why)
-            active.dag = dag or active.dag
