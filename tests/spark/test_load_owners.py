@@ -14,7 +14,7 @@ from loading import connection, frame, save_without_renames
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
-from holdfast.accessor import run
+from holdfast.accessor import AssetStore, run
 from holdfast.actions.loads import loads_of
 from holdfast.errors import InvalidInput, StaleAttempt, VersionConflict
 from holdfast.scope import AssetScope
@@ -70,7 +70,7 @@ def test_of_two_backfills_at_once_the_later_one_counts(
     asset = store.asset_store(name="orders")
     first = incremental(frame(spark, [(1, 1)]), asset, **RANGE)
     second = incremental(frame(spark, [(2, 2)]), asset, **RANGE)
-    begun = first._writing_aside([target])
+    begun = first._begin(output.Output(target, "parquet", (), {}))
 
     second.save(target)
 
@@ -216,8 +216,9 @@ def test_only_the_newest_of_the_same_backfill_stands(
         return [one.is_void for one in run(store.store, loads_of(AssetScope(name="orders")))]
 
     assert states() == [False, True]
-    [entry] = [key for key in list(asset.keys()) if "/backfills/" in key]
-    asset.delete(entry)
+    for key in list(asset.keys()):
+        if "/backfills/" in key:
+            asset.delete(key)
     assert states() == [True, True]
 
 
@@ -314,6 +315,166 @@ def test_a_backfill_that_succeeded_stays_when_it_fails_before_it_is_saved_again(
 
     assert ids(read_loads(spark, orders, first)) == [5]
     assert ids(read_loads(spark, orders, second)) == [7]
+
+
+def refuse_to_save(df: DataFrame, store: AssetStore, path: str) -> None:
+    """Fail a backfill after it has begun, and before anything of it is published."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(output.Output, "_write", lambda *arguments: 1 / 0)
+        incremental(df, store, **RANGE).save(path)
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("steps", ["A w w", "A w B", "A B -A C", "A B -B C", "A -B A w C"])
+def test_what_a_backfill_has_saved_counts_however_it_is_done_again_elsewhere(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, steps: str
+) -> None:
+    """It is saved below A, B and C, refused there (-) or written by a function (w)."""
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    expected: dict[str, list[int]] = {}
+    for number, step in enumerate(steps.split()):
+        df, path = frame(spark, [(number, 5)]), str(tmp_path / step[-1])
+        if step == "w":
+            incremental(df, orders, **RANGE).write(lambda rows: rows.collect())
+        elif step.startswith("-"):
+            refuse_to_save(df, orders, path)
+        else:
+            incremental(df, orders, **RANGE).save(path)
+            expected[path] = [number]
+
+    assert {path: ids(read_loads(spark, orders, path)) for path in expected} == expected
+
+
+@pytest.mark.usefixtures("storage")
+def test_of_two_backfills_that_overlap_the_earlier_one_fails(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    target, note = str(tmp_path / "A"), "id long, at long, note string"
+    one, other = (store.task_store("dag", run, "load") for run in "xy")
+    with pytest.raises(VersionConflict), one.attempt() as attempt:
+        its = attempt.asset_store(name="orders")
+        incremental(frame(spark, [(1, 1)]), its, **RANGE).save(target)
+        with other.attempt() as later:
+            its = later.asset_store(name="orders")
+            incremental(frame(spark, [(2, 2, "n")], note), its, **RANGE).save(target)
+    incremental(frame(spark, [(3, 3)]), orders, **RANGE).save(str(tmp_path / "C"))
+
+    assert [(row.id, row.note) for row in read_loads(spark, orders, target).collect()] == [(2, "n")]
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_backfill_that_is_waiting_for_its_success_fails_when_it_is_done_elsewhere(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    places = [str(tmp_path / name) for name in "AB"]
+    incremental(frame(spark, [(7, 17)]), orders, cursor="at").save(places[0])
+    with (
+        pytest.raises(VersionConflict),
+        store.task_store("dag", "run", "load").attempt() as attempt,
+    ):
+        its = attempt.asset_store(name="orders")
+        incremental(frame(spark, [(1, 1)]), its, **RANGE).save(places[0])
+        incremental(frame(spark, [(2, 2)]), orders, **RANGE).save(places[1])
+
+    assert [ids(read_loads(spark, orders, place)) for place in places] == [[7], [2]]
+
+
+@pytest.mark.usefixtures("storage")
+def test_an_attempt_may_save_a_backfill_below_two_paths_and_again(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    places = [str(tmp_path / name) for name in "AB"]
+    with store.task_store("dag", "run", "load").attempt() as attempt:
+        its = attempt.asset_store(name="orders")
+        for number, place in enumerate([*places, places[0]]):
+            incremental(frame(spark, [(number, 5)]), its, **RANGE).save(place)
+
+    assert [ids(read_loads(spark, orders, place)) for place in places] == [[2], [1]]
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("again", ["json", "fewer columns", "write"])
+def test_a_backfill_is_read_as_it_was_saved_below_that_path(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, again: str
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    first, second = str(tmp_path / "A"), str(tmp_path / "B")
+    df = frame(spark, [(1, 1, "007")], "id long, at long, code string")
+    incremental(df, orders, **RANGE).save(first, partition_by="code")
+
+    if again == "write":
+        incremental(df, orders, **RANGE).write(lambda rows: rows.collect())
+    elif again == "json":
+        incremental(df, orders, **RANGE).save(second, format="json")
+    else:
+        incremental(frame(spark, [(2, 2)]), orders, **RANGE).save(second)
+
+    [row] = read_loads(spark, orders, first).collect()
+    assert (row.id, row.at, row.code) == (1, 1, "007")
+    if again == "json":
+        [row] = read_loads(spark, orders, second).collect()
+        assert (row.id, row.at, row.code) == (1, 1, "007")
+
+
+def test_a_backfill_that_replaced_another_and_failed_is_read_as_it_was_saved(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders, target = classic_spark, store.asset_store(name="orders"), str(tmp_path / "A")
+    incremental(frame(spark, [(1, 1)]), orders, **RANGE).save(target)
+    with (
+        suppress(ZeroDivisionError),
+        store.task_store("dag", "run", "load").attempt() as attempt,
+    ):
+        its = attempt.asset_store(name="orders")
+        incremental(frame(spark, [(2, 2)]), its, **RANGE).save(target, format="json")
+        raise ZeroDivisionError
+
+    assert ids(read_loads(spark, orders, target)) == [2]
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_backfill_counts_where_its_directory_was_moved_to(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    for name in "AB":
+        incremental(frame(spark, [(5, 5)]), orders, **RANGE).save(str(tmp_path / name))
+    (tmp_path / "A").rename(tmp_path / "moved")
+    (tmp_path / "link").symlink_to(tmp_path / "B")
+
+    assert ids(read_loads(spark, orders, str(tmp_path / "moved"))) == [5]
+    assert ids(read_loads(spark, orders, f"file:{tmp_path}/link/")) == [5]
+    incremental(frame(spark, [(6, 6)]), orders, **RANGE).save(str(tmp_path / "link"))
+    assert ids(read_loads(spark, orders, str(tmp_path / "B"))) == [6]
+
+
+@pytest.mark.usefixtures("storage")
+def test_the_quarantine_of_a_backfill_is_read_in_its_own_format(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders, bad = classic_spark, store.asset_store(name="orders"), str(tmp_path / "bad")
+    rules: dict[str, Any] = {**RANGE, "expect": {"where": "id < 3"}, "quarantine": bad}
+    df = frame(spark, [(1, 1), (4, 4)])
+
+    incremental(df, orders, **rules).save(str(tmp_path / "A"), format="json")
+
+    assert ids(read_loads(spark, orders, bad)) == [4]
+    assert ids(read_loads(spark, orders, str(tmp_path / "A"))) == [1]
+
+
+def test_backfills_below_different_paths_stand_beside_each_other(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    orders = store.asset_store(name="orders")
+    for path in ("A", "B", "A"):
+        incremental(frame(classic_spark, [(5, 5)]), orders, **RANGE).save(str(tmp_path / path))
+
+    loads = run(store.store, loads_of(AssetScope(name="orders")))
+
+    assert [one.is_void for one in loads] == [False, False, True]
 
 
 @pytest.mark.parametrize(("owner", "left"), [("", False), ("mine", False), ("another", True)])

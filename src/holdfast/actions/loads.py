@@ -95,13 +95,14 @@ def _remembered(scope: AssetScope, key: str) -> Steps[list[Load]]:
         for record, step in found
         if record is not None
     ]
-    newest: set[str] = set()
+    newest: set[tuple[str, ...]] = set()
     for at, load in enumerate(loads):
         name = load.record.name
         if not _moved(load):
-            counts = name not in newest and (yield from _is_kept(scope, key, name))
+            saved = (name, *load.record.directories)
+            counts = saved not in newest and (yield from _is_kept(scope, key, name))
             loads[at] = load._replace(superseded=not counts)
-            newest.add(name)
+            newest.add(saved)
     if not any(map(_moved, loads)):
         return loads
     entry = yield c.GetEntry(scope, key)

@@ -96,6 +96,13 @@ def absolute(spark: SparkSession, path: str) -> str:
     return os.path.abspath(path)
 
 
+def digest_of_place(spark: SparkSession, path: str) -> str:
+    """Identify a directory, whichever way its path is written, where this process can tell."""
+    place = absolute(spark, path)
+    local = _local(place) if renames(spark, place) else None
+    return _digest(place.rstrip("/") if local is None else os.path.realpath(local))
+
+
 def is_inside(spark: SparkSession, path: str, other: str) -> bool:
     """Tell whether a path is the other one, or below it."""
     one, around = (absolute(spark, given) for given in (path, other))
@@ -148,17 +155,17 @@ def publish(
     return published
 
 
-def withdraw(directory: str, owners: Collection[str], *, but: str = "") -> None:
-    """Remove a directory that an edition of one of these owners was published as, but for the one
-    of the try `but`, and what would be published there. Leave one of others alone. An edition is
-    its owner and its try, with a space between them."""
+def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] = ()) -> None:
+    """Remove a directory that an edition of one of these owners was published as, but for those
+    of the tries `but`, and what would be published there. Leave one of others alone. An edition
+    is its owner and its try, with a space between them."""
     target = _checked(directory)
     parent, name = os.path.split(target)
     owner, _, tried = str(_edition(target)).partition(" ")
     if not os.path.isdir(parent) or (owner not in owners and is_there(directory)):
         return
     _discard(parent, f"_holdfast-{_digest(name)}-")
-    if owner in owners and tried != but:
+    if owner in owners and tried not in but:
         aside = f"{parent}/_holdfast-{_digest(name)}-{_digest('')}-{uuid4().hex}"
         with suppress(FileNotFoundError):
             os.rename(target, aside)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -14,32 +14,25 @@ from holdfast.loadchain import NO_LOADS, Chain
 from holdfast.loadrecord import BACKFILLS
 from holdfast.spark.edition import TRY
 from holdfast.spark.loads import saved
+from holdfast.spark.loads.backfill import Backfill, backfills_at
 from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count
 from holdfast.spark.loads.column import quoted
 from holdfast.spark.loads.naming import origin_of
 from holdfast.spark.loads.output import in_utc, name_mistakes
-from holdfast.spark.publication import absolute, check_path
+from holdfast.spark.publication import (
+    absolute,
+    check_path,
+    digest_of_place,
+    manifest_of,
+    renames,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
-BACKFILLING: Final = "/backfilling/"
-"""The newest try of a backfill is stored as `orders/backfilling/NAME`."""
-
 _COLUMN_NAMES: Final = re.compile(r"Partition column name list #\d+: ([^\n]*)")
 _BY_NAME: Final = frozenset({"json", "orc", "parquet"})
 """Formats whose files can be read with more columns than they have, and wider ones."""
-
-
-class Backfill(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A backfill that counts."""
-
-    tried: str = ""
-    """The try of it that counts, where directories cannot be renamed."""
-    saved: str = ""
-    """The digest of how it was saved."""
-    of: str = ""
-    """The try that succeeded, whatever the storage is."""
 
 
 def read_loads(
@@ -65,7 +58,12 @@ def read_loads(
     store = store_of(asset_store)
     place = absolute(spark, check_path("the path", path))
     where = f"`{key}` of {store._scope}"
-    counting = _counting(store, key)
+
+    def is_published(name: str, tried: str) -> bool:
+        found = manifest_of(f"{place}/load={name}") if renames(spark, place) else None
+        return str((found or {}).get("edition", "")).endswith(f" {tried}")
+
+    counting = _counting(store, key, digest_of_place(spark, place), is_published)
     every = [
         msgspec.convert(found, saved.Saved)
         for one in counting.saved
@@ -150,13 +148,14 @@ class _Counting(NamedTuple):
     prefix: str
     """That of the names of its loads."""
     chain: Chain
-    backfills: dict[str, Backfill]
+    backfills: dict[str, list[Backfill]]
+    """The tries of each that count."""
 
     @property
     def saved(self) -> list[str]:
         """The digests of how all of it was saved."""
-        of_backfills = (one.saved for one in self.backfills.values() if one.saved)
-        return list(dict.fromkeys([*self.chain.saved, *of_backfills]))
+        of_backfills = (one.saved for tries in self.backfills.values() for one in tries)
+        return [*dict.fromkeys([*self.chain.saved, *filter(None, of_backfills)])]
 
     def names(self) -> list[str]:
         """Return the names of the backfills, and of the newest load."""
@@ -185,16 +184,18 @@ class _Counting(NamedTuple):
 
         if tried is None:
             return f.col("load").isin([*self.backfills])
-        chosen = [f"{name}/{one.tried}" for name, one in self.backfills.items()]
+        chosen = [f"{name}/{one.tried}" for name, tries in self.backfills.items() for one in tries]
         return f.concat("load", f.lit("/"), tried).isin(chosen)
 
 
-def _counting(store: AssetStore, key: str) -> _Counting:
+def _counting(
+    store: AssetStore, key: str, place: str, is_published: Callable[[str, str], bool]
+) -> _Counting:
     """Find what counts. Raise NotFound where nothing is known of loads, InvalidInput where it
     cannot be known."""
-    entry, prefix, keys = store.entry(key), key + BACKFILLS, store.keys()
-    names = [one.removeprefix(prefix) for one in keys if one.startswith(prefix)]
-    if entry is None and not names and store.entry(key + PLAN_SUFFIX) is None:
+    entry, keys = store.entry(key), store.keys()
+    is_backfilled = any(one.startswith(key + BACKFILLS) for one in keys)
+    if entry is None and not is_backfilled and store.entry(key + PLAN_SUFFIX) is None:
         raise NotFound(
             f"`{key}` of {store._scope} knows of no loads",
             hint="check the asset and key=; read after the first load.save(…)",
@@ -208,5 +209,5 @@ def _counting(store: AssetStore, key: str) -> _Counting:
             "those up to 7 count, but for 2 and 3; `holdfast assets loads` lists them where the "
             "history is",
         )
-    backfills = {name: msgspec.convert(store.get(prefix + name), Backfill) for name in names}
+    backfills = backfills_at(store, key, keys, place, is_published)
     return _Counting(f"{origin_of(store, key)}.", chain, backfills)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC
+from functools import partial
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import uuid4
 
 import msgspec
 
 from holdfast.accessor import AssetStore
 from holdfast.entry import Entry, TaskWriter
-from holdfast.errors import InvalidInput, InvalidType, SourceChanged, VersionConflict
+from holdfast.errors import InvalidInput, InvalidType, SourceChanged
 from holdfast.loadchain import NO_TRY, following
-from holdfast.loadrecord import BACKFILLS, RECORD_SUFFIX, LoadRecord
+from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
 from holdfast.loadrecord import as_json as record_as_json
 from holdfast.spark.failure import has_raised
 from holdfast.spark.loads import contract, saved
+from holdfast.spark.loads.backfill import Backfilling
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
 from holdfast.spark.loads.chain import PLAN_SUFFIX
 from holdfast.spark.loads.cursor import Value
-from holdfast.spark.loads.directory import BACKFILLING, Backfill
 from holdfast.spark.loads.naming import application, backfill_name, digest_of, load_name
 from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.output import Output, Writing
@@ -31,7 +31,14 @@ from holdfast.spark.loads.plan import Planning
 from holdfast.spark.loads.rules import LoadRules
 from holdfast.spark.loads.statement import is_query
 from holdfast.spark.loads.watermark import Watermark, as_json, from_json
-from holdfast.spark.publication import absolute, check_path, is_inside, renames, withdraw
+from holdfast.spark.publication import (
+    absolute,
+    check_path,
+    digest_of_place,
+    is_inside,
+    renames,
+    withdraw,
+)
 from holdfast.value import check_key
 
 if TYPE_CHECKING:
@@ -79,14 +86,16 @@ class Load:
         self._rules = rules
         self._at_once = at_once
         self._quarantine: str | None = None
-        self._trying = ""
         self.is_written = False
         """Whether the rows are written, and the watermark has moved or is staged."""
         self._new_schema = self._check_contract(df)
         self._mark: Watermark | None = None
         self._planning: Planning | None = None
+        self._backfilling: Backfilling | None = None
         if rules.is_backfill:
             self._name = backfill_name(store, key, rules)
+            place_of = partial(digest_of_place, df.sparkSession)
+            self._backfilling = Backfilling(store, key, self._name, place_of)
         else:
             entry = self._watermark_entry()
             if entry is not None:
@@ -225,7 +234,7 @@ class Load:
         writing = self._begin(output if counts else None)
         if writing is None or not counts:
             return self._finish([])
-        saved_as = self._keep_saved(output)
+        saved_as = self._keep_saved(output, self.df)
         published: list[tuple[str, str | None]] = []
 
         def publish(rows: DataFrame) -> None:
@@ -326,9 +335,10 @@ class Load:
             assert self._rules.quarantine is not None
             aside = Output(self._rules.quarantine, "parquet", (), {})
             aside.check(rejected)
-        spark = self.df.sparkSession
-        places = [absolute(spark, one.path) for one in (output, aside) if one is not None]
-        writing = self._writing(places)
+        outputs = [] if output is None else [(output, self.df)]
+        if rejected is not None and aside is not None:
+            outputs.append((aside, rejected))
+        writing = self._writing(outputs)
         if rejected is not None and aside is not None and writing is not None:
             # With a name of its own, lest it be taken for the data of the load.
             apart = writing._replace(load=_aside(writing.load))
@@ -346,58 +356,32 @@ class Load:
                 ) from error
             raise
 
-    def _writing(self, places: list[str]) -> Writing | None:
+    def _writing(self, outputs: list[tuple[Output, DataFrame]]) -> Writing | None:
         """Begin a try of the load, which replaces what earlier tries have written."""
-        planning = self._planning
+        planning, spark = self._planning, self.df.sparkSession
+        if self._backfilling is not None:
+            saved = {absolute(spark, to.path): self._keep_saved(to, df) for to, df in outputs}
+            return self._backfilling.begin(saved, self._withdraw)
+        places = [absolute(spark, to.path) for to, _ in outputs]
         if planning is None or not self._moves():
-            return self._writing_aside(places)
+            return None
         former = planning.places
         begun = planning.keep(
             self._planned_mark(),
             tries=1 if places else 0,
             places=tuple(dict.fromkeys([*former, *places])),
         )
-        self._withdraw(begun.id, [place for place in former if place not in places])
+        for place in former:
+            if place not in places:
+                self._withdraw(begun.id, place)
         if not places:
             return None
         return Writing(begun.id, str(begun.tries), lambda: planning.confirm(begun))
 
-    def _withdraw(self, load: str, places: list[str], *, but: str = "") -> None:
-        """Remove what tries of a load have saved in these places, and its next one does not."""
-        for place in places:
-            if renames(self.df.sparkSession, place):
-                withdraw(f"{place.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
-
-    def _writing_aside(self, places: list[str]) -> Writing | None:
-        """Begin a try of what moves no watermark: a backfill.
-
-        Its entry is written at once, which an attempt that is over may not do, and says which try
-        is the newest, and where tries have saved since one succeeded.
-        """
-        name = self.name.removeprefix("load=")
-        key = self._key + BACKFILLING + name
-        former = self._store.get(key) or {"id": f"b{uuid4().hex}", "try": "", "places": []}
-        succeeded = (self._store.get(self._key + BACKFILLS + name) or {}).get("of", "")
-        left = [] if former["try"] == succeeded else former["places"]
-        if not places and not left:
-            return None
-        self._trying = uuid4().hex
-        all_places = list(dict.fromkeys([*left, *places]))
-        begun = {"id": former["id"], "try": self._trying, "places": all_places}
-        self._store.set(key, begun)
-        others = [place for place in left if place not in places]
-        self._withdraw(begun["id"], others, but=succeeded)
-        if not places:
-            return None
-
-        def confirm() -> None:
-            if self._store.get(key) != begun:
-                raise VersionConflict(
-                    f"a later try at {self.name}, for {self._where()}, replaces this one",
-                    hint="let one backfill of a range run at a time",
-                )
-
-        return Writing(begun["id"], begun["try"], confirm)
+    def _withdraw(self, load: str, place: str, but: Collection[str] = ()) -> None:
+        """Remove what tries of a load have saved in a place, but for those named."""
+        if renames(self.df.sparkSession, place):
+            withdraw(f"{place.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
 
     def _manifest(self) -> dict[str, Any]:
         return {
@@ -416,11 +400,9 @@ class Load:
             bounded.beyond,
             bounded.quarantined,
         )
-        if self._planning is None:
-            tried, digest = (saved_as.tried or "", saved_as.digest) if saved_as else ("", "")
-            backfill = msgspec.to_builtins(Backfill(tried, digest, self._trying))
-            self._set(BACKFILLS + self.name.removeprefix("load="), backfill)
-        elif self._moves():
+        if self._backfilling is not None:
+            self._backfilling.succeed(self._put)
+        elif self._planning is not None and self._moves():
             self._planning.check_unmoved()
             self._keep_watermark(self._planning, saved_as)
         else:
@@ -454,9 +436,9 @@ class Load:
         if self._new_schema is not None:
             self._set(contract.SUFFIX, self._new_schema)
 
-    def _keep_saved(self, output: Output) -> str:
-        """Store how `read_loads` is to read this load; return its digest."""
-        value = msgspec.to_builtins(output.saves(self.df))
+    def _keep_saved(self, output: Output, df: DataFrame) -> str:
+        """Store how `read_loads` is to read these rows; return its digest."""
+        value = msgspec.to_builtins(output.saves(df))
         digest = digest_of(value)
         if self._store.entry(self._key + saved.PREFIX + digest) is None:
             # At once: it is the same for all that are saved so, and means nothing by itself.
@@ -530,13 +512,13 @@ class Load:
     def _set(
         self, suffix: str, value: Any, *, if_version: int | None = None, inline: bool = False
     ) -> None:
+        self._put(self._key + suffix, value, if_version=if_version, inline=inline)
+
+    def _put(
+        self, key: str, value: Any, *, if_version: int | None = None, inline: bool = False
+    ) -> None:
         store = self._store._inline() if inline else self._store
-        store.set(
-            self._key + suffix,
-            value,
-            on_success=self._stages,
-            if_version=if_version,
-        )
+        store.set(key, value, on_success=self._stages, if_version=if_version)
 
 
 def _aside(load: str) -> str:
