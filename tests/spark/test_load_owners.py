@@ -477,6 +477,23 @@ def test_backfills_below_different_paths_stand_beside_each_other(
     assert [one.is_void for one in loads] == [False, False, True]
 
 
+@pytest.mark.usefixtures("storage")
+def test_a_load_that_only_puts_rows_aside_leaves_the_next_ones_their_range_and_place(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders, bad = classic_spark, store.asset_store(name="orders"), str(tmp_path / "bad")
+    rules: dict[str, Any] = {"primary_key": (), "expect": {"where": "id < 9"}, "quarantine": bad}
+    merged: list[list[int]] = []
+
+    for rows in ([(1, 1)], [(90, 1)], [(90, 1)], [(90, 1), (2, 2)], [(90, 1), (2, 2), (91, 3)]):
+        load = incremental(frame(spark, rows), orders, cursor="at", **rules)
+        load.write(lambda df: merged.append(ids(df)))
+
+    assert merged == [[1], [], [], [2], [2]]
+    assert orders.get("watermark")["value"] == 3
+    assert ids(read_loads(spark, orders, bad)) == [90, 91]
+
+
 @pytest.mark.parametrize(("owner", "left"), [("", False), ("mine", False), ("another", True)])
 def test_a_withdrawal_removes_what_would_be_published_but_for_that_of_others(
     tmp_path: Path, owner: str, left: bool

@@ -86,6 +86,7 @@ class Load:
         self._rules = rules
         self._at_once = at_once
         self._quarantine: str | None = None
+        self._tried = NO_TRY
         self.is_written = False
         """Whether the rows are written, and the watermark has moved or is staged."""
         self._new_schema = self._check_contract(df)
@@ -321,8 +322,8 @@ class Load:
 
     def _planned_mark(self) -> Any:
         """Return the watermark of the plan, which says nothing of other loads yet."""
-        assert self._bounded.mark is not None
-        return as_json(self._bounded.mark, self._rules.cursor)
+        mark = self._bounded.mark
+        return None if mark is None else as_json(mark, self._rules.cursor)
 
     def _begin(self, output: Output | None = None) -> Writing | None:
         """Store the plan, and put aside what does not pass; return how to write directories."""
@@ -342,6 +343,7 @@ class Load:
         if rejected is not None and aside is not None and writing is not None:
             # With a name of its own, lest it be taken for the data of the load.
             apart = writing._replace(load=_aside(writing.load))
+            self._tried = writing.tried
             self._quarantine, _ = aside.publish(rejected, self.name, apart, self._manifest())
         return writing
 
@@ -363,13 +365,15 @@ class Load:
             saved = {absolute(spark, to.path): self._keep_saved(to, df) for to, df in outputs}
             return self._backfilling.begin(saved, self._withdraw)
         places = [absolute(spark, to.path) for to, _ in outputs]
-        if planning is None or not self._moves():
+        moves = self._moves()
+        if planning is None or not (moves or places):
             return None
         former = planning.places
         begun = planning.keep(
             self._planned_mark(),
             tries=1 if places else 0,
             places=tuple(dict.fromkeys([*former, *places])),
+            only_aside=not moves,
         )
         for place in former:
             if place not in places:
@@ -427,7 +431,8 @@ class Load:
         tried, digest = (saved_as.tried, saved_as.digest) if saved_as else (None, None)
         spark = self.df.sparkSession
         if tried is None and not all(renames(spark, place) for place in planning.places):
-            tried = NO_TRY  # what an earlier attempt has saved elsewhere
+            # Not what an earlier attempt has saved elsewhere; what this one has put aside.
+            tried = self._tried
         chain = following(planning.before, planning.number, tried, digest)
         value = as_json(self._bounded.mark, self._rules.cursor, chain)
         self._set("", value, if_version=planning.version)

@@ -48,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The load has succeeded."""
     tries: int = 0
     """How many attempts have begun to write into a place of their own."""
+    only_aside: bool = False
+    """It puts rows aside, and does not move the watermark: its range may change."""
     places: tuple[str, ...] = ()
     """The paths below which attempts have published a directory of this load, or begun to."""
 
@@ -162,7 +164,9 @@ class Planning:
 
     def _kept(self, found: Plan | None) -> Plan | None:
         """Return the plan of an earlier attempt if this one has the same rules."""
-        if found is None or found.rules == self._rules:
+        if found is None or found.only_aside:
+            return None
+        if found.rules == self._rules:
             return found
         if found.numbered:
             raise InvalidInput(
