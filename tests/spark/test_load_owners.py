@@ -270,6 +270,26 @@ def test_a_directory_that_no_load_has_saved_is_not_replaced(
     assert orders.get("watermark") is None
 
 
+def test_a_directory_that_comes_to_be_there_during_the_save_is_not_replaced(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    load = incremental(frame(spark, [(1, 1)]), orders, cursor="at")
+    by_hand, write = str(tmp_path / "out" / load.name), output.Output._write
+
+    def overtaken(self: output.Output, df: DataFrame, directory: str) -> None:
+        frame(spark, [(7, 7)]).write.parquet(by_hand)
+        write(self, df, directory)
+
+    monkeypatch.setattr(output.Output, "_write", overtaken)
+
+    with pytest.raises(InvalidInput, match="or was written without new.save"):
+        load.save(str(tmp_path / "out"))
+
+    assert ids(spark.read.parquet(by_hand)) == [7]
+    assert orders.get("watermark") is None
+
+
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("way", ["save", "write"])
 def test_a_backfill_that_failed_does_not_count_when_it_is_done_again_elsewhere(

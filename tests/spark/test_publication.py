@@ -23,7 +23,13 @@ from pyspark.sql.functions import lit
 from forks import forks
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.spark import publication
-from holdfast.spark.publication import discard_drafts, manifest_of, publish, renames
+from holdfast.spark.publication import (
+    discard_drafts,
+    manifest_of,
+    publish,
+    renames,
+    withdraw,
+)
 
 IDS = range(6)
 
@@ -362,6 +368,65 @@ def test_a_writer_whose_edition_another_has_published_is_content(
     assert publish(overtaken, f"{tmp_path}/chunk=a", edition="e", manifest={}) is False
 
     assert manifest_of(f"{tmp_path}/chunk=a") == {"edition": "e", "source": "second"}
+
+
+@pytest.mark.parametrize("exchanges", [True, False], ids=["exchange", "two renames"])
+@pytest.mark.parametrize("at", ["the write", "the exchange"])
+@pytest.mark.parametrize("other", ["theirs 1", None], ids=["another owner", "by hand"])
+def test_what_others_have_put_there_meanwhile_is_left(
+    at: str,
+    exchanges: bool,
+    other: str | None,
+    sources: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = tmp_path / "base" / "chunk=a"
+    publish_copy(target.parent, sources["first"], "mine 1")
+    exchange = publication._exchange
+
+    def intrude() -> None:
+        shutil.rmtree(target)
+        shutil.copytree(sources["first"], target)
+        if other is not None:
+            (target / publication.FILE).write_text(json.dumps({"edition": other}))
+
+    def write(draft: str) -> None:
+        shutil.copytree(sources["second"], draft)
+        if at == "the write":
+            intrude()
+
+    def disturbed(opened: int, to: str) -> None:
+        monkeypatch.setattr(publication, "_exchange", exchange if exchanges else unable)
+        intrude()
+        publication._exchange(opened, to)
+
+    monkeypatch.setattr(publication, "_exchange", disturbed)
+
+    with pytest.raises(InvalidInput, match="chunk=a is there, and this load has not saved it"):
+        publish(write, str(target), edition="mine 2", manifest={}, owner="mine")
+
+    assert (manifest_of(str(target)) or {}).get("edition") == other
+    assert sorted(one.name for one in target.glob("part=*")) == ["part=0", "part=1"]
+    assert os.listdir(target.parent) == ["chunk=a"]
+
+
+def test_a_withdrawal_leaves_what_was_published_meanwhile(
+    sources: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_copy(tmp_path, sources["first"], "mine 1")
+    discard = publication._discard
+
+    def overtaken(parent: str, prefix: str) -> None:
+        monkeypatch.setattr(publication, "_discard", discard)
+        publish_copy(tmp_path, sources["second"], "mine 2")
+
+    monkeypatch.setattr(publication, "_discard", overtaken)
+
+    withdraw(f"{tmp_path}/chunk=a", ("mine",))
+
+    assert manifest_of(f"{tmp_path}/chunk=a") == {"edition": "mine 2", "source": "second"}
+    assert os.listdir(tmp_path) == ["chunk=a"]
 
 
 def test_what_killed_writers_of_an_edition_have_left_is_removed(tmp_path: Path) -> None:

@@ -111,16 +111,23 @@ def is_inside(spark: SparkSession, path: str, other: str) -> bool:
 
 
 def publish(
-    write: Callable[[str], object], directory: str, *, edition: str, manifest: Mapping[str, Any]
+    write: Callable[[str], object],
+    directory: str,
+    *,
+    edition: str,
+    manifest: Mapping[str, Any],
+    owner: str | None = None,
 ) -> bool:
     """Have `write` write a hidden directory of its own beside `directory`, then rename it there;
     False where the same edition is there already.
 
     An edition is the identity of the content: of several writers with the same one, the first
-    publishes. A directory of another edition, or without a manifest, is replaced. `manifest` is
-    read after the write. Where editions follow each other, let `write` check first that its own is
-    still the current one: a later edition then never yields to an earlier one, however long a
-    process was stopped. Raises Conflict where a writer of another edition has taken over.
+    publishes. A directory of another edition, or without a manifest, is replaced; with an `owner`,
+    only one that an edition of this owner was published as, and InvalidInput is raised for others,
+    also for one that came to be there at the last moment. `manifest` is read after the write.
+    Where editions follow each other, let `write` check first that its own is still the current
+    one: a later edition then never yields to an earlier one, however long a process was stopped.
+    Raises Conflict where a writer of another edition has taken over.
     """
     target = _checked(directory)
     parent, name = os.path.split(target)
@@ -142,7 +149,7 @@ def publish(
         try:
             write(f"{beside[0]}{beside[1]}{hidden}/{_DATA}")
             _seal(opened, {**manifest, "edition": edition})
-            published = _put(opened, target, edition)
+            published = _put(opened, target, edition, owner)
         except HoldfastError:
             raise
         except Exception as error:
@@ -161,7 +168,8 @@ def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] = 
     is its owner and its try, with a space between them."""
     target = _checked(directory)
     parent, name = os.path.split(target)
-    owner, _, tried = str(_edition(target)).partition(" ")
+    found = _edition(target)
+    owner, _, tried = str(found).partition(" ")
     if not os.path.isdir(parent) or (owner not in owners and is_there(directory)):
         return
     _discard(parent, f"_holdfast-{_digest(name)}-")
@@ -169,22 +177,28 @@ def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] = 
         aside = f"{parent}/_holdfast-{_digest(name)}-{_digest('')}-{uuid4().hex}"
         with suppress(FileNotFoundError):
             os.rename(target, aside)
+            if _edition(aside) != found:
+                os.rename(aside, target)  # what was published there meanwhile
             shutil.rmtree(aside, ignore_errors=True)
 
 
 def manifest_of(directory: str) -> dict[str, Any] | None:
     """Read the manifest of a published directory; None where there is none."""
-    try:
-        with open(f"{_checked(directory)}/{FILE}", encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    return _manifest(_checked(directory))
 
 
 def owner_of(directory: str) -> str:
     """Return the owner of the edition that a directory was published as; empty where none was."""
-    return str((manifest_of(directory) or {}).get("edition", "")).partition(" ")[0]
+    return _owner(_edition(_checked(directory)))
+
+
+def foreign(directory: str) -> InvalidInput:
+    """Return the error for a directory that is there, and of another owner."""
+    return InvalidInput(
+        f"{directory} is there, and this load has not saved it: it is of another store with the "
+        "same asset, of an asset or plan that was deleted, or was written without new.save",
+        hint="give each store a path of its own; if the directory is a leftover, remove it",
+    )
 
 
 def is_there(directory: str) -> bool:
@@ -223,8 +237,22 @@ def _checked(directory: str) -> str:
     return local
 
 
-def _edition(target: str) -> Any:
-    return (manifest_of(target) or {}).get("edition")
+def _manifest(target: str, place: int | None = None) -> dict[str, Any] | None:
+    try:
+        descriptor = os.open(f"{target}/{FILE}", os.O_RDONLY, dir_fd=place)
+        with open(descriptor, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _edition(target: str, place: int | None = None) -> Any:
+    return (_manifest(target, place) or {}).get("edition")
+
+
+def _owner(edition: Any) -> str:
+    return str(edition or "").partition(" ")[0]
 
 
 def _digest(text: str) -> str:
@@ -274,8 +302,13 @@ def _sync(path: str, place: int | None = None) -> None:
         os.close(descriptor)
 
 
-def _put(opened: int, target: str, edition: str) -> bool:
-    """Rename the draft to the target; False where the target is of the same edition."""
+def _put(opened: int, target: str, edition: str, owner: str | None) -> bool:
+    """Rename the draft to the target; False where the target is of the same edition. Raise
+    InvalidInput where it is of another owner."""
+
+    def is_foreign(name: str, place: int | None = None) -> bool:
+        return owner is not None and _owner(_edition(name, place)) != owner
+
     while True:
         try:
             # Replaces an empty directory at most, so that the first publisher wins.
@@ -287,6 +320,8 @@ def _put(opened: int, target: str, edition: str) -> bool:
             return True
         if _edition(target) == edition:
             return False
+        if is_foreign(target) and os.path.lexists(target):
+            raise foreign(target)
         try:
             _exchange(opened, target)
         except FileNotFoundError:
@@ -295,9 +330,16 @@ def _put(opened: int, target: str, edition: str) -> bool:
             if error.errno not in _UNABLE:
                 raise
         else:
+            if is_foreign(_DATA, opened):  # it came between the look and the exchange
+                _exchange(opened, target)
+                raise foreign(target)
             return True
+        replaced = f"replaced-{uuid4().hex}"
         with suppress(FileNotFoundError):
-            os.rename(target, f"replaced-{uuid4().hex}", dst_dir_fd=opened)
+            os.rename(target, replaced, dst_dir_fd=opened)
+            if is_foreign(replaced, opened):
+                os.rename(replaced, target, src_dir_fd=opened)
+                raise foreign(target)
 
 
 def _exchange(opened: int, target: str) -> None:

@@ -12,7 +12,15 @@ from holdfast.spark.edition import TRY
 from holdfast.spark.failure import has_raised
 from holdfast.spark.loads import saved
 from holdfast.spark.loads.column import Columns, quoted
-from holdfast.spark.publication import absolute, check_path, is_there, owner_of, publish, renames
+from holdfast.spark.publication import (
+    absolute,
+    check_path,
+    foreign,
+    is_there,
+    owner_of,
+    publish,
+    renames,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -72,14 +80,15 @@ class Output(NamedTuple):
 
         if renames(df.sparkSession, directory):
             if is_there(directory) and owner_of(directory) != writing.load:
-                raise _foreign(directory)
-            publish(write, directory, edition=writing.edition, manifest=manifest)
+                raise foreign(directory)
+            edition = writing.edition
+            publish(write, directory, edition=edition, manifest=manifest, owner=writing.load)
             return directory, None
         try:
             write(f"{directory}/{TRY}={writing.tried}")
         except AnalysisException as error:
             if error.getCondition() == "PATH_ALREADY_EXISTS":
-                raise _foreign(directory) from error
+                raise foreign(directory) from error
             raise
         return directory, writing.tried
 
@@ -217,11 +226,3 @@ def _as_directory(name: str) -> Column:
 
 def _unkept(name: str) -> str:
     return f"`{name}` in partition_by has a value that the name of a directory cannot keep"
-
-
-def _foreign(directory: str) -> InvalidInput:
-    return InvalidInput(
-        f"{directory} is there, and this load has not saved it: it is of another store with the "
-        "same asset, of an asset or plan that was deleted, or was written without new.save",
-        hint="give each store a path of its own; if the directory is a leftover, remove it",
-    )
