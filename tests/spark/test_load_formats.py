@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,93 @@ def test_two_ways_of_saving_below_one_path_are_named(
     save(classic_spark, orders, "SELECT 4 AS at, 'a' AS p", tmp_path / "other", partition_by="p")
     with pytest.raises(InvalidInput, match="another partition_by: by (p and by nothing|nothing)"):
         read_loads(classic_spark, orders, str(tmp_path / "other"))
+
+
+@pytest.fixture(params=["renamed", "not renamed"])
+def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file system with renames, and one without, as object stores are."""
+    if request.param == "not renamed":
+        save_without_renames(monkeypatch)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("other", ["failed", "undone", "of another asset"])
+@pytest.mark.parametrize("header", ["true", "false"])
+def test_csv_that_does_not_count_decides_no_columns(
+    classic_spark: SparkSession, tmp_path: Path, other: str, header: str
+) -> None:
+    spark, out = classic_spark, tmp_path / "out"
+    way: dict[str, Any] = {"format": "csv", "options": {"header": header}}
+    rows = "SELECT id AS at, 'B' AS city, 'A' AS name, 'x' AS more FROM range(2, 90)"
+    with connection(tmp_path) as store:
+        orders = store.asset_store(name="orders", declare=True)
+        save(spark, orders, "SELECT 1L AS at, 'a' AS name, 'b' AS city", out, **way)
+        version = orders.history("watermark")[0].version
+        if other == "of another asset":
+            save(spark, store.asset_store(name="a", declare=True), rows, out, **way)
+        elif other == "undone":
+            save(spark, orders, rows, out, **way)
+            orders.rewind("watermark", version=version)
+        else:
+            with suppress(KeyError), store.task_store("dag", "run", "load").attempt() as attempt:
+                save(spark, attempt.asset_store(name="orders"), rows, out, **way)
+                raise KeyError
+
+        found = read_loads(spark, orders, str(out)).drop("load")
+
+        assert found.columns == ["at", "name", "city"]
+        assert [tuple(row) for row in found.collect()] == [(1, "a", "b")]
+
+
+@pytest.mark.usefixtures("storage")
+def test_columns_that_nobody_has_kept_are_those_of_files_that_count(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    spark, out = classic_spark, str(tmp_path / "out")
+    save(spark, orders, "SELECT 2L AS at, 'a' AS name", tmp_path / "out")
+    for key in [key for key in list(orders.keys()) if "/saved/" in key]:
+        orders.delete(key)
+    with connection(tmp_path) as store:
+        first = store.asset_store(name="a", declare=True)
+        save(spark, first, "SELECT 1L AS at, 1 AS x FROM range(9)", tmp_path / "out")
+
+    assert read_loads(spark, orders, out).columns == ["at", "name", "load"]
+
+
+@pytest.mark.parametrize(
+    ("format", "options"), [("csv", {}), ("xml", {"rowTag": "r"}), ("json", {})]
+)
+def test_text_is_read_with_the_types_that_were_saved(
+    classic_spark: SparkSession,
+    orders: AssetStore,
+    tmp_path: Path,
+    format: str,
+    options: dict[str, str],
+) -> None:
+    values = "1L AS at, '007' AS code, 0.1F AS f, 1.50BD AS d, date'2026-01-31' AS day, true AS t"
+
+    save(classic_spark, orders, f"SELECT {values}", tmp_path, format=format, options=options)
+
+    found = read_loads(classic_spark, orders, str(tmp_path)).drop("load")
+    expected = classic_spark.sql(f"SELECT {values}")
+    assert found.dtypes == expected.dtypes
+    assert found.collect() == expected.collect()
+
+
+def test_lines_of_text_have_the_name_that_was_saved(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    sql = "SELECT '1' AS at"
+
+    save(classic_spark, orders, sql, tmp_path, format="text")
+
+    assert [row.at for row in read_loads(classic_spark, orders, str(tmp_path)).collect()] == ["1"]
+
+
+@pytest.mark.parametrize("column", ["X'00ff' AS bytes", "'a' AS _corrupt_record"])
+def test_what_spark_does_not_read_from_csv_is_not_saved(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, column: str
+) -> None:
+    with pytest.raises(InvalidInput, match="cannot be read from CSV again"):
+        save(classic_spark, orders, f"SELECT 1 AS at, {column}", tmp_path, format="csv")

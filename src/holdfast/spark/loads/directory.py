@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
 _COLUMN_NAMES: Final = re.compile(r"Partition column name list #\d+: ([^\n]*)")
-_BY_NAME: Final = frozenset({"json", "orc", "parquet"})
-"""Formats whose files can be read with more columns than they have, and wider ones."""
+_PLACE: Final = re.compile(rf".*/load=([^/]+)/(?:{TRY}=([^/]+)/)?")
+"""The load and the try that a file is of."""
 
 
 def read_loads(
@@ -77,20 +77,21 @@ def read_loads(
     def reader() -> DataFrameReader:
         return spark.read.format(kind).options(**using)
 
-    def partitions(of: str) -> list[str]:
+    def listed(of: str) -> DataFrame:
         # With any schema, Spark reads the names of directories only.
-        return reader().schema("holdfast_none string").load(of).columns[1:]
+        return reader().schema("holdfast_none string").load(of)
 
     def is_there(name: str) -> bool:
         try:
-            partitions(f"{place}/load={name}")
+            listed(f"{place}/load={name}").columns  # noqa: B018
         except AnalysisException:
             return False
         return True
 
     try:
         with name_mistakes(path, kind):
-            directories = partitions(place)
+            listing = listed(place)
+            directories = listing.columns[1:]
     except AnalysisException as error:
         raise _no_loads(path, str(error).partition("\n")[0]) from error
     except PySparkException as error:
@@ -99,24 +100,43 @@ def read_loads(
         raise _mixed(path, str(error)) from error
     if "load" not in directories and not any(map(is_there, counting.names())):
         raise _no_loads(path, "none of its directories is that of a load")
+    tried = f.col(TRY) if TRY in directories else None
+    counts = counting.is_load(tried) | counting.is_backfill(tried)
+    files = {}
+    is_known = loads and len(every) == len(counting.saved) and kind in saved.WITH_SCHEMA
+    if "load" in directories and (is_mixed or not is_known):
+        files = _files(spark, listing.inputFiles(), counts)
+    if is_mixed:
+        saved.check_files([*files], kind, path)
     schema = saved.schema_of(loads, spark, where)
-    is_known = loads and len(every) == len(counting.saved)
-    if "load" in directories and not (is_known and kind in _BY_NAME):
-        # It is not known how it was saved, or files tell their columns: those of CSV by place.
-        inferred = reader().load(place).drop("load", TRY).schema
+    if "load" in directories and not is_known:
+        # The files tell their columns: those of loads that count, if there are any.
+        within = [f"{place}/{name}" for name in dict.fromkeys(files.values())] or [place]
+        inferred = reader().option("basePath", place).load(within).drop("load", TRY).schema
         known = {field.name: field for field in schema}
         fields = [field for field in inferred if field.name not in directories]
         in_names = [field for field in inferred if field.name in directories]
         schema = StructType([*fields, *(known.get(field.name, field) for field in in_names)])
     names = [*schema.names, "load"]
-    tried = f.col(TRY) if TRY in directories else None
     for name in ("load", TRY) if tried is not None else ("load",):
         schema = schema.add(name, "string")
-    rows = reader().schema(schema).load(place)
-    if is_mixed:
-        saved.check_files(rows.inputFiles(), kind, path)
-    rows = rows.where(counting.is_load(tried) | counting.is_backfill(tried))
+    rows = reader().schema(schema).load(place).where(counts)
     return rows.select(*map(quoted, names))
+
+
+def _files(spark: SparkSession, files: Sequence[str], counts: Column) -> dict[str, str]:
+    """Return those files that count, and the directory below the path that each is in."""
+    found = {file: match for file in files if (match := _PLACE.match(file))}
+    places = spark.createDataFrame(
+        sorted({(match[1], match[2] or "") for match in found.values()}),
+        f"load string, {TRY} string",
+    )
+    counting = {(row["load"], row[TRY]) for row in places.where(counts).collect()}
+    return {
+        file: f"load={match[1]}" + (f"/{TRY}={match[2]}" if match[2] else "")
+        for file, match in found.items()
+        if (match[1], match[2] or "") in counting
+    }
 
 
 def _mixed(path: str, said: str) -> InvalidInput:

@@ -113,8 +113,8 @@ class Output(NamedTuple):
                     "with a dot",
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
-        if self.format.lower() == "json":
-            _check_json(df.schema)
+        if self.format.lower() in saved.TEXTS:
+            _check_text(df.schema, self.format.lower())
         for name in df.columns:
             if name.lower() in ("load", TRY):
                 raise InvalidInput(
@@ -195,11 +195,13 @@ def name_mistakes(path: str, format: str, partitions: Sequence[str] = ()) -> Ite
         raise
 
 
-def _check_json(schema: StructType) -> None:
-    """Raise InvalidInput for a column that JSON keeps, and Spark does not read."""
-    from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+def _check_text(schema: StructType, format: str) -> None:
+    """Raise InvalidInput for a column that the format keeps, and Spark does not read."""
+    from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
     def unread(kind: DataType) -> bool:
+        if isinstance(kind, BinaryType):
+            return format == "csv"
         if isinstance(kind, MapType):
             return not isinstance(kind.keyType, StringType) or unread(kind.valueType)
         if isinstance(kind, ArrayType):
@@ -210,8 +212,9 @@ def _check_json(schema: StructType) -> None:
         if field.name == "_corrupt_record" or unread(field.dataType):
             raise InvalidInput(
                 f"the column `{field.name}` ({field.dataType.simpleString()}) cannot be read from "
-                "JSON again",
-                hint='use format="parquet"; or rename the column, and give maps keys of text',
+                f"{format.upper()} again",
+                hint='use format="parquet"; or rename the column, give maps keys of text, and CSV '
+                "no bytes",
             )
 
 

@@ -21,8 +21,14 @@ PREFIX: Final = "/saved/"
 """How loads of the watermark `orders` were saved is stored as `orders/saved/DIGEST`."""
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _FLOATS: Final = ("float", "double")
-_TEXTS: Final = frozenset({"csv", "json", "text", "xml"})
+TEXTS: Final = frozenset({"csv", "json", "text", "xml"})
 """Formats whose readers need the writer's options."""
+WITH_SCHEMA: Final = TEXTS | {"orc", "parquet"}
+"""Formats that are read with the columns and types that were saved. Others tell their own."""
+_BY_PLACE: Final = frozenset({"csv", "text"})
+"""Formats whose files do not name their columns, or whose readers do not look at the names."""
+_BY_SPELLING: Final = frozenset({"json", "xml"})
+"""Formats that tell names apart which differ in case."""
 _OF_WRITERS: Final = frozenset({"compression", "codec"})
 """Options that a reader has no use for."""
 
@@ -47,7 +53,7 @@ def saved_as(
     schema: StructType, format: str, partitions: list[str], options: Mapping[str, str]
 ) -> Saved:
     """Describe files of rows with that schema."""
-    kept = {} if format.lower() not in _TEXTS else options
+    kept = {} if format.lower() not in TEXTS else options
     return Saved(
         format.lower(),
         [(field.name, field.dataType.jsonValue()) for field in schema.toNullable().fields],
@@ -109,8 +115,8 @@ def schema_of(loads: Sequence[Saved], spark: SparkSession, where: str) -> Struct
     """
     from pyspark.sql.types import StructType
 
-    if any(load.format == "csv" for load in loads):
-        _check_places([load.in_files for load in loads], where)
+    if any(load.format in _BY_PLACE for load in loads):
+        _check_places(loads, where)
     case_sensitive = str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
     columns: dict[str, tuple[str, list[Any]]] = {}
     # Text has no more digits than a float needs, and as a double it is another number.
@@ -119,14 +125,14 @@ def schema_of(loads: Sequence[Saved], spark: SparkSession, where: str) -> Struct
         for name, kind in load.columns:
             known = name if case_sensitive else name.lower()
             former, kinds = columns.get(known, (name, []))
-            if load.format == "json" and former != name:
+            if load.format in _BY_SPELLING and former != name:
                 raise InvalidInput(
                     f"the column `{name}` was saved as `{former}`, too, by loads of {where}, and "
-                    "JSON tells them apart",
+                    f"{load.format.upper()} tells them apart",
                     hint="read the directories of the loads of each spelling by themselves",
                 )
             columns[known] = (name, [*kinds, kind])
-            if load.format == "json":
+            if load.format in TEXTS:
                 as_text.add(name.lower())
     fields = [
         {
@@ -157,12 +163,14 @@ def _common(name: str, types: list[Any], as_text: bool, where: str) -> Any:
     )
 
 
-def _check_places(columns: list[list[str]], where: str) -> None:
+def _check_places(loads: Sequence[Saved], where: str) -> None:
     """Raise InvalidInput unless files whose columns are known by their place have the same."""
-    for other in columns[1:]:
-        if other != columns[0]:
+    first = loads[0].in_files
+    for load in loads[1:]:
+        if load.in_files != first:
             raise InvalidInput(
-                f"loads of {where} were saved as CSV with the columns {', '.join(columns[0])}, and "
-                f"with {', '.join(other)}: such files are read by place",
+                f"loads of {where} were saved as {load.format.upper()} with the columns "
+                f"{', '.join(first)}, and with {', '.join(load.in_files)}: such files are read by "
+                "place",
                 hint="read the directories of the loads of each kind by themselves",
             )
