@@ -44,17 +44,16 @@ NO_LOADS: Final = Chain(-1)
 
 
 def following(
-    before: Chain | None, number: int, tried: str | None = None, saved: str | None = None
+    before: Chain | None, number: int, tried: str | None = None, saved: Sequence[str] = ()
 ) -> Chain:
     """Return the chain in which the load of that number follows `before`."""
     before = before or NO_LOADS
-    out, tries, all_saved = before.out, before.tries, before.saved
+    out, tries = before.out, before.tries
     if number > before.number + 1:
         out = (*out, (before.number + 1, number - 1))
     if tried is not None and tried != "1":
         tries = {**tries, str(number): tried}
-    if saved is not None and saved not in all_saved:
-        all_saved = (*all_saved, saved)
+    all_saved = tuple(dict.fromkeys([*before.saved, *saved]))
     return Chain(number, out, tries, all_saved, before.guessed)
 
 

@@ -237,3 +237,43 @@ def test_what_spark_does_not_read_from_csv_is_not_saved(
 ) -> None:
     with pytest.raises(InvalidInput, match="cannot be read from CSV again"):
         save(classic_spark, orders, f"SELECT 1 AS at, {column}", tmp_path, format="csv")
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("rules", [{}, {"initial": 0, "end_value": 10}], ids=["load", "backfill"])
+@pytest.mark.parametrize("format", ["parquet", "json", "csv", None])
+def test_rows_that_were_put_aside_are_read_whatever_the_format_of_the_load(
+    classic_spark: SparkSession,
+    orders: AssetStore,
+    tmp_path: Path,
+    format: str | None,
+    rules: dict[str, Any],
+) -> None:
+    spark, out, bad = classic_spark, str(tmp_path / "out"), str(tmp_path / "bad")
+    source = spark.sql("SELECT id AS at, '007' AS code, current_timestamp() AS t FROM range(1, 4)")
+    checks: dict[str, Any] = {"expect": {"where": "at < 2"}, "quarantine": bad}
+    load = incremental(source, orders, cursor="at", **checks, **rules)
+
+    if format is None:
+        load.write(lambda new: None)
+    else:
+        load.save(out, format=format, partition_by="code", options={"header": "true"})
+        assert [row.at for row in read_loads(spark, orders, out).collect()] == [1]
+
+    for given in (None, "parquet"):
+        found = read_loads(spark, orders, f"file:{bad}/", format=given).drop("load")
+        assert found.dtypes == source.dtypes
+        assert sorted((row.at, row.code) for row in found.collect()) == [(2, "007"), (3, "007")]
+
+
+def test_files_of_another_format_than_the_loads_are_named(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    checks: dict[str, Any] = {"expect": {"where": "at < 2"}, "quarantine": tmp_path / "bad"}
+    load = incremental(classic_spark.range(4).toDF("at"), orders, cursor="at", **checks)
+    load.save(str(tmp_path / "out"), format="csv", options={"extension": "tsv"})
+    (tmp_path / "bad").rename(tmp_path / "elsewhere")
+
+    assert read_loads(classic_spark, orders, str(tmp_path / "out")).count() == 2
+    with pytest.raises(InvalidInput, match=r"\.parquet is not csv"):
+        read_loads(classic_spark, orders, str(tmp_path / "elsewhere"))

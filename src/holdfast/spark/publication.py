@@ -110,6 +110,11 @@ def is_inside(spark: SparkSession, path: str, other: str) -> bool:
     return f"{one.rstrip('/')}/".startswith(f"{around.rstrip('/')}/")
 
 
+def is_same(spark: SparkSession, path: str, other: str) -> bool:
+    """Tell whether two paths are written for the same directory."""
+    return is_inside(spark, path, other) and is_inside(spark, other, path)
+
+
 def publish(
     write: Callable[[str], object],
     directory: str,

@@ -23,6 +23,7 @@ from holdfast.spark.publication import (
     absolute,
     check_path,
     digest_of_place,
+    is_same,
     manifest_of,
     renames,
 )
@@ -64,11 +65,13 @@ def read_loads(
         return str((found or {}).get("edition", "")).endswith(f" {tried}")
 
     counting = _counting(store, key, digest_of_place(spark, place), is_published)
-    every = [
+    kept = [
         msgspec.convert(found, saved.Saved)
         for one in counting.saved
         if (found := store.get(key + saved.PREFIX + one))
     ]
+    aside = [one for one in kept if one.quarantine and is_same(spark, one.quarantine, path)]
+    every = aside or [one for one in kept if not one.quarantine]
     kind = saved.format_of(every, format, where)
     loads = [load for load in every if load.format == kind]
     is_mixed = len(loads) < len(every)
@@ -103,11 +106,13 @@ def read_loads(
     tried = f.col(TRY) if TRY in directories else None
     counts = counting.is_load(tried) | counting.is_backfill(tried)
     files = {}
-    is_known = loads and len(every) == len(counting.saved) and kind in saved.WITH_SCHEMA
-    if "load" in directories and (is_mixed or not is_known):
+    is_known = loads and len(kept) == len(counting.saved) and kind in saved.WITH_SCHEMA
+    # A file of another format is an error of Parquet and ORC, and rows of nulls in text.
+    may_differ = is_mixed or (loads and kind in saved.TEXTS)
+    if "load" in directories and (may_differ or not is_known):
         files = _files(spark, listing.inputFiles(), counts)
-    if is_mixed:
-        saved.check_files([*files], kind, path)
+    if may_differ:
+        saved.check_files(files, kind, using, path)
     schema = saved.schema_of(loads, spark, where)
     if "load" in directories and not is_known:
         # The files tell their columns: those of loads that count, if there are any.

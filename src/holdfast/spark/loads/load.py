@@ -85,8 +85,7 @@ class Load:
         self._key = key
         self._rules = rules
         self._at_once = at_once
-        self._quarantine: str | None = None
-        self._tried = NO_TRY
+        self._aside: _Saved | None = None
         self.is_written = False
         """Whether the rows are written, and the watermark has moved or is staged."""
         self._new_schema = self._check_contract(df)
@@ -235,7 +234,7 @@ class Load:
         writing = self._begin(output if counts else None)
         if writing is None or not counts:
             return self._finish([])
-        saved_as = self._keep_saved(output, self.df)
+        saved_as = self._keep_saved(output.saves(self.df))
         published: list[tuple[str, str | None]] = []
 
         def publish(rows: DataFrame) -> None:
@@ -336,15 +335,18 @@ class Load:
             assert self._rules.quarantine is not None
             aside = Output(self._rules.quarantine, "parquet", (), {})
             aside.check(rejected)
-        outputs = [] if output is None else [(output, self.df)]
+        outputs = [] if output is None else [(output, output.saves(self.df))]
         if rejected is not None and aside is not None:
-            outputs.append((aside, rejected))
+            place = absolute(self.df.sparkSession, aside.path)
+            outputs.append(
+                (aside, msgspec.structs.replace(aside.saves(rejected), quarantine=place))
+            )
         writing = self._writing(outputs)
         if rejected is not None and aside is not None and writing is not None:
             # With a name of its own, lest it be taken for the data of the load.
             apart = writing._replace(load=_aside(writing.load))
-            self._tried = writing.tried
-            self._quarantine, _ = aside.publish(rejected, self.name, apart, self._manifest())
+            published = aside.publish(rejected, self.name, apart, self._manifest())
+            self._aside = _Saved(*published, self._keep_saved(outputs[-1][1]))
         return writing
 
     def _call(self, fn: Callable[[DataFrame], object], df: DataFrame) -> None:
@@ -358,12 +360,12 @@ class Load:
                 ) from error
             raise
 
-    def _writing(self, outputs: list[tuple[Output, DataFrame]]) -> Writing | None:
+    def _writing(self, outputs: list[tuple[Output, saved.Saved]]) -> Writing | None:
         """Begin a try of the load, which replaces what earlier tries have written."""
         planning, spark = self._planning, self.df.sparkSession
         if self._backfilling is not None:
-            saved = {absolute(spark, to.path): self._keep_saved(to, df) for to, df in outputs}
-            return self._backfilling.begin(saved, self._withdraw)
+            digests = {absolute(spark, to.path): self._keep_saved(how) for to, how in outputs}
+            return self._backfilling.begin(digests, self._withdraw)
         places = [absolute(spark, to.path) for to, _ in outputs]
         moves = self._moves()
         if planning is None or not (moves or places):
@@ -428,12 +430,11 @@ class Load:
         # On condition that no other load has replaced the plan, which it may have written since.
         held = done if self._stages else msgspec.to_builtins(planning.plan)
         self._set(PLAN_SUFFIX, held, if_version=planning.stored_version)
-        tried, digest = (saved_as.tried, saved_as.digest) if saved_as else (None, None)
-        spark = self.df.sparkSession
+        tried, spark = self._tried(saved_as), self.df.sparkSession
         if tried is None and not all(renames(spark, place) for place in planning.places):
-            # Not what an earlier attempt has saved elsewhere; what this one has put aside.
-            tried = self._tried
-        chain = following(planning.before, planning.number, tried, digest)
+            tried = NO_TRY  # what an earlier attempt has saved elsewhere
+        digests = [one.digest for one in (saved_as, self._aside) if one]
+        chain = following(planning.before, planning.number, tried, digests)
         value = as_json(self._bounded.mark, self._rules.cursor, chain)
         self._set("", value, if_version=planning.version)
         if not self._stages:
@@ -441,9 +442,13 @@ class Load:
         if self._new_schema is not None:
             self._set(contract.SUFFIX, self._new_schema)
 
-    def _keep_saved(self, output: Output, df: DataFrame) -> str:
-        """Store how `read_loads` is to read these rows; return its digest."""
-        value = msgspec.to_builtins(output.saves(df))
+    def _tried(self, saved_as: _Saved | None) -> str | None:
+        """Return the try that counts where directories cannot be renamed; None: there is none."""
+        return next((one.tried for one in (saved_as, self._aside) if one and one.tried), None)
+
+    def _keep_saved(self, as_what: saved.Saved) -> str:
+        """Store how `read_loads` is to read this load; return its digest."""
+        value = msgspec.to_builtins(as_what)
         digest = digest_of(value)
         if self._store.entry(self._key + saved.PREFIX + digest) is None:
             # At once: it is the same for all that are saved so, and means nothing by itself.
@@ -469,7 +474,7 @@ class Load:
             directories=directories,
             checks=bounded.checks,
             quarantined=bounded.quarantined,
-            quarantine=self._quarantine,
+            quarantine=self._aside.directory if self._aside else None,
         )
 
     def _counted(self, seen: list[int]) -> int | None:

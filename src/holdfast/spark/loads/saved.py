@@ -6,7 +6,7 @@ file for those of all, and reads a file of another format as rows of nulls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -33,7 +33,7 @@ _OF_WRITERS: Final = frozenset({"compression", "codec"})
 """Options that a reader has no use for."""
 
 
-class Saved(msgspec.Struct, frozen=True):
+class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the files of a load were written."""
 
     format: str
@@ -43,6 +43,8 @@ class Saved(msgspec.Struct, frozen=True):
     """The names of those that are in the names of directories."""
     options: dict[str, str]
     """What a reader has to be told."""
+    quarantine: str = ""
+    """The path below which they are, if they have the rows that were put aside."""
 
     @property
     def in_files(self) -> list[str]:
@@ -77,9 +79,9 @@ def format_of(loads: Sequence[Saved], asked: str | None, where: str) -> str:
     return formats[0]
 
 
-def check_files(files: Sequence[str], format: str, path: str) -> None:
+def check_files(files: Iterable[str], format: str, options: Mapping[str, str], path: str) -> None:
     """Raise InvalidInput where files have the suffix of another format, and would be misread."""
-    suffix = f".{'txt' if format == 'text' else format}"
+    suffix = f".{options.get('extension', 'txt' if format == 'text' else format)}"
     for file in files:
         if suffix not in file.rpartition("/")[2]:
             raise InvalidInput(
