@@ -146,6 +146,44 @@ def test_times_in_the_names_of_partitions_are_those_that_were_saved(
         spark.conf.set(zone, before)
 
 
+@pytest.mark.parametrize("format", ["parquet", "orc", "json", "csv"])
+def test_times_in_the_names_of_partitions_are_in_utc_whatever_the_options(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, format: str
+) -> None:
+    spark, target = classic_spark, tmp_path / "out"
+    asset, zone = store.asset_store(name="orders"), {"timeZone": "America/New_York"}
+    twice = [datetime(2026, 11, 1, hour, 30, tzinfo=UTC) for hour in (5, 6)]
+    rows = [(number, at, at) for number, at in enumerate(twice)]
+    df = frame(spark, rows, "at long, day timestamp, hour timestamp")
+
+    way: dict[str, Any] = {"format": format, "options": zone, "partition_by": "day"}
+    incremental(df, asset, cursor="at").save(str(target), **way)
+
+    names = [directory.name for directory in target.glob("load=*/day=*")]
+    assert sorted(names) == ["day=2026-11-01 05%3A30%3A00", "day=2026-11-01 06%3A30%3A00"]
+    for options in ({}, {"timeZone": "Asia/Tokyo"}):
+        found = read_loads(spark, asset, str(target), options=options)
+        found = found.selectExpr("at", "unix_seconds(day) AS day", "unix_seconds(hour) AS hour")
+        seconds = [int(at.timestamp()) for at in twice]
+        assert sorted(map(tuple, found.collect())) == [
+            (number, second, second) for number, second in enumerate(seconds)
+        ]
+
+
+def test_a_time_is_read_from_files_where_another_path_has_it_in_names(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, asset = classic_spark, store.asset_store(name="orders")
+    for number, partition_by in enumerate(("day", None)):
+        noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+        df = frame(spark, [(number, noon)], "at long, day timestamp")
+        place = str(tmp_path / str(number))
+        incremental(df, asset, cursor="at").save(place, partition_by=partition_by)
+
+        [row] = read_loads(spark, asset, place).selectExpr("unix_seconds(day) AS at").collect()
+        assert row.at == noon.timestamp()
+
+
 @pytest.mark.parametrize("format", ["parquet", "json", "csv"])
 def test_partition_by_in_another_case_keeps_the_values(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, format: str

@@ -18,7 +18,7 @@ from holdfast.spark.loads.backfill import Backfill, backfills_at
 from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count
 from holdfast.spark.loads.column import quoted
 from holdfast.spark.loads.naming import origin_of
-from holdfast.spark.loads.output import in_utc, name_mistakes
+from holdfast.spark.loads.output import from_utc, in_utc, name_mistakes
 from holdfast.spark.publication import (
     absolute,
     check_path,
@@ -52,7 +52,7 @@ def read_loads(
     """
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import functions as f
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructType, TimestampType
 
     from holdfast.spark.loads.incremental import store_of
 
@@ -120,13 +120,18 @@ def read_loads(
         inferred = reader().option("basePath", place).load(within).drop("load", TRY).schema
         known = {field.name: field for field in schema}
         fields = [field for field in inferred if field.name not in directories]
-        in_names = [field for field in inferred if field.name in directories]
-        schema = StructType([*fields, *(known.get(field.name, field) for field in in_names)])
-    names = [*schema.names, "load"]
+        others = [field for field in inferred if field.name in directories]
+        schema = StructType([*fields, *(known.get(field.name, field) for field in others)])
+    in_names = {name for load in loads for name in load.partitions if name in directories}
+    times = {name for name in in_names if isinstance(schema[name].dataType, TimestampType)}
+    read = StructType()
+    for field in schema:
+        read = read.add(field.name, "string") if field.name in times else read.add(field)
     for name in ("load", TRY) if tried is not None else ("load",):
-        schema = schema.add(name, "string")
-    rows = reader().schema(schema).load(place).where(counts)
-    return rows.select(*map(quoted, names))
+        read = read.add(name, "string")
+    rows = reader().schema(read).load(place).where(counts)
+    columns = (from_utc(name) if name in times else quoted(name) for name in schema.names)
+    return rows.select(*columns, "load")
 
 
 def _files(spark: SparkSession, files: Sequence[str], counts: Column) -> dict[str, str]:

@@ -147,19 +147,23 @@ class Output(NamedTuple):
         return [column.name for column in found]
 
     def _write(self, df: DataFrame, directory: str) -> None:
-        from pyspark.sql.types import StringType
+        from pyspark.sql.types import StringType, TimestampType
 
         names = self._partitions(df)
         texts = [name for name in names if isinstance(df.schema[name].dataType, StringType)]
-        rows = df.withColumns({name: _as_directory(name) for name in texts}) if texts else df
+        times = [name for name in names if isinstance(df.schema[name].dataType, TimestampType)]
+        columns = {name: _as_directory(name) for name in texts} | {
+            name: _in_utc(name) for name in times
+        }
+        rows = df.withColumns(columns) if columns else df
         writer = rows.write.format(self.format).options(**in_utc(self.options))
         with name_mistakes(self.path, self.format, texts):
             writer.partitionBy(*names).mode("error").save(directory)
 
 
 def in_utc(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with a time zone for times in the names of partitions: not that of the
-    session, which a reader need not share, and in which an hour may come twice."""
+    """Return the options with a time zone for times in text: not that of the session, which a
+    reader need not share, and in which an hour may come twice."""
     is_named = any(name.lower() == "timezone" for name in options)
     return dict(options) if is_named else {**options, "timeZone": "UTC"}
 
@@ -225,6 +229,21 @@ def _as_directory(name: str) -> Column:
     value = f.col(quoted(name))
     is_lost = value.isin("", "__HIVE_DEFAULT_PARTITION__") | value.rlike(_LOST)
     return f.when(is_lost, f.raise_error(f.lit(_unkept(name)))).otherwise(value)
+
+
+def _in_utc(name: str) -> Column:
+    """Return the text of a column of times in UTC, whatever the time zones of session and files."""
+    from pyspark.sql import functions as f
+
+    epoch, since = "TIMESTAMP_NTZ'1970-01-01 00:00:00'", f"unix_micros({quoted(name)})"
+    return f.expr(f"CAST({epoch} + {since} * INTERVAL '0.000001' SECOND AS STRING)")
+
+
+def from_utc(name: str) -> Column:
+    """Return a column of times that was written so."""
+    from pyspark.sql import functions as f
+
+    return f.concat(f.col(quoted(name)), f.lit("Z")).cast("timestamp").alias(name)
 
 
 def _unkept(name: str) -> str:
