@@ -19,7 +19,7 @@ from holdfast.entry import ApiWriter
 from holdfast.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
-from remembered import next_number, record, remember
+from remembered import STARTED, next_number, record, remember
 
 WHAT_NEXT = (
     "Remove their data, or its rows are there twice: --remove-data removes directories. "
@@ -46,6 +46,7 @@ def loaded(orders: AssetStore, lake: Path, to: int, **more: Any) -> Path:
     directory = lake / name
     directory.mkdir(parents=True)
     (directory / "part-0.parquet").write_text("rows")
+    (directory / "_holdfast.json").write_text(json.dumps({"started_at": STARTED}))
     remember(orders, to, directories=[str(directory)], **more)
     return directory
 
@@ -168,6 +169,19 @@ def test_a_directory_that_may_not_be_the_loads_own_is_left(holdfast, orders, tmp
     assert result.status == 1
     assert place.exists()
     assert orders.get("watermark") is None
+
+
+@pytest.mark.parametrize("manifest", ['{"started_at": "2026-01-31T05:00:00.000001Z"}', "[]", "{"])
+def test_a_directory_that_another_load_has_saved_is_left(holdfast, orders, tmp_path, manifest):
+    first, second = (loaded(orders, tmp_path, to) for to in (10, 20))
+    (first / "_holdfast.json").write_text(manifest)
+    (second / "_holdfast.json").unlink()
+
+    result = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z", "--remove-data", "--yes")
+
+    assert result.status == 1
+    assert f"{first}: this load has not saved what is there" in result.err
+    assert [len(list(place.glob("part-*"))) for place in (first, second)] == [1, 1]
 
 
 def test_loads_without_a_directory_or_a_record_are_told(holdfast, orders):

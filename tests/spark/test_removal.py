@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
+from loading import connection, frame
 from pyspark.sql import SparkSession
 
-from holdfast.actions.loads import Load
+from holdfast.accessor import run
+from holdfast.actions.loads import Load, loads_of
 from holdfast.cli.removal import remove
 from holdfast.entry import ApiWriter
 from holdfast.loadrecord import record_in
+from holdfast.scope import AssetScope
 from holdfast.settings import Settings, load
 from holdfast.spark import standby
+from holdfast.spark.loads.incremental import incremental
 from remembered import record
 
 
@@ -41,7 +47,7 @@ def test_what_is_there_is_removed_and_the_rest_is_told(settings: Settings, tmp_p
     there, gone, shared = tmp_path / "a" / name, tmp_path / "b" / name, tmp_path / "all"
     for directory in (there, shared):
         directory.mkdir(parents=True)
-        (directory / "part-0.parquet").write_text("rows")
+        (directory / "holdfast_try=2").mkdir()
 
     done = remove(settings, undone(str(there), str(gone), str(shared), f"nowhere://x/{name}"))
 
@@ -50,3 +56,41 @@ def test_what_is_there_is_removed_and_the_rest_is_told(settings: Settings, tmp_p
     assert done.left[str(shared)] == "it is not named after its load"
     assert "nowhere" in done.left[f"nowhere://x/{name}"]
     assert len(done.left) == 2
+
+
+def test_a_directory_that_another_load_has_saved_is_left(
+    settings: Settings, tmp_path: Path
+) -> None:
+    directory = tmp_path / "load=orders.watermark.000000000003"
+    directory.mkdir()
+    (directory / "_holdfast.json").write_text(json.dumps({"started_at": "later"}))
+
+    done = remove(settings, undone(str(directory)))
+
+    assert done.left == {str(directory): "this load has not saved what is there"}
+    assert directory.exists()
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_load_is_removed_and_that_of_another_store_in_its_place_is_not(
+    settings: Settings, local_spark: SparkSession, tmp_path: Path, where: str
+) -> None:
+    def save(home: Path, id: int) -> list[Load]:
+        home.mkdir()
+        with connection(home) as store:
+            orders = store.asset_store(name="orders", declare=True)
+            checks = {"expect": {"where": "id > 0"}, "quarantine": str(tmp_path / "bad")}
+            rows = frame(local_spark, [(id, id), (-1, 0)])
+            incremental(rows, orders, cursor="at", **checks).save(str(tmp_path / "lake"))
+            return run(store.store, loads_of(AssetScope(name="orders")))
+
+    settings = settings if where == "elsewhere" else load(tmp_path, {})
+    mine = save(tmp_path / "first", 1)
+    for place in ("lake", "bad"):
+        shutil.rmtree(tmp_path / place)
+    theirs = save(tmp_path / "second", 2)
+
+    assert len(remove(settings, mine).left) == 2
+    assert len(list(tmp_path.glob("*/load=*/*.parquet"))) > 1
+    assert len(remove(settings, theirs).removed) == 2
+    assert list(tmp_path.glob("*/load=*")) == []

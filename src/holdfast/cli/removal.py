@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from holdfast.actions.loads import Load
 from holdfast.errors import HoldfastError
+from holdfast.loadrecord import LoadRecord
 from holdfast.settings import Settings
 
 _LOCAL: Final = re.compile(r"file:(//)?(?=/)")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_FOREIGN: Final = "this load has not saved what is there"
 _HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
@@ -42,8 +46,8 @@ def may_be_there(settings: Settings, load: Load) -> bool:
 def remove(settings: Settings, loads: Sequence[Load]) -> Removal:
     """Remove the directories of these loads.
 
-    What is gone already is passed over. A directory that does not have the name of its load is
-    left: other loads may have written there.
+    What is gone already is passed over. A directory that does not have the name of its load, or
+    that another load has saved, is left.
     """
     removal = Removal()
     distant = []
@@ -54,9 +58,9 @@ def remove(settings: Settings, loads: Sequence[Load]) -> Removal:
                 if path is None or os.path.lexists(path):
                     removal.left[directory] = "it is not named after its load"
             elif path is None:
-                distant.append(directory)
+                distant.append((directory, load.record))
             else:
-                _remove_here(directory, path, removal)
+                _remove_here(directory, path, load.record, removal)
     if distant:
         _remove_elsewhere(settings, distant, removal)
     return removal
@@ -73,11 +77,33 @@ def _local_path(settings: Settings, directory: str) -> str | None:
     return None if _URL.match(directory) or elsewhere else directory
 
 
-def _remove_here(directory: str, path: str, removal: Removal) -> None:
+def _is_own(record: LoadRecord, names: Sequence[str], read: Callable[[str], str]) -> bool:
+    """Tell whether the load of a record has saved the directory that has these names in it."""
+    from holdfast.spark.edition import TRY
+    from holdfast.spark.publication import FILE
+
+    if FILE not in names:
+        # Where nothing is renamed, a load has a directory for each try, and no manifest.
+        return all(name.startswith(f"{TRY}=") for name in names)
+    try:
+        manifest = json.loads(read(FILE))
+    except ValueError:
+        return False
+    # Two loads with the same name, of two stores, did not begin in the same microsecond.
+    return isinstance(manifest, dict) and manifest.get("started_at") == record.started_at
+
+
+def _remove_here(directory: str, path: str, record: LoadRecord, removal: Removal) -> None:
     if not os.path.isabs(path):
         removal.left[directory] = "it is relative to where the load ran"
     elif os.path.lexists(path):
         try:
+            names = os.listdir(path)
+            if not _is_own(record, names, lambda name: Path(path, name).read_text("utf-8")):
+                removal.left[directory] = _FOREIGN
+                return
+            if not os.path.islink(path):
+                _empty(path)
             shutil.rmtree(path)
         except OSError as error:
             removal.left[directory] = str(error)
@@ -85,15 +111,31 @@ def _remove_here(directory: str, path: str, removal: Removal) -> None:
             removal.removed.append(directory)
 
 
-def _remove_elsewhere(settings: Settings, directories: Sequence[str], removal: Removal) -> None:
+def _empty(path: str) -> None:
+    """Remove what is in a directory but for the manifest, which says whose it is until the end."""
+    from holdfast.spark.publication import FILE
+
+    with os.scandir(path) as found:
+        for one in found:
+            if one.is_dir(follow_symlinks=False):
+                shutil.rmtree(one)
+            elif one.name != FILE:
+                os.unlink(one)
+
+
+def _remove_elsewhere(
+    settings: Settings, directories: Sequence[tuple[str, LoadRecord]], removal: Removal
+) -> None:
     from holdfast.spark.standby import maintenance_session
     from holdfast.spark.transfer.directory import Directory
 
     with maintenance_session(settings) as spark:
-        for directory in directories:
+        for directory, record in directories:
             try:
                 found = Directory(spark, directory)
-                if found.delete(""):
+                if not _is_own(record, found.names(), found.read):
+                    removal.left[directory] = _FOREIGN
+                elif found.delete(""):
                     removal.removed.append(directory)
                 found.close()
             except HoldfastError as error:
