@@ -39,6 +39,16 @@ def test_a_value_that_spark_loses_in_the_name_of_a_directory_is_refused(
     assert orders.get("watermark") is None
 
 
+def test_bytes_that_are_no_text_are_refused_in_the_name_of_a_directory(
+    spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    df = spark.sql("SELECT 1L AS at, CAST(X'61FF' AS STRING) AS part")
+    load = incremental(df, orders, cursor="at")
+
+    with pytest.raises(InvalidInput, match="`part` in partition_by has a value"):
+        load.save(str(tmp_path / "out"), partition_by="part")
+
+
 def test_values_that_look_odd_are_kept_in_the_names_of_directories(
     spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:

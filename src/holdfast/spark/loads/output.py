@@ -193,8 +193,9 @@ def name_mistakes(path: str, format: str, partitions: Sequence[str] = ()) -> Ite
             if has_raised(error, _unkept(name)):
                 raise InvalidInput(
                     _unkept(name),
-                    hint="empty text, NUL, __HIVE_DEFAULT_PARTITION__ and what ends in ._COPYING_ "
-                    "are lost in it: replace them, or leave the column out of partition_by=",
+                    hint="empty text, NUL, __HIVE_DEFAULT_PARTITION__, bytes that are no UTF-8 and "
+                    "what ends in ._COPYING_ are lost in it: replace them, or leave the column out "
+                    "of partition_by=",
                 ) from error
         raise
 
@@ -228,6 +229,7 @@ def _as_directory(name: str) -> Column:
 
     value = f.col(quoted(name))
     is_lost = value.isin("", "__HIVE_DEFAULT_PARTITION__") | value.rlike(_LOST)
+    is_lost |= ~f.is_valid_utf8(value)
     return f.when(is_lost, f.raise_error(f.lit(_unkept(name)))).otherwise(value)
 
 
