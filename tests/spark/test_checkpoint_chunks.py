@@ -145,8 +145,23 @@ def test_a_chunk_that_is_recorded_and_gone_is_written_again(
     write_chunks(list("abc"), store, path, never, key="chunks")
 
     assert made == ["a", "c"]
-    assert f"chunks: {path}/chunk=a is recorded, and gone; it is written again" in caplog.text
+    assert (
+        f"chunks: {path}/chunk=a is recorded, and gone or replaced; it is written again"
+        in caplog.text
+    )
     assert spark.read.parquet(path).count() == 6
+
+
+def test_a_chunk_that_another_task_has_replaced_is_written_again(
+    spark: SparkSession, tmp_path: Path, layout: str
+) -> None:
+    one, other, path = store_of("replaced"), store_of("replacing"), f"{tmp_path}/out"
+    write_chunks(list("ab"), one, path, lambda _: spark.range(3), key="chunks")
+    write_chunks(["a"], other, path, lambda _: spark.range(7), key="chunks")
+
+    paths = write_chunks(list("ab"), one, path, lambda _: spark.range(3), key="chunks")
+
+    assert read_chunks(spark, paths).count() == 6
 
 
 def test_what_an_earlier_version_has_recorded_is_not_written_again(

@@ -19,6 +19,7 @@ from holdfast.spark.publication import (
     check_path,
     discard_drafts,
     is_there,
+    manifest_of,
     publish,
     renames,
 )
@@ -49,15 +50,16 @@ def write_chunks(
     A directory is named after its item, and replaced whole, by a rename. Where this process cannot
     rename it, each attempt writes to a directory of its own below it, and only the one that is
     returned counts: `read_chunks` reads what was returned. A chunk is recorded once it is written;
-    what an attempt before this one has recorded is not written again, unless it is gone.
+    what an attempt before this one has recorded is not written again, unless it is gone, or
+    another task has replaced it.
     """
     base = _absolute(check_path("the path", path)).rstrip("/")
     record = Record(task_store, key, retention)
     edition = Edition(task_store, key, retention)
     chunks = {f"{base}/{directory_of(one)}": item for one, item in named(items, name).items()}
     places = edition.recorded(chunks, record.order)
-    for directory in _gone(base, places):
-        log.warning("%s: %s is recorded, and gone; it is written again", key, directory)
+    for directory in _gone(base, places, edition.id):
+        log.warning("%s: %s is recorded, and gone or replaced; it is written again", key, directory)
         del places[directory]
     record.say(len(chunks), len(places))
     rest = [directory for directory in chunks if directory not in places]
@@ -125,12 +127,20 @@ def _absolute(path: str) -> str:
     return path if spark is None else absolute(spark, path)
 
 
-def _gone(base: str, places: dict[str, str]) -> list[str]:
-    """The directories whose content is no longer there, where this process can see that."""
+def _gone(base: str, places: dict[str, str], edition: str) -> list[str]:
+    """The directories whose content is no longer there, or is of another edition, where this
+    process can see that."""
     spark = _session()
     if spark is None or not renames(spark, base):
         return []
-    return [directory for directory, place in places.items() if not is_there(place)]
+
+    def is_own(place: str) -> bool:
+        # Without a manifest, an attempt has written it where nothing was renamed.
+        return bool((manifest_of(place) or {}).get("edition", edition) == edition)
+
+    return [
+        directory for directory, place in places.items() if not (is_there(place) and is_own(place))
+    ]
 
 
 def _session() -> SparkSession | None:
