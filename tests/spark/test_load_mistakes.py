@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +18,7 @@ from holdfast.accessor import AssetStore
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
+from holdfast.spark.publication import encoding_of_names
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 RANGE: dict[str, Any] = {"cursor": "at", "initial": 0, "end_value": 10}
@@ -60,6 +64,25 @@ def test_values_that_look_odd_are_kept_in_the_names_of_directories(
 
     found = read_loads(spark, orders, str(tmp_path / "out")).collect()
     assert sorted((row.at, row.part) for row in found) == rows
+
+
+def test_the_encoding_of_names_is_known_of_each_spark(spark: SparkSession) -> None:
+    assert encoding_of_names(spark) == "UTF-8"
+
+
+@pytest.mark.parametrize("parts", [["a", "ü"], ["ü"]])
+def test_directories_that_spark_does_not_see_are_named(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, parts: list[str]
+) -> None:
+    df = frame(classic_spark, list(enumerate(parts)), "at long, part string")
+    incremental(df, orders, cursor="at").save(str(tmp_path / "out"), partition_by="part")
+    script = Path(__file__).with_name("plain_locale.py")
+    command = [sys.executable, str(script), str(tmp_path), str(tmp_path / "out")]
+    environment = {**os.environ, "LC_ALL": "C", "PYSPARK_PYTHON": sys.executable}
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert "part=\\xfc/' has a name that Spark does not see" in done.stdout, done.stderr
 
 
 def test_a_null_cursor_is_named_by_a_save_that_nobody_looked_ahead_of(

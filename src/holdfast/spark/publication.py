@@ -115,6 +115,27 @@ def is_same(spark: SparkSession, path: str, other: str) -> bool:
     return is_inside(spark, path, other) and is_inside(spark, other, path)
 
 
+def unseen(spark: SparkSession, place: str) -> list[str]:
+    """Return the directories below a place in a local file system that Spark leaves out without a
+    word, or misreads: those whose names its JVM cannot decode."""
+    if not renames(spark, place) or encoding_of_names(spark) == "UTF-8":
+        return []
+    walk = os.walk(_checked(place))
+    return [f"{parent}/{one}/" for parent, names, _ in walk for one in names if not one.isascii()]
+
+
+def encoding_of_names(spark: SparkSession) -> str:
+    """Return the encoding by which Spark's JVM knows the names of local files."""
+    from pyspark.sql.session import SparkSession as ClassicSession
+
+    name = "sun.jnu.encoding"
+    if isinstance(spark, ClassicSession):
+        jvm: Any = spark._jvm
+        return str(jvm.java.lang.System.getProperty(name)).upper()
+    [row] = spark.sql(f"SELECT java_method('java.lang.System', 'getProperty', '{name}')").collect()
+    return str(row[0]).upper()
+
+
 def publish(
     write: Callable[[str], object],
     directory: str,

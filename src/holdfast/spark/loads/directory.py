@@ -26,6 +26,7 @@ from holdfast.spark.publication import (
     is_same,
     manifest_of,
     renames,
+    unseen,
 )
 
 if TYPE_CHECKING:
@@ -105,6 +106,11 @@ def read_loads(
         raise _no_loads(path, "none of its directories is that of a load")
     tried = f.col(TRY) if TRY in directories else None
     counts = counting.is_load(tried) | counting.is_backfill(tried)
+    if lost := _files(spark, unseen(spark, place), counts):
+        raise InvalidInput(
+            f"{min(lost)!a} has a name that Spark does not see: its Java has no locale of UTF-8",
+            hint="start Spark with LC_ALL=C.UTF-8 in the environment",
+        )
     files = {}
     is_known = loads and len(kept) == len(counting.saved) and kind in saved.WITH_SCHEMA
     # A file of another format is an error of Parquet and ORC, and rows of nulls in text.
@@ -137,6 +143,8 @@ def read_loads(
 def _files(spark: SparkSession, files: Sequence[str], counts: Column) -> dict[str, str]:
     """Return those files that count, and the directory below the path that each is in."""
     found = {file: match for file in files if (match := _PLACE.match(file))}
+    if not found:
+        return {}
     places = spark.createDataFrame(
         sorted({(match[1], match[2] or "") for match in found.values()}),
         f"load string, {TRY} string",
