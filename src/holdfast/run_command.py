@@ -100,7 +100,7 @@ class RetireDags(Command[tuple[str, ...]], frozen=True):
     """Call DAGs stale that schedulers have had, and none for so long; answer with their ids.
 
     Those that are away no longer declare assets. All are otherwise as they were. Errors of files
-    that nobody has told again for so long are forgotten.
+    that nobody has told again for so long, or for an hour, are forgotten.
     """
 
     after: timedelta

@@ -323,3 +323,21 @@ def test_files_of_one_name_in_two_directories_leave_each_other_alone(
     assert both == {"sales": "etl.py", "stock": "etl.py", "tax": "etl.py"}
     assert site.holders() == {"sales": "etl.py", "stock": "", "tax": ""}
     assert site.importer.asked == []
+
+
+def test_what_is_wrong_with_a_dag_is_told(site: Site) -> None:
+    site.hold("a.py", "sales")
+    site.hold("b.py", "stock")
+    site.hold("b.py", error="SyntaxError")
+
+    site.known = site.scheduler()
+    site.known.look()
+    at_first = site.known.why_without("sales")
+    for name, error in (("a.py", ""), ("b.py", "SyntaxError")):
+        site.importer.answer(site.path(name), "sales", error=error)
+    site.known.save()
+
+    assert at_first == f"its file {site.path('a.py')} is still being imported"
+    told = site.known.why_without("stock")
+    assert told == f"its file {site.path('b.py')} is broken; `holdfast dags errors` shows why"
+    assert site.known.why_without("other") == "no DAG file holds it"

@@ -156,7 +156,7 @@ def test_a_scheduler_is_told_what_the_store_does_not_know_it_to_have(
 def test_an_error_that_nobody_tells_again_is_forgotten(store: Store, clock: Clock) -> None:
     for file in ("told.py", "left.py"):
         store.execute(rc.SaveFileError(file, "Traceback …"))
-    clock.forward(timedelta(minutes=11))
+    clock.forward(timedelta(minutes=61))
     store.execute(rc.SaveFileError("told.py", "Traceback …"))
 
     store.execute(rc.RetireDags(timedelta(minutes=10)))

@@ -107,8 +107,11 @@ class KnownDags:
 
     def why_without(self, dag_id: str) -> str:
         """What is wrong with a DAG that is not among `dags`."""
-        if (file := self.broken_file(dag_id)) is not None:
-            return f"its file {file} is broken; `holdfast dags errors` shows why"
+        for file, held in self._held.items():
+            if dag_id in held and file in self._broken:
+                return f"its file {file} is broken; `holdfast dags errors` shows why"
+            if dag_id in held and self._directory.has(file):
+                return f"its file {file} is still being imported"
         return "no DAG file holds it"
 
     def _recall(self) -> dict[str, set[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,8 @@ from holdfast.stores.sql.operations.schedules import condition_in, follow, leave
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 
 _SEEN_AT_ONCE: Final = 500
+_ERRORS_KEPT: Final = timedelta(hours=1)
+"""Schedulers tell an error again every 10 minutes or more often."""
 
 
 def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
@@ -71,7 +74,8 @@ def retire_dags(context: Context, command: rc.RetireDags) -> Steps[tuple[str, ..
         yield d.retire_dag(), {"dag_id": dag_id}
     if unseen:
         yield from settle_assets()
-    yield d.forget_old_errors(), after
+    forgotten_after = rows.microseconds(max(command.after, _ERRORS_KEPT))
+    yield d.forget_old_errors(), {"after": forgotten_after}
     return tuple(dag_id for dag_id, _ in unseen)
 
 
