@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast import Connection
 from holdfast.accessor import AssetStore, run
 from holdfast.actions.loads import loads_of
-from holdfast.errors import InvalidInput, StaleAttempt, VersionConflict
+from holdfast.errors import InvalidInput, NotFound, StaleAttempt, VersionConflict
 from holdfast.scope import AssetScope
 from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
@@ -491,6 +491,26 @@ def test_a_backfill_that_replaced_another_and_failed_is_read_as_it_was_saved(
         raise ZeroDivisionError
 
     assert ids(read_loads(spark, orders, target)) == [2]
+    refuse_to_save(frame(spark, [(3, 3)]), orders, target)
+    assert ids(read_loads(spark, orders, target)) == [2]
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_path_where_a_backfill_has_only_failed_has_no_loads(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    incremental(frame(spark, [(1, 1)]), orders, **RANGE).save(str(tmp_path / "A"))
+    with (
+        suppress(ZeroDivisionError),
+        store.task_store("dag", "run", "load").attempt() as attempt,
+    ):
+        its = attempt.asset_store(name="orders")
+        incremental(frame(spark, [(2, 2)]), its, **RANGE).save(str(tmp_path / "B"), format="json")
+        raise ZeroDivisionError
+
+    with pytest.raises(NotFound, match="nothing that was saved there counts"):
+        read_loads(spark, orders, str(tmp_path / "B"))
 
 
 @pytest.mark.usefixtures("storage")

@@ -125,14 +125,13 @@ def backfills_at(
     key: str,
     keys: Collection[str],
     place: str,
-    is_published: Callable[[str, str], bool],
+    published: Callable[[str], Backfill | None],
 ) -> dict[str, list[Backfill]]:
     """Find the backfills that count below a path, with the tries of them that do.
 
     Below a path that is not known of a backfill, as when data was moved or written without
-    `new.save`, all its tries that count anywhere do. `is_published` tells whether a try of a
-    backfill that has not succeeded is what is there: where directories are renamed, it replaces
-    the one that counts.
+    `new.save`, all its tries that count anywhere do. `published` tells which try is there, if
+    directories are renamed: one that failed may have replaced the one that counts.
     """
     prefix = key + BACKFILLS
     found = [one.removeprefix(prefix) for one in keys if one.startswith(prefix)]
@@ -148,6 +147,5 @@ def backfills_at(
             all_of_it = [stored(prefix + one) for one in found if f"{one}/".startswith(f"{name}/")]
             counting[name] = [one for one in all_of_it if one]
         elif counts := stored(f"{prefix}{name}/{place}"):
-            replaced = newest != counts and is_published(name, newest.tried)
-            counting[name] = [newest if replaced else counts]
+            counting[name] = [(newest != counts and published(name)) or counts]
     return counting

@@ -61,11 +61,13 @@ def read_loads(
     place = absolute(spark, check_path("the path", path))
     where = f"`{key}` of {store._scope}"
 
-    def is_published(name: str, tried: str) -> bool:
+    def published(name: str) -> Backfill | None:
         found = manifest_of(f"{place}/load={name}") if renames(spark, place) else None
-        return str((found or {}).get("edition", "")).endswith(f" {tried}")
+        return Backfill(saved=found["saved"]) if found and "saved" in found else None
 
-    counting = _counting(store, key, digest_of_place(spark, place), is_published)
+    counting = _counting(store, key, digest_of_place(spark, place), published)
+    if not counting.names():
+        raise _no_loads(path, "nothing that was saved there counts")
     kept = [
         msgspec.convert(found, saved.Saved)
         for one in counting.saved
@@ -227,7 +229,7 @@ class _Counting(NamedTuple):
 
 
 def _counting(
-    store: AssetStore, key: str, place: str, is_published: Callable[[str, str], bool]
+    store: AssetStore, key: str, place: str, published: Callable[[str], Backfill | None]
 ) -> _Counting:
     """Find what counts. Raise NotFound where nothing is known of loads, InvalidInput where it
     cannot be known."""
@@ -247,5 +249,5 @@ def _counting(
             "those up to 7 count, but for 2 and 3; `holdfast assets loads` lists them where the "
             "history is",
         )
-    backfills = backfills_at(store, key, keys, place, is_published)
+    backfills = backfills_at(store, key, keys, place, published)
     return _Counting(f"{origin_of(store, key)}.", chain, backfills)

@@ -238,7 +238,8 @@ class Load:
         published: list[tuple[str, str | None]] = []
 
         def publish(rows: DataFrame) -> None:
-            published.append(output.publish(rows, self.name, writing, self._manifest()))
+            manifest = self._manifest(saved_as)
+            published.append(output.publish(rows, self.name, writing, manifest))
 
         with observed(self.df) as handed:
             self._call(publish, handed.df)
@@ -345,8 +346,9 @@ class Load:
         if rejected is not None and aside is not None and writing is not None:
             # With a name of its own, lest it be taken for the data of the load.
             apart = writing._replace(load=_aside(writing.load))
-            published = aside.publish(rejected, self.name, apart, self._manifest())
-            self._aside = _Saved(*published, self._keep_saved(outputs[-1][1]))
+            digest = self._keep_saved(outputs[-1][1])
+            published = aside.publish(rejected, self.name, apart, self._manifest(digest))
+            self._aside = _Saved(*published, digest)
         return writing
 
     def _call(self, fn: Callable[[DataFrame], object], df: DataFrame) -> None:
@@ -389,9 +391,10 @@ class Load:
         if renames(self.df.sparkSession, place):
             withdraw(f"{place.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self, saved_as: str) -> dict[str, Any]:
         return {
             "writer": str(self._store._writer),
+            "saved": saved_as,
             **record_as_json(self._record(self.rows, ())),
         }
 
