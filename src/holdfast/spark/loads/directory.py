@@ -66,8 +66,6 @@ def read_loads(
         return Backfill(saved=found["saved"]) if found and "saved" in found else None
 
     counting = _counting(store, key, digest_of_place(spark, place), published)
-    if not counting.names():
-        raise _no_loads(path, "nothing that was saved there counts")
     kept = [
         msgspec.convert(found, saved.Saved)
         for one in counting.saved
@@ -250,4 +248,10 @@ def _counting(
             "history is",
         )
     backfills = backfills_at(store, key, keys, place, published)
+    if is_backfilled and not backfills and chain.number < 0:
+        raise NotFound(
+            f"`{key}` of {store._scope} knows of no loads below this path: backfills have only "
+            "failed there",
+            hint="read it after the first load.save(…) that succeeds",
+        )
     return _Counting(f"{origin_of(store, key)}.", chain, backfills)
