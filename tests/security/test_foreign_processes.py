@@ -6,10 +6,11 @@ import os
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
-from project import Project
+from project import Project, wait_until
 from talk import Answer, Served
 
 from holdfast import command as c
@@ -70,6 +71,8 @@ def tasks() -> Iterator[list[subprocess.Popen[bytes]]]:
     environ = os.environ | {MARK: "of this launcher"}
     sleep = ["sleep", "600"]
     tasks = [subprocess.Popen(sleep, env=environ, start_new_session=True) for _ in range(3)]
+    # A process that has just become another program has no environment for a moment.
+    wait_until(lambda: all(Path(f"/proc/{task.pid}/environ").read_bytes() for task in tasks))
     yield tasks
     for task in tasks:
         task.kill()
