@@ -521,7 +521,7 @@ def test_a_script_that_dies_after_the_watermark_has_said_its_columns(
     wider = frame(classic_spark, [(2, 2**40, "x")], "at long, n long, x string")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Load, "_record", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        patch.setattr(Load, "_manifest", lambda _: {})
+        patch.setattr(Load, "_manifest", lambda *_: {})
         incremental(wider, asset, cursor="at").save(target)
 
     assert incremental(wider, asset, cursor="at").save(target).rows == 0
