@@ -15,6 +15,7 @@ from holdfast.dagspec import DagSpec
 from holdfast.errors import StoreUnavailable
 from holdfast.runner import known_dags
 from holdfast.runner.conductor import Conductor
+from holdfast.runner.dagfiles import DagDirectory
 from holdfast.runner.known_dags import KnownDags
 from holdfast.runner.messages import Parsed
 from holdfast.runner.orders import FileParsed
@@ -55,7 +56,8 @@ class Site:
 
     def scheduler(self, directory: Path | None = None) -> KnownDags:
         conductor = cast(Conductor, self.importer)
-        return KnownDags(conductor, directory or self.directory, timedelta(minutes=10))
+        files = DagDirectory(directory or self.directory)
+        return KnownDags(conductor, files, timedelta(minutes=10))
 
     def path(self, name: str) -> Path:
         return self.directory / name

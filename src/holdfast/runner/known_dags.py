@@ -46,8 +46,10 @@ class KnownDags:
     """A DAG whose file is broken or away is not among `dags`: it starts nothing, and its runs that
     are under way start no more tasks until it is back."""
 
-    def __init__(self, conductor: Conductor, directory: Path, stale_after: timedelta) -> None:
-        self._directory = DagDirectory(directory)
+    def __init__(
+        self, conductor: Conductor, directory: DagDirectory, stale_after: timedelta
+    ) -> None:
+        self._directory = directory
         self._conductor = conductor
         self._store = conductor.store
         self._stale_after = stale_after
@@ -256,7 +258,7 @@ class KnownDags:
                 self._use(broken.found)
 
     def _put(self, file: str, dags: tuple[DagSpec, ...]) -> None:
-        """Runs that are under way go on with what the files say now."""
+        """Let the file hold these DAGs and no others; runs that are under way go on with them."""
         others = {id: dag for id, dag in self.dags.items() if dag.file != file}
         self.dags = others | {dag.dag_id: dag for dag in dags}
         for active in self._conductor.runs.values():

@@ -23,6 +23,7 @@ from holdfast.errors import (
 from holdfast.run import DagInfo, Run, RunKind, RunState, Unfinished
 from holdfast.runner import timetable
 from holdfast.runner.conductor import Conductor
+from holdfast.runner.dagfiles import DagDirectory
 from holdfast.runner.known_dags import KnownDags
 from holdfast.runner.process import has_ended
 from holdfast.settings import Settings
@@ -41,9 +42,10 @@ class Scheduler:
     """Everything that it knows comes from the files and from the store: another may take over."""
 
     def __init__(self, settings: Settings, directory: Path) -> None:
+        files = DagDirectory(directory)  # before anything is started: it may not be there
         self._conductor = Conductor(settings)
         self._store = self._conductor.store
-        self._known = KnownDags(self._conductor, directory, settings.dags.stale_after)
+        self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
         self._cleanup = PeriodicCleanup(self._store, settings.state_store)
         self._waiting: dict[str, str] = {}
         """DAGs whose runs were told to wait, and why."""
