@@ -49,6 +49,21 @@ for asset in (first, second):
         make()
 """
 
+BREAKS_ITSELF = """
+with DAG("steps"):
+
+    @task
+    def one():
+        with open(FILE, "w") as file:
+            file.write(BROKEN)
+
+    @task
+    def two():
+        pass
+
+    one() >> two()
+"""
+
 
 class Site:
     """A project with its DAG directory."""
@@ -266,6 +281,25 @@ def test_a_run_under_way_waits_for_its_file(site: Site, project: Project, how: s
     assert between == []
     assert state is RunState.SUCCESS
     assert [one.outcome for one in project.attempts("two", "steps")] == ["success"]
+
+
+@pytest.mark.parametrize("broken", ["with DAG('steps') as:\n", "import no_such_module\n"])
+def test_a_file_that_breaks_just_before_a_task_begins_fails_no_task(
+    site: Site, project: Project, broken: str
+) -> None:
+    file = project.path("dags/steps.py")
+    breaking = BREAKS_ITSELF.replace("FILE", repr(str(file))).replace("BROKEN", repr(broken))
+    site.write("steps.py", breaking)
+    with project.service("scheduler", "dags"):
+        site.wait_for("steps")
+        site.trigger("steps", "r")
+        wait_until(lambda: "1 run of DAG steps waits" in project.read("scheduler.err"))
+        site.write("steps.py", breaking)
+        state = site.ended("steps", "r")
+
+    assert state is RunState.SUCCESS
+    *before, last = [one.outcome for one in project.attempts("two", "steps")]
+    assert (set(before) <= {"interrupted"}, last) == (True, "success")
 
 
 def test_an_emptied_file_is_told_by_the_runs_that_wait_for_it(site: Site, project: Project) -> None:

@@ -121,6 +121,15 @@ def test_what_is_interrupted_again_and_again_has_failed() -> None:
     )
 
 
+def test_a_file_that_breaks_before_its_task_begins_uses_up_no_retry() -> None:
+    report = Failed(error="SyntaxError: invalid syntax", file_is_broken=True)
+
+    ending = ending_of(TASK, TWICE, report, 0, None, NOW)
+
+    assert (ending.outcome, ending.state) == (Outcome.INTERRUPTED, TaskState.SCHEDULED)
+    assert ending.error == "the DAG file cannot be imported: SyntaxError: invalid syntax"
+
+
 def test_an_end_that_nobody_saw_is_an_interruption() -> None:
     assert ending_of(TASK, TWICE, None, None, None, NOW).outcome is Outcome.INTERRUPTED
 

@@ -64,11 +64,30 @@ with DAG("d"):
     assert "the context of task `mistyped` has no `logical_dat`" in pipeline.failure("mistyped")
 
 
+@pytest.mark.parametrize(
+    ("key", "explained"),
+    [
+        ("inlet_events", "Holdfast has no `inlet_events` in the context"),
+        ("asset_state", "there is no asset among its inlets and outlets"),
+        ("spark", "decorate it with @task.pyspark"),
+    ],
+)
 def test_a_key_of_the_context_as_a_dict_is_explained_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    key: str, explained: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    text = "@task\ndef load(**context): context['inlet_events']\nwith DAG('d'): load()\n"
+    text = f"@task\ndef load(**context): context['{key}']\nwith DAG('d'): load()\n"
 
     Pipeline(write_file(tmp_path, HEAD + text)).failure("load")
 
-    assert "Holdfast has no `inlet_events` in the context" in caplog.text
+    assert explained in caplog.text
+
+
+def test_a_key_of_the_authors_own_dict_is_not_explained(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "@task\ndef load(**context): {}['run_id' if context else '']\nwith DAG('d'): load()\n"
+
+    Pipeline(write_file(tmp_path, HEAD + text)).failure("load")
+
+    assert "KeyError: 'run_id'" in caplog.text
+    assert "context of task" not in caplog.text

@@ -188,6 +188,15 @@ def test_what_is_no_event_is_refused(watcher: Make, yielded: str, message: str) 
         pipeline.watch("landing", "poll")
 
 
+def test_a_trigger_that_yields_nothing_at_all_is_told_to(watcher: Make) -> None:
+    pipeline = watcher('self.asset_store.set("k", 1)')
+
+    with pytest.raises(TypeError, match="`run` of Poll is no async generator") as refused:
+        pipeline.watch("landing", "poll")
+
+    assert "yield TriggerEvent(payload)" in str(refused.value)
+
+
 def test_a_watcher_that_is_gone_from_the_file_is_said_to_be(watcher: Make) -> None:
     pipeline = watcher("yield")
 

@@ -66,6 +66,8 @@ def ending_of(
         if isinstance(report, Failed) and report.spark_is_busy:
             reason = f"Spark was ended, because {report.error}"
         return _interrupted(instance, reason, now)
+    if isinstance(report, Failed) and report.file_is_broken:
+        return _interrupted(instance, f"the DAG file cannot be imported: {report.error}", now)
     failures = instance.failures
     retry = failures < task.retries and not (isinstance(report, Failed) and not report.may_retry)
     return Ending(
@@ -79,7 +81,7 @@ def ending_of(
 
 
 def _interrupted(instance: TaskInstance, reason: str, now: datetime) -> Ending:
-    """What the task ran on has died. It is tried again, after longer and longer pauses."""
+    """The task is not to blame. It is tried again, after longer and longer pauses."""
     before = instance.interruptions
     if before + 1 >= MOST_INTERRUPTIONS:
         error = f"{reason}, {MOST_INTERRUPTIONS} times in a row"

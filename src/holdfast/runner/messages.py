@@ -120,6 +120,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     exception: bytes | None = None
     spark_is_busy: bool = False
     """The task did not begin, because what an earlier attempt runs on Spark does not end."""
+    file_is_broken: bool = False
+    """The task did not begin, because its DAG file cannot be imported."""
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):

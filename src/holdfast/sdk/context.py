@@ -83,6 +83,10 @@ class TaskContext(dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         raise self.absent(key)
 
+    def might_have(self, key: object) -> bool:
+        """Whether a task may expect the key here, and it is absent."""
+        return key not in self and (key in KEYS or key in NOT_HERE)
+
     def absent(self, key: str) -> Exception:
         """Why the key is not there; always a KeyError."""
         task = self.get("task")

@@ -24,7 +24,7 @@ from holdfast.runner.messages import (
 from holdfast.sdk.arguments import Callback
 from holdfast.sdk.asset import Metadata
 from holdfast.sdk.building import run_context, task_context
-from holdfast.sdk.context import NOT_HERE, TaskContext, entered
+from holdfast.sdk.context import TaskContext, entered
 from holdfast.sdk.exceptions import AirflowFailException, AirflowSkipException
 from holdfast.sdk.loading import find_dag, own_modules
 from holdfast.sdk.operator import BaseOperator
@@ -35,35 +35,44 @@ from holdfast.value import encode
 
 if TYPE_CHECKING:
     from holdfast.sdk.context import Context
+    from holdfast.sdk.dag import DAG
 
 log = logging.getLogger("holdfast.task")
 
 
 def execute(startup: TaskStartup, store: Store) -> Succeeded | Skipped | Failed:
     """Run one attempt of a task instance, and say what came of it."""
-    try:
-        return _attempt(startup, store)
-    except AirflowSkipException as skip:
-        log.info("skipped: %s", skip)
-        return Skipped(printable(str(skip)))
-    except (Exception, SystemExit) as error:
-        frames = trimmed(error)
-        log.exception("the task failed", exc_info=(type(error), error, frames))
-        return Failed(
-            error=one_line(error),
-            may_retry=not isinstance(error, AirflowFailException),
-            exception=pickled(error),
-            spark_is_busy=isinstance(error, SparkBusy),
-        )
-
-
-def _attempt(startup: TaskStartup, store: Store) -> Succeeded:
     scope = startup.writer.scope
     if startup.spark is not None:
         # Functions and columns that the file makes as it is imported are then those of Connect.
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    dag = find_dag(startup.file, scope.dag_id, scope.task_id)
-    task = dag.get_task(scope.task_id)
+    try:
+        dag = find_dag(startup.file, scope.dag_id, scope.task_id)
+    except (Exception, SystemExit) as error:
+        return _failed(error, "the DAG file cannot be imported", file_is_broken=True)
+    try:
+        return _attempt(startup, store, dag)
+    except AirflowSkipException as skip:
+        log.info("skipped: %s", skip)
+        return Skipped(printable(str(skip)))
+    except (Exception, SystemExit) as error:
+        return _failed(error, "the task failed")
+
+
+def _failed(error: BaseException, what: str, *, file_is_broken: bool = False) -> Failed:
+    frames = trimmed(error)
+    log.exception(what, exc_info=(type(error), error, frames))
+    return Failed(
+        error=one_line(error),
+        may_retry=not isinstance(error, AirflowFailException),
+        exception=pickled(error),
+        spark_is_busy=isinstance(error, SparkBusy),
+        file_is_broken=file_is_broken,
+    )
+
+
+def _attempt(startup: TaskStartup, store: Store, dag: DAG) -> Succeeded:
+    task = dag.get_task(startup.writer.scope.task_id)
     store = startup.rules.offloading.over(store)
     context = task_context(startup, store, dag, task)
     context["outlet_events"].resolve(store)
@@ -102,7 +111,7 @@ def _run(operator: BaseOperator, context: TaskContext) -> Any:
             result = asyncio.run(result)
         operator.post_execute(known, result)
     except (Exception, SystemExit) as error:
-        if type(error) is KeyError and error.args and error.args[0] in NOT_HERE:
+        if type(error) is KeyError and error.args and context.might_have(error.args[0]):
             # A function that takes `**context` has a plain dict of it, which explains nothing.
             error.add_note(str(context.absent(error.args[0])))
         raise

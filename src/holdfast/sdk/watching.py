@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import AsyncIterator
 
 from holdfast.entry import WatcherWriter
 from holdfast.errors import InvalidDag, InvalidType
@@ -43,7 +45,7 @@ async def _run(
 ) -> None:
     trigger._asset_store = stores
     try:
-        async for event in trigger.run():
+        async for event in _events(trigger):
             emitted = _event(asset, event)
             await store.aexecute(Emit(startup.watch, pending.take(), emitted))
         left = pending.take()
@@ -52,6 +54,19 @@ async def _run(
     finally:
         await trigger.cleanup()
         trigger._asset_store = None
+
+
+def _events(trigger: BaseEventTrigger) -> AsyncIterator[TriggerEvent]:
+    """Run the trigger. Raise InvalidType where its `run` yields nothing at all."""
+    events = trigger.run()
+    if not isinstance(events, AsyncIterator):
+        if inspect.iscoroutine(events):
+            events.close()
+        raise InvalidType(
+            f"`run` of {type(trigger).__name__} is no async generator",
+            hint="write `async def run(self)` with a `yield TriggerEvent(payload)` in it",
+        )
+    return events
 
 
 def _event(asset: Asset, event: TriggerEvent) -> EmittedEvent:
