@@ -218,6 +218,34 @@ def test_an_alias_stands_for_any_asset_that_was_reported_under_it(store: Store) 
     assert store.execute(rc.AliasAssets("weekly")) == ()
 
 
+ORDERS_REF = AssetRefSpec(name="orders")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        AllOf((AliasSpec("daily"), AliasSpec("weekly"))),
+        AnyOf((AliasSpec("daily"), AliasSpec("weekly"))),
+        AnyOf((AliasSpec("weekly"), AliasSpec("daily"))),
+        AnyOf((ORDERS_REF, AliasSpec("weekly"))),
+        AnyOf((AliasSpec("weekly"), ORDERS_REF)),
+    ],
+    ids=["both", "either", "either, the other way round", "reference first", "reference last"],
+)
+@pytest.mark.parametrize("saved", ["once", "again"])
+def test_an_asset_behind_several_parts_of_a_condition_loses_no_event(
+    store: Store, condition: Condition, saved: str
+) -> None:
+    save(store, condition)
+    emit(store, UNDER_ALIAS)
+    emit(store, msgspec.structs.replace(ORDERS_CHANGED, aliases=("weekly",)))
+    if saved == "again":
+        save(store, condition)
+
+    assert taken_after_asking(store) == [("orders", 1), ("orders", 2)]
+    assert ask(store, "r2") is None
+
+
 def test_an_alias_that_is_new_on_a_schedule_waits_for_the_next_event(store: Store) -> None:
     emit(store, UNDER_ALIAS)
     save(store, AliasSpec("daily"))

@@ -6,7 +6,7 @@ asset has had n events therefore finds all n of them, and a cursor passes over n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -75,21 +75,28 @@ def cursors(dag_id: str, condition: Condition) -> Steps[dict[Leaf, list[Cursor]]
     """For each leaf, the cursors of the assets behind it.
 
     An asset that was not behind it when the DAG was saved has no row yet. All its events count
-    then; behind an alias, those from the first on that named the alias.
+    then; behind an alias, those from the first on that named the alias. One that is behind several
+    leaves has one cursor, at the first event that counts for any of them.
     """
     consumed = dict((yield d.cursors(), {"dag_id": dag_id}))
-    found: dict[Leaf, list[Cursor]] = {}
+    behind: dict[Leaf, Sequence[rows.Row]] = {}
+    first: dict[int, int] = {}
     for leaf in leaves(condition):
         if isinstance(leaf, AliasSpec):
             query = d.scheduled_assets_behind(), {"alias_digest": rows.digest(leaf.name)}
         else:
             _, by, params = find(AssetScope(name=leaf.name, uri=leaf.uri))
             query = d.scheduled_asset(by), params
-        found[leaf] = [
-            Cursor(asset_id, consumed.get(asset_id, since), counted)
-            for asset_id, counted, since in (yield query)
+        behind[leaf] = yield query
+        for asset_id, _, since in behind[leaf]:
+            first[asset_id] = min(since, first.get(asset_id, since))
+    return {
+        leaf: [
+            Cursor(asset_id, consumed.get(asset_id, first[asset_id]), counted)
+            for asset_id, counted, _ in assets
         ]
-    return found
+        for leaf, assets in behind.items()
+    }
 
 
 def holds(condition: Condition, found: dict[Leaf, list[Cursor]]) -> bool:
