@@ -15,7 +15,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from types import ModuleType
@@ -130,11 +130,13 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         *,
         once: bool = False,
+        again: Callable[[Response, str], bool] | None = None,
     ) -> Response:
         """The answer, whatever its status. A `path` is below that of the URL.
 
         `once` gives the request an `Idempotency-Key`, by which the server knows it when it comes
-        again.
+        again. `again` is asked, once, about an answer and the token that it was asked with: where
+        it has another token, the request is sent again, as the same one.
         """
         extra = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         line = f"{method} {self._address.path}{path} HTTP/1.1\r\n"
@@ -147,7 +149,8 @@ class Transport:
             if once:
                 lane.number += 1
                 extra += f"Idempotency-Key: {lane.client}:{lane.number}\r\n"
-            response = self._insist(lane, line, f"{extra}Content-Length: {len(body)}\r\n\r\n", body)
+            rest = f"{extra}Content-Length: {len(body)}\r\n\r\n"
+            response = self._insist(lane, line, rest, body, again)
             answered = not is_passing(response)
         finally:
             self._give(lane, answered)
@@ -180,15 +183,26 @@ class Transport:
             lane.close()
         self._permits.put(None)
 
-    def _insist(self, lane: Lane, line: str, rest: str, body: bytes) -> Response:
+    def _insist(
+        self,
+        lane: Lane,
+        line: str,
+        rest: str,
+        body: bytes,
+        again: Callable[[Response, str], bool] | None,
+    ) -> Response:
         """Try until there is an answer that will stay the same, or no time left."""
         deadline = 0.0
         pause = FIRST_PAUSE
         while True:
-            request = f"{line}{self._who()}{rest}".encode("ascii") + body
+            token = self._token
+            request = f"{line}{self._who(token)}{rest}".encode("ascii") + body
             outcome = self._try(lane, request)
             if isinstance(outcome, Response) and not is_passing(outcome):
-                return outcome
+                if again is None or not again(outcome, token):
+                    return outcome
+                again = None
+                continue
             wait = random.uniform(pause / 2, pause)  # noqa: S311
             if isinstance(outcome, Response):
                 wait += asked_pause(outcome)
@@ -223,8 +237,8 @@ class Transport:
         lane.open(self._connect())
         return lane.exchange(request, deadline)
 
-    def _who(self) -> str:
-        return f"Host: {self._address.authority}\r\nAuthorization: Bearer {self._token}\r\n"
+    def _who(self, token: str) -> str:
+        return f"Host: {self._address.authority}\r\nAuthorization: Bearer {token}\r\n"
 
     def _connect(self) -> socket.socket:
         address = self._address

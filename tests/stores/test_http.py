@@ -138,14 +138,14 @@ def test_a_request_whose_token_has_run_out_uses_the_one_that_another_request_was
     old = served.server.tokens.issue(UserIdentity("ann", Role.EDITOR), timedelta(seconds=-10))
     with HttpStore(served.server.url, old) as store:
         transport = store._transport
-        request = transport.request
+        attempt = transport._try
 
-        def beside_another(*args: Any, **options: Any) -> Response:
-            response = request(*args, **options)
+        def beside_another(*args: Any) -> Response | OSError:
+            outcome = attempt(*args)
             transport.token = token
-            return response
+            return outcome
 
-        monkeypatch.setattr(transport, "request", beside_another)
+        monkeypatch.setattr(transport, "_try", beside_another)
         store.execute(c.Set(ORDERS, "k", "1", ANN))
 
     assert behind.execute(c.Get(ORDERS, "k")) == "1"

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from threading import Event
 from time import sleep
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,6 +30,7 @@ from holdfast.server.tokens import open_tokens
 from holdfast.settings import Settings
 from holdfast.stores.http import HttpStore
 from holdfast.stores.sql import SqlStore
+from holdfast.transport import Response
 from lossy import ANSWER, REQUEST, LossyProxy, losing
 from served import ServedStores
 from servers import SqliteDatabase
@@ -84,6 +86,31 @@ def test_a_set_is_one_version(
     assert proxy.losses == []
     steps = behind.execute(c.History(ORDERS, "k"))
     assert [(step.value, step.version) for step in steps] == [("2", version), ("1", before)]
+
+
+def test_a_write_whose_token_runs_out_while_it_waits_is_carried_out_once(
+    served: ServedStores, behind: SqlStore, proxy: LossyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = UserIdentity("ann", Role.ADMIN)
+    issue = served.server.tokens.issue
+    store = HttpStore(proxy.url, issue(ann), retry_window=MINUTE, new_token=lambda: issue(ann))
+    transport = store._transport
+    attempt = transport._try
+    proxy.losses = [ANSWER]
+
+    def then_run_out(*args: Any) -> Response | OSError:
+        outcome = attempt(*args)
+        if isinstance(outcome, OSError):
+            transport.token = issue(ann, timedelta(seconds=-10))
+        return outcome
+
+    monkeypatch.setattr(transport, "_try", then_run_out)
+    with store:
+        version = store.execute(c.Set(ORDERS, "k", "1", ANN))
+
+    assert proxy.losses == []
+    [step] = behind.execute(c.History(ORDERS, "k"))
+    assert step.version == version
 
 
 def test_a_compare_and_set_is_in_no_conflict_with_itself(

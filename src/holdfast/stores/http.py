@@ -127,26 +127,24 @@ class HttpStore(Store):
     def _ask(
         self, method: str, body: bytes = b"", *, path: str = COMMANDS, once: bool = False
     ) -> Response:
-        used = self._transport.token
-        response = self._send(method, path, body, once)
-        refused = response.status == TokenRefused.status
-        if refused and isinstance(self._refusal(response), TokenRefused) and self._renewed(used):
-            response = self._send(method, path, body, once)
-        return response
-
-    def _renewed(self, used: str) -> bool:
-        """Have another token than the one that was refused; False where there is none."""
-        if self._transport.token == used and self._new_token is not None:
-            self._transport.token = self._new_token()
-        return self._transport.token != used
-
-    def _send(self, method: str, path: str, body: bytes, once: bool) -> Response:
         try:
-            return self._transport.request(method, path, body, _HEADERS, once=once)
+            return self._transport.request(
+                method, path, body, _HEADERS, once=once, again=self._has_another_token
+            )
         except Unreachable as error:
             raise StoreUnavailable(
                 str(error), hint="check the URL, and whether `holdfast server` runs there"
             ) from error
+
+    def _has_another_token(self, response: Response, used: str) -> bool:
+        """Have another token, where the one that was used is refused; False where there is none."""
+        if response.status != TokenRefused.status:
+            return False
+        if not isinstance(self._refusal(response), TokenRefused):
+            return False
+        if self._transport.token == used and self._new_token is not None:
+            self._transport.token = self._new_token()
+        return self._transport.token != used
 
     def _refusal(self, response: Response) -> HoldfastError:
         try:
