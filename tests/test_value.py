@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError, InvalidInput, InvalidType
 from holdfast.value import (
+    LONGEST_OBJECT,
     as_reference,
+    check_json_object,
     check_key,
     decode,
     encode,
@@ -229,3 +231,12 @@ def test_values_of_two_types_have_no_larger_one(pair: tuple[str, str]) -> None:
 def test_only_numbers_and_strings_have_an_order(proposed: str) -> None:
     with pytest.raises(InvalidType, match="only numbers and strings"):
         larger(None, proposed, "here")
+
+
+def test_an_object_that_is_too_long_is_refused_with_its_length() -> None:
+    text = f'{{"x":"{"y" * LONGEST_OBJECT}"}}'
+
+    with pytest.raises(
+        InvalidInput, match=r"conf has 1,048,584 characters as JSON\nhint: 1,048,576"
+    ):
+        check_json_object("conf", text)

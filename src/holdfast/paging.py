@@ -26,9 +26,10 @@ _LISTINGS = (
     r.ListRuns,
     r.ListTaskInstances,
     r.ListAssetEvents,
+    r.RunEvents,
 )
 _SIZED = (
-    *(c.List, c.Scan, c.History, r.GetResults, r.ListAssetEvents, r.ListRuns),
+    *(c.List, c.Scan, c.History, r.GetResults, r.ListAssetEvents, r.ListRuns, r.RunEvents),
     TakePurges,
 )
 _TRIES = 10
@@ -54,21 +55,18 @@ def bounded(command: c.Command[A]) -> c.Command[A]:
     return cast(c.Command[A], msgspec.structs.replace(command, max_size=min(given, LARGEST_PAGE)))
 
 
+def may_go_on(command: Any, answer: Any) -> bool:
+    """Whether an answer to a command without `max_size` may have ended early for its size."""
+    if isinstance(answer, Page):
+        return answer.more
+    if isinstance(command, c.History) and len(answer) == 1:
+        return False  # one version may be as large as it likes
+    return is_large(answer) and len(answer) != getattr(command, "limit", None)
+
+
 def is_large(answer: Sequence[Any]) -> bool:
     """Whether versions, results or rows may have ended early for their size."""
     return sum(map(_length, answer)) > LARGEST_PAGE
-
-
-def rest_of(command: Any, answer: Sequence[Any]) -> Any:
-    """The command for what follows, where an answer may have ended early for its size; or None."""
-    if not is_large(answer):
-        return None
-    if isinstance(command, c.History):
-        return msgspec.structs.replace(command, before=answer[-1].version, max_size=0)
-    if len(answer) == command.limit:
-        return None
-    offset = command.offset + len(answer)
-    return msgspec.structs.replace(command, limit=1, offset=offset, max_size=0)
 
 
 def _length(item: Any) -> int:
@@ -86,12 +84,14 @@ def _length(item: Any) -> int:
 
 def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
     """The answer to a command, where necessary from several pages. No item is in it twice, and
-    none is left out that was there all the time."""
-    if isinstance(command, c.List) and command.max_size is None:
+    none is left out that was there all the time. One with `max_size` is asked for as it is."""
+    if getattr(command, "max_size", None) is not None:
+        return cast(A, ask(command))
+    if isinstance(command, c.List):
         return cast(A, colour.run(_entries(command), ask))
-    if isinstance(command, _LISTINGS) and not isinstance(command, c.List):
+    if isinstance(command, _LISTINGS):
         return cast(A, colour.run(_rows(command), ask))
-    if isinstance(command, c.History | r.GetResults) and command.max_size is None:
+    if isinstance(command, c.History | r.GetResults):
         return cast(A, colour.run(_parts(command), ask))
     return cast(A, ask(command))
 
@@ -145,21 +145,19 @@ def _parts(command: c.History | r.GetResults) -> Steps[tuple[Any, ...]]:
 
 
 def _rows(command: Any) -> Steps[tuple[Any, ...]]:
-    """Each page begins with the last row of the one before. Where that is another row by now,
-    something came or went before it, and all is read anew."""
+    """Each page begins with the last row of the one before, which is never so large that it has
+    no room for another. Where that is another row by now, something came or went before it, and
+    all is read anew."""
     for _ in range(_TRIES):
         rows: list[Any] = []
-        alone = False
         while True:
-            again = bool(rows) and not alone
+            again = bool(rows)
             size = min(MOST_LISTED, _size(command, len(rows)) + again)
             offset = command.offset + len(rows) - again
             page = yield msgspec.structs.replace(command, limit=size, offset=offset)
             if again and (not page or _identity(page[0]) != _identity(rows[-1])):
                 break
             rows += page[again:]
-            # Large rows may leave no room for others: the next page begins behind them.
-            alone = is_large(page) and len(page) == again
             ended = len(page) < size and not is_large(page)
             if ended or not _size(command, len(rows)):
                 return tuple(rows)

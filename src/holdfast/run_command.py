@@ -242,10 +242,14 @@ class ReleaseRun(Command[None], frozen=True):
 
 
 class RunEvents(Command[tuple[AssetEvent, ...]], frozen=True):
-    """The asset events that started a run."""
+    """The asset events that started a run, oldest first."""
 
     dag_id: str
     run_id: str
+    limit: int | None = None
+    offset: int = 0
+    max_size: int | None = None
+    """Characters of `extra`: the answer ends with the event that exceeds them."""
 
 
 class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=True):

@@ -31,6 +31,8 @@ JsonValue: TypeAlias = (
 
 MAX_KEY_LENGTH = 512
 MAX_REFERENCE_LENGTH = 8192
+LONGEST_OBJECT: Final = 2**20
+"""Characters of a run's conf, of a DAG's params and of what an event says."""
 """Longer than the path of any object: below its URL, that has up to 700 characters."""
 
 _to_json = msgspec.json.Encoder().encode
@@ -152,7 +154,12 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def check_json_object(what: str, text: str) -> None:
-    """The same, for what has to be a JSON object."""
+    """The same, for what has to be a JSON object, of `LONGEST_OBJECT` characters at most."""
+    if len(text) > LONGEST_OBJECT:
+        raise InvalidInput(
+            f"{what} has {len(text):,} characters as JSON",
+            hint=f"{LONGEST_OBJECT:,} at most: keep the data elsewhere, and say where it is",
+        )
     if not isinstance(check_json(what, text), dict):
         raise InvalidInput(
             f"{what} is no JSON object: {text[:40]}", hint="""write '{"key": "value"}'"""

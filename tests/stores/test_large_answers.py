@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import tracemalloc
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
-from sample_runs import FIRST, ORDERS_CHANGED, RUN, SUCCESS, begin, emit, finish, start
+from sample_runs import (
+    FIRST,
+    ORDERS_CHANGED,
+    ORDERS_SPEC,
+    RUN,
+    SUCCESS,
+    begin,
+    dag,
+    emit,
+    finish,
+    start,
+)
 
 from holdfast import command as c
 from holdfast import paging
 from holdfast import purge_command as pc
 from holdfast import run_command as rc
-from holdfast.entry import ApiWriter, Found, TaskWriter
+from holdfast.entry import ApiWriter, Found, Page, TaskWriter
 from holdfast.errors import ValueTooLarge
 from holdfast.run import TaskState
 from holdfast.scope import AssetScope, StoreScope, TaskScope
@@ -135,13 +147,84 @@ def test_events_with_much_in_them_are_complete(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
-    sizes = [10, 1500, 1500, 5000, 10, 5000, 5000, 10, 10, 10]
+    sizes = [10, 1500, 1500, 1900, 10, 1900, 1900, 10, 10, 10]
     extras = [f'{{"{number}":"{"e" * size}"}}' for number, size in enumerate(sizes)]
     emit(store, *(msgspec.structs.replace(ORDERS_CHANGED, extra=extra) for extra in extras))
 
     found = store.execute(rc.ListAssetEvents(limit=9))
 
     assert [event.extra for event in found] == extras[:0:-1]
+
+
+def test_the_events_of_a_run_are_complete(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
+    store.execute(rc.SaveFile("sales.py", (dag("sales", ORDERS_SPEC),)))
+    extras = [f'{{"{number}":"{"e" * 1500}"}}' for number in range(7)]
+    emit(store, *(msgspec.structs.replace(ORDERS_CHANGED, extra=extra) for extra in extras))
+    store.execute(rc.CreateAssetRun("sales", "r"))
+
+    found = store.execute(rc.RunEvents("sales", "r"))
+    some = store.execute(rc.RunEvents("sales", "r", 100, 1, max_size=2000))
+
+    assert [event.extra for event in found] == extras
+    assert [event.extra for event in some] == extras[1:3]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        rc.ListRuns(limit=1000),
+        c.History(ORDERS, "k"),
+        rc.ListAssetEvents(ORDERS, limit=1000),
+        c.List(ORDERS, limit=1000),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+@pytest.mark.parametrize("max_size", [3000, 100_000])
+def test_what_comes_while_a_page_is_read_hides_nothing(
+    store: Store, command: Any, max_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page ends where its size is exceeded, or where the list does."""
+    if not isinstance(store, SqlStore):
+        pytest.skip("the queries of a page are seen where the database is read")
+    store.execute(c.DeclareAsset("orders", "s3://orders"))
+    for number in range(5):
+        _add(store, number, 1500)
+    whole = _sizes(store.execute(command))
+    writer = SqlStore(store._url.render_as_string(hide_password=False))
+    run = store._run
+    written: list[int] = []
+
+    def run_beside_a_writer(cursor: Any, query: Any) -> Any:
+        if written == [] and isinstance(query[1], dict) and "whole" in query[1]:
+            found = run(cursor, query)
+            written.extend(range(5, 8))
+            for number in written:
+                _add(writer, number, 10)
+            return found
+        return run(cursor, query)
+
+    monkeypatch.setattr(store, "_run", run_beside_a_writer)
+    with writer:
+        page = store.execute(msgspec.structs.replace(command, max_size=max_size))
+
+    assert written
+    sizes = _sizes(page)
+    assert sum(sizes) > max_size or sizes in (whole, _sizes(store.execute(command)))
+
+
+def _add(store: Store, number: int, size: int) -> None:
+    text = f'{{"{number}":"{"x" * size}"}}'
+    store.execute(rc.CreateRun(dag_id="sales", run_id=f"r{number}", conf=text))
+    store.execute(c.Set(ORDERS, "k", text, ANN))
+    store.execute(c.Set(ORDERS, f"a{9 - number}", text, ANN))
+    emit(store, msgspec.structs.replace(ORDERS_CHANGED, extra=text))
+
+
+def _sizes(answer: Any) -> list[int]:
+    if isinstance(answer, Page):
+        return [len(one.entry.value) for one in answer.found]
+    return [paging._length(item) for item in answer]
 
 
 def test_runs_with_a_large_conf_are_complete(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

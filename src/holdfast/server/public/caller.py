@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
@@ -13,7 +12,8 @@ from holdfast.command import Command, History
 from holdfast.connection import rules
 from holdfast.entry import ApiWriter, Page
 from holdfast.errors import Forbidden, ValueTooLarge
-from holdfast.paging import LARGEST_PAGE, bounded, rest_of
+from holdfast.paging import LARGEST_PAGE, bounded, may_go_on
+from holdfast.run_command import RunEvents
 from holdfast.server.request import identity_of, perform, settings_of, store_of
 from holdfast.settings import Settings
 
@@ -50,14 +50,7 @@ class Caller:
         where the values of a list are too large to be answered at once. It is not shortened: a
         client that adds `limit` to `offset` would not see the rest."""
         answer = await perform(self._request, bounded(command))
-        if getattr(command, "max_size", 0) is not None:
-            return answer  # it is no such list, or who asks goes on
-        if isinstance(answer, Page):
-            more = answer.more
-        else:
-            rest = rest_of(command, cast(Sequence[Any], answer))
-            more = rest is not None and bool(await perform(self._request, rest))
-        if more:
+        if getattr(command, "max_size", 0) is None and may_go_on(command, answer):
             raise _too_large(command, answer)
         return answer
 
@@ -71,6 +64,8 @@ def _too_large(command: Command[Any], answer: Any) -> ValueTooLarge:
     hint = f"ask for them in parts, with limit={count}"
     if isinstance(command, History):
         hint = "`holdfast state-store history` reads them in parts"
+    elif isinstance(command, RunEvents):
+        hint = "`holdfast runs show` reads them in parts"
     return ValueTooLarge(
         f"the first {count} of these have more than {LARGEST_PAGE:,} characters of values, too "
         "many to list more of them at once",

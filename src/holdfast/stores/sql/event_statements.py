@@ -106,6 +106,8 @@ def events_of_run() -> Select:
         .select_from(joined.join(t.run, r.id == of.run))
         .where(r.dag_id == sa.bindparam("dag_id"), r.run_id == sa.bindparam("run_id"))
         .order_by(e.at, e.asset_id, e.number)
+        .limit(sa.bindparam("limit"))
+        .offset(sa.bindparam("offset"))
     )
 
 

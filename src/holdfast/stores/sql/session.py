@@ -13,7 +13,7 @@ from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
 from holdfast.stores.sql.operations import OPERATIONS
-from holdfast.stores.sql.operations.steps import BEGIN, Context
+from holdfast.stores.sql.operations.steps import BEGIN, SNAPSHOT, Context
 
 A = TypeVar("A")
 
@@ -33,7 +33,7 @@ def execute_in(session: Session, command: Command[A], history_limit: int) -> A:
     try:
         while True:
             query = steps.send(answer)
-            if query is BEGIN:
+            if query is BEGIN or query is SNAPSHOT:
                 answer = None
                 continue
             assert not isinstance(query, Call)  # only custom backends are called

@@ -24,6 +24,7 @@ from holdfast.stores.sql.operations import OPERATIONS, operation_for
 from holdfast.stores.sql.operations.steps import (
     BEGIN,
     ROLLBACK,
+    SNAPSHOT,
     Context,
     Operation,
     Query,
@@ -202,6 +203,12 @@ class SqlStore(Store):
                     cursor.execute(self._dialect.begin)
                     progress.begun = True
                     query = steps.send(None)
+                elif query is SNAPSHOT:
+                    if not progress.begun:
+                        for text in self._dialect.snapshot:
+                            cursor.execute(text)
+                        progress.begun = True
+                    query = steps.send(None)
                 elif query is ROLLBACK:
                     cursor.execute("ROLLBACK")
                     progress.begun = False
@@ -284,6 +291,12 @@ class SqlStore(Store):
                 if query is BEGIN:
                     await cursor.execute(self._dialect.begin)
                     progress.begun = True
+                    query = steps.send(None)
+                elif query is SNAPSHOT:
+                    if not progress.begun:
+                        for text in self._dialect.snapshot:
+                            await cursor.execute(text)
+                        progress.begun = True
                     query = steps.send(None)
                 elif query is ROLLBACK:
                     await cursor.execute("ROLLBACK")

@@ -30,6 +30,8 @@ class Dialect(ABC):
     """SQLAlchemy's name for dialect and driver."""
     paramstyle: ClassVar[str] = "pyformat"
     begin: ClassVar[str]
+    snapshot: ClassVar[tuple[str, ...]]
+    """How a transaction begins whose queries all read the same state."""
     native_async: ClassVar[bool] = False
     embedded: ClassVar[bool] = False
     """Whether the database is a file of ours, with no clock of its own and nobody to migrate it."""

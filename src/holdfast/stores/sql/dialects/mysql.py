@@ -19,6 +19,10 @@ def _mysql_clock(element: DatabaseClock, compiler: Any, **options: Any) -> str:
 class MySQL(Dialect):
     driver = "mysql+pymysql"
     begin = "START TRANSACTION"
+    snapshot = (
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+    )
     # Its DDL commits by itself, so the lock is not the transaction's.
     migration_lock = ("SELECT GET_LOCK('holdfast_migration', 60)",)
     migration_unlock = ("SELECT RELEASE_LOCK('holdfast_migration')",)

@@ -28,6 +28,7 @@ def _postgresql_clock(element: DatabaseClock, compiler: Any, **options: Any) -> 
 class PostgreSQL(Dialect):
     driver = "postgresql+psycopg"
     begin = "BEGIN"
+    snapshot = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
     native_async = True
     migration_lock = ("SELECT pg_advisory_xact_lock(7233119451)",)
     extra = "postgres"

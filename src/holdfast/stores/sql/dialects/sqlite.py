@@ -35,6 +35,7 @@ class SQLite(Dialect):
     paramstyle = "named"
     embedded = True
     begin = "BEGIN IMMEDIATE"
+    snapshot = ("BEGIN",)
 
     connect_args: ClassVar[dict[str, Any]] = {"check_same_thread": False}
 

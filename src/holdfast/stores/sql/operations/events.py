@@ -76,7 +76,12 @@ def events_query(command: rc.ListAssetEvents) -> Query:
 
 
 def run_events(context: Context, command: rc.RunEvents) -> Steps[tuple[AssetEvent, ...]]:
-    found = yield e.events_of_run(), {"dag_id": command.dag_id, "run_id": command.run_id}
+    select = e.events_of_run()
+    page = window(command.limit, command.offset)
+    params = {"dag_id": command.dag_id, "run_id": command.run_id, **page}
+    found, _ = yield from up_to_size(
+        (select, params), s.measured(select, "extra"), command.max_size
+    )
     if not found:
         yield from get_run(context, rc.GetRun(command.dag_id, command.run_id))
     return tuple(run_rows.asset_event(row) for row in found)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.command import count_within
 from holdfast.stores.sql import rows
-from holdfast.stores.sql.operations.steps import Query, Steps
+from holdfast.stores.sql.operations.steps import SNAPSHOT, Query, Steps
 from holdfast.stores.sql.statements import Select
 
 SMALL = 1024
@@ -20,19 +20,20 @@ def up_to_size(
     exceed `max_size` characters; and whether others were left out.
 
     Drivers read all rows of a query at once. So large texts are measured first, and read by a
-    second query that has no more rows than fit. Small ones come with the first.
+    second query that has no more rows than fit, in one snapshot: other rows might be larger, or
+    smaller, and who goes on behind the last would miss some. Small texts come with the first.
     """
     select, params = query
     if max_size is None:
         return (yield query), False
     whole = max(SMALL, max_size // max(1, params["limit"]))
-    while True:
+    for repeatable in (False, True):
+        if repeatable:
+            yield SNAPSHOT
         found = yield measured, params | {"whole": whole}
         sizes = [row[-1] or 0 for row in found]
         count = count_within(sizes, max_size)
         more = count < len(found)
         if max(sizes[:count], default=0) <= whole:
             return [row[:-1] for row in found[:count]], more
-        found = yield select, params | {"limit": count}
-        if found or not more:  # else all of them were deleted meanwhile
-            return found, more
+    return (yield select, params | {"limit": count}), more

@@ -2,7 +2,8 @@
 
 An operation is a generator that yields queries and is sent their answers: rows for a SELECT, a
 row count otherwise. From `BEGIN` on it is one transaction, which the door commits when the
-operation ends and rolls back when it raises, or at `ROLLBACK`. So it is written once, whatever the
+operation ends and rolls back when it raises, or at `ROLLBACK`. From `SNAPSHOT` on, which a
+transaction has no need of, all queries read the same state. So it is written once, whatever the
 colour of the door.
 """
 
@@ -24,6 +25,7 @@ of a COPY, and the text that it reads."""
 Steps: TypeAlias = Generator[Query | Call, Any, A]
 
 BEGIN: Query = ("BEGIN", None)
+SNAPSHOT: Query = ("SNAPSHOT", None)
 ROLLBACK: Query = ("ROLLBACK", None)
 NO_LIMIT = 2**62
 
