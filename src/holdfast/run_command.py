@@ -131,7 +131,8 @@ class PauseDag(Command[None], frozen=True):
 
 
 class CreateRun(Command[Run], frozen=True, kw_only=True):
-    """A new run, queued; Conflict where the run exists. The DAG need not be known."""
+    """A new run, queued; Conflict where the run exists, or for a backfill, one of its date. The
+    DAG need not be known."""
 
     dag_id: str
     run_id: str

@@ -303,6 +303,15 @@ def make_run(
     store.execute(run)
 
 
+@pytest.mark.parametrize("kind", [RunKind.SCHEDULED, RunKind.MANUAL, RunKind.BACKFILL])
+def test_a_backfill_makes_no_run_of_a_date_that_has_one(store: Store, kind: RunKind) -> None:
+    save(store, "a.py", dag("sales"))
+    make_run(store, 20, kind, "there")
+
+    with pytest.raises(Conflict, match="sales/there exists already"):
+        make_run(store, 20, RunKind.BACKFILL, "again")
+
+
 def test_the_schedule_leaves_a_date_to_the_backfill_that_has_made_it(store: Store) -> None:
     save(store, "a.py", dag("sales"))
     make_run(store, 20, RunKind.BACKFILL, "backfilled")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,7 +23,7 @@ from holdfast.cli.parameter import conf_option, limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
 from holdfast.dagspec import Cron, DagSpec
-from holdfast.errors import InvalidInput
+from holdfast.errors import Conflict, InvalidInput
 from holdfast.run import Run, RunKind, RunState
 from holdfast.schedule import spec_of
 from holdfast.settings import load
@@ -181,20 +182,23 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
             raise InvalidInput(f"--to {end} is before --from {start}", hint="exchange them")
         asked = list(slots(dag, first, min(last, store.execute(c.Now()))))
         taken = logical_dates(store, dag_id)
-        missing = [slot for slot in asked if slot.logical_date not in taken]
-        for slot in missing if not dry_run else ():
-            store.execute(
-                r.CreateRun(
-                    dag_id=dag_id,
-                    run_id=run_id(RunKind.BACKFILL, slot.logical_date),
-                    kind=RunKind.BACKFILL,
-                    logical_date=slot.logical_date,
-                    data_interval_start=slot.data_interval_start,
-                    data_interval_end=slot.data_interval_end,
-                )
+        rows: list[tuple[datetime, str]] = []
+        for slot in asked:
+            if slot.logical_date in taken:
+                continue
+            run = r.CreateRun(
+                dag_id=dag_id,
+                run_id=run_id(RunKind.BACKFILL, slot.logical_date),
+                kind=RunKind.BACKFILL,
+                logical_date=slot.logical_date,
+                data_interval_start=slot.data_interval_start,
+                data_interval_end=slot.data_interval_end,
             )
-    rows = [(slot.logical_date, run_id(RunKind.BACKFILL, slot.logical_date)) for slot in missing]
-    existing = len(asked) - len(missing)
+            with suppress(Conflict):  # the schedule, or another backfill, has just made it
+                if not dry_run:
+                    store.execute(run)
+                rows.append((slot.logical_date, run.run_id))
+    existing = len(asked) - len(rows)
     if as_json:
         runs = [{"run_id": id, "logical_date": date} for date, id in rows]
         print_document({"dag_runs": runs, "existing": existing, "dry_run": dry_run})

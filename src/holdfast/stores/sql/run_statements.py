@@ -77,11 +77,13 @@ def find_run() -> Select:
 
 
 @cache
-def backfill_of() -> Select:
-    """The id of a run that a backfill has made for a logical date."""
+def run_of_date(backfilled: bool) -> Select:
+    """The id of a run for a logical date, of any kind or made by a backfill."""
     c = t.run.c
-    made = c.dag_id == sa.bindparam("dag_id"), c.logical_date == sa.bindparam("logical_date")
-    return sa.select(c.run_id).where(*made, c.kind == RunKind.BACKFILL.value).limit(1)
+    made = [c.dag_id == sa.bindparam("dag_id"), c.logical_date == sa.bindparam("logical_date")]
+    if backfilled:
+        made.append(c.kind == RunKind.BACKFILL.value)
+    return sa.select(c.run_id).where(*made).limit(1)
 
 
 @cache

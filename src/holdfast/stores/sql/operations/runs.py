@@ -82,12 +82,15 @@ def add_run(command: rc.CreateRun) -> Steps[int]:
 def create_run(context: Context, command: rc.CreateRun) -> Steps[Run]:
     yield BEGIN
     named = {"dag_id": command.dag_id, "run_id": command.run_id}
+    slot = {"dag_id": command.dag_id, "logical_date": rows.micros(command.logical_date)}
     if command.schedule:
-        date = rows.micros(command.logical_date)
-        slot = {"dag_id": command.dag_id, "logical_date": date}
         yield d.schedule_until(), slot
-        if made := (yield s.backfill_of(), slot):
+        if made := (yield s.run_of_date(backfilled=True), slot):
             return (yield from get_run(context, rc.GetRun(command.dag_id, made[0][0])))
+    elif command.kind is RunKind.BACKFILL:
+        yield d.lock_dag(), {"dag_id": command.dag_id}
+        if made := (yield s.run_of_date(backfilled=False), slot):
+            raise refusal.run_exists(command.dag_id, made[0][0])
     if not command.schedule or not (yield s.find_run(), named):
         yield from add_run(command)
     return (yield from get_run(context, rc.GetRun(command.dag_id, command.run_id)))
