@@ -59,8 +59,6 @@ def may_go_on(command: Any, answer: Any) -> bool:
     """Whether an answer to a command without `max_size` may have ended early for its size."""
     if isinstance(answer, Page):
         return answer.more
-    if isinstance(command, c.History) and len(answer) == 1:
-        return False  # one version may be as large as it likes
     return is_large(answer) and len(answer) != getattr(command, "limit", None)
 
 

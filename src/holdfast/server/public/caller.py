@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
+from msgspec.structs import replace
 
 from holdfast.accessor import Rules, Steps, arun
 from holdfast.authority import UserIdentity
@@ -51,6 +53,11 @@ class Caller:
         client that adds `limit` to `offset` would not see the rest."""
         answer = await perform(self._request, bounded(command))
         if getattr(command, "max_size", 0) is None and may_go_on(command, answer):
+            if isinstance(command, History):
+                steps = cast(Sequence[Any], answer)
+                older = replace(command, before=steps[-1].version, max_size=0)
+                if not await perform(self._request, older):
+                    return answer
             raise _too_large(command, answer)
         return answer
 
