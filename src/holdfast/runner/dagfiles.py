@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -22,7 +22,8 @@ class Changes(NamedTuple):
 class DagDirectory:
     """The Python files under a directory that speak of Holdfast and of a DAG.
 
-    Links are followed anew each time: one that is set to another directory is a change of files.
+    Links are followed anew each time, also those to directories: one that is set to another
+    directory is a change of files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -72,15 +73,28 @@ class DagDirectory:
         changed = self._dag_files if shared else self._dag_files & {str(path) for path in touched}
         return Changes(sorted(changed), sorted(before - self._dag_files))
 
-    def _paths(self) -> list[Path]:
-        return [
-            path
-            for path in self._directory.rglob("*.py")
-            if not any(
-                part.startswith((".", "__pycache__"))
-                for part in path.relative_to(self._directory).parts[:-1]
-            )
-        ]
+    def _paths(self) -> Iterator[Path]:
+        """Yield the Python files. Each directory is read once, by the path with the fewest links,
+        so that loops of links end. Raise OSError where a directory cannot be read for a reason
+        other than its permissions."""
+        read: set[tuple[int, int]] = set()
+        roots = [str(self._directory)]
+        for root in roots:  # which grows: links are followed after all that is there without them
+            for folder, folders, names in os.walk(root, onerror=_pass_over):
+                status = os.stat(folder)
+                if (status.st_dev, status.st_ino) in read:
+                    folders.clear()
+                    continue
+                read.add((status.st_dev, status.st_ino))
+                folders[:] = sorted(n for n in folders if not n.startswith((".", "__pycache__")))
+                inside = [os.path.join(folder, name) for name in folders]
+                roots += filter(os.path.islink, inside)
+                yield from (Path(folder, name) for name in names if name.endswith(".py"))
+
+
+def _pass_over(error: OSError) -> None:
+    if not isinstance(error, PermissionError):
+        raise error
 
 
 def _stamp(path: Path) -> _Stamp | None:
