@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -65,3 +67,16 @@ def test_loops_of_links_end(tmp_path: Path, dags: Path) -> None:
     (dags / "itself.py").symlink_to("itself.py")
 
     assert DagDirectory(dags).changes().changed == [str(dags / "team/a.py")]
+
+
+def test_only_regular_files_are_opened(dags: Path) -> None:
+    fifo = dags / "fifo.py"
+    os.mkfifo(fifo)
+    writer = Thread(target=fifo.write_text, args=[TEXT], daemon=True)
+    writer.start()
+    (dags / "directory.py").mkdir()
+    (dags / "a.py").write_text(TEXT)
+
+    assert DagDirectory(dags).changes().changed == [str(dags / "a.py")]
+    assert fifo.read_text() == TEXT
+    writer.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -98,10 +99,13 @@ def _pass_over(error: OSError) -> None:
 
 
 def _stamp(path: Path) -> _Stamp | None:
+    """Return what tells one state of a file from another; None where there is no regular file."""
     try:
         status = path.stat()
     except OSError:
         return None
+    if not stat.S_ISREG(status.st_mode):
+        return None  # to open a FIFO would wait for a writer
     return (
         *(status.st_mtime_ns, status.st_ctime_ns),
         *(status.st_size, status.st_dev, status.st_ino),
