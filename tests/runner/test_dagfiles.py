@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -80,3 +82,88 @@ def test_only_regular_files_are_opened(dags: Path) -> None:
     assert DagDirectory(dags).changes().changed == [str(dags / "a.py")]
     assert fifo.read_text() == TEXT
     writer.join()
+
+
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of files that cannot be read for now."""
+    names: set[str] = set()
+    read = Path.read_text
+
+    def read_text(path: Path, **options: Any) -> str:
+        if path.name in names:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return read(path, **options)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    return names
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_not_gone(
+    dags: Path, unreadable: set[str]
+) -> None:
+    a, b = dags / "a.py", dags / "b.py"
+    a.write_text(TEXT)
+    b.write_text(TEXT)
+    directory = DagDirectory(dags)
+    directory.changes()
+
+    a.write_text(TEXT + "# changed\n")
+    unreadable.add("a.py")
+    meanwhile = directory.changes()
+    still = directory.changes()
+    unreadable.clear()
+
+    assert meanwhile == ([str(a)], [])
+    assert still == ([], [])
+    assert directory.changes() == ([str(a)], [])
+    assert directory.changes() == ([], [])
+
+
+def test_an_unchanged_file_is_not_read_again(dags: Path, unreadable: set[str]) -> None:
+    (dags / "a.py").write_text(TEXT)
+    directory = DagDirectory(dags)
+    directory.changes()
+
+    unreadable.add("a.py")
+    (dags / "b.py").write_text(TEXT)
+
+    assert directory.changes() == ([str(dags / "b.py")], [])
+    assert directory.has(str(dags / "a.py"))
+
+
+def test_a_module_that_could_not_be_read_for_a_moment_changes_all_dag_files(
+    dags: Path, unreadable: set[str]
+) -> None:
+    (dags / "a.py").write_text(TEXT)
+    module = dags / "shared.py"
+    module.write_text("LIMIT = 1\n")
+    directory = DagDirectory(dags)
+    directory.changes()
+
+    module.write_text("LIMIT = 22\n")
+    unreadable.add("shared.py")
+    directory.changes()
+    unreadable.clear()
+
+    assert directory.changes() == ([str(dags / "a.py")], [str(module)])
+
+
+def test_a_file_whose_status_cannot_be_had_for_a_moment_is_not_gone(
+    dags: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (dags / "a.py").write_text(TEXT)
+    directory = DagDirectory(dags)
+    directory.changes()
+    status = os.stat
+
+    def stale(path: str, **options: Any) -> os.stat_result:
+        if path.endswith("a.py"):
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return status(path, **options)
+
+    with monkeypatch.context() as moment:
+        moment.setattr(os, "stat", stale)
+        meanwhile = directory.changes()
+
+    assert meanwhile == directory.changes() == ([], [])

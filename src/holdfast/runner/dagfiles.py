@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from holdfast.errors import NotFound
 
 _MARKS = ("DAG", "@dag", "@asset")
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES}
 
 _Stamp: TypeAlias = tuple[int, ...]
 
@@ -33,8 +35,10 @@ class DagDirectory:
                 f"there is no directory {directory}", hint="give the one that holds the DAG files"
             )
         self._directory = Path(os.path.abspath(directory))
-        self._seen: dict[Path, _Stamp] | None = None
+        self._seen: dict[str, _Stamp] | None = None
         self._dag_files: set[str] = set()
+        self._unread: set[str] = set()
+        """Those of them that could not be read when last looked at."""
 
     def name(self, file: str) -> str:
         """What the store knows a file by: its path inside the directory."""
@@ -51,30 +55,52 @@ class DagDirectory:
     def forget(self, file: str) -> None:
         """Have the file looked at anew: what was seen of it has come to nothing."""
         if self._seen is not None:
-            self._seen[Path(file)] = ()
+            self._seen[file] = ()
 
     def recall(self, files: Iterable[str]) -> None:
         """DAG files of earlier times: those of them that are gone will be told."""
         self._dag_files.update(files)
 
     def changes(self) -> Changes:
-        """Since the last call. A change of a module that is no DAG file may change all of them."""
+        """Since the last call. A change of a module that is no DAG file may change all of them.
+
+        A file that cannot be read counts as a DAG file, whose import will say why, and is read
+        again at each call.
+        """
+        seen = self._seen or {}
         try:
-            present = {path: stamp for path in self._paths() if (stamp := _stamp(path)) is not None}
+            present = {
+                file: stamp
+                for file in self._files()
+                if (stamp := _stamp(file, seen.get(file))) is not None
+            }
         except OSError:  # a directory vanished while it was read; there is a next time
             return Changes([], [])
-        if present == self._seen:
+        if present == self._seen and not self._unread:
             return Changes([], [])
-        seen, self._seen = self._seen or {}, present
-        touched = {path for path, stamp in present.items() if seen.get(path) != stamp}
+        self._seen = present
+        touched = {file for file, stamp in present.items() if seen.get(file) != stamp}
         removed = seen.keys() - present.keys()
-        before = self._dag_files
-        self._dag_files = {str(path) for path in present if _is_dag_file(path)}
-        shared = any(str(path) not in self._dag_files | before for path in touched | removed)
-        changed = self._dag_files if shared else self._dag_files & {str(path) for path in touched}
+        before, unread = self._dag_files, self._unread
+        self._read(touched | unread, present.keys())
+        touched |= unread - self._unread
+        shared = (touched | removed) - self._dag_files - (before - unread)
+        changed = self._dag_files if shared else self._dag_files & touched
         return Changes(sorted(changed), sorted(before - self._dag_files))
 
-    def _paths(self) -> Iterator[Path]:
+    def _read(self, files: set[str], present: Set[str]) -> None:
+        """Find out which files are DAG files; what is known of the others holds on."""
+        self._dag_files = (self._dag_files & present) - files
+        self._unread = set()
+        for file in files & present:
+            try:
+                if _is_dag_file(file):
+                    self._dag_files.add(file)
+            except OSError:
+                self._dag_files.add(file)
+                self._unread.add(file)
+
+    def _files(self) -> Iterator[str]:
         """Yield the Python files. Each directory is read once, by the path with the fewest links,
         so that loops of links end. Raise OSError where a directory cannot be read for a reason
         other than its permissions."""
@@ -90,7 +116,7 @@ class DagDirectory:
                 folders[:] = sorted(n for n in folders if not n.startswith((".", "__pycache__")))
                 inside = [os.path.join(folder, name) for name in folders]
                 roots += filter(os.path.islink, inside)
-                yield from (Path(folder, name) for name in names if name.endswith(".py"))
+                yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
 
 
 def _pass_over(error: OSError) -> None:
@@ -98,12 +124,13 @@ def _pass_over(error: OSError) -> None:
         raise error
 
 
-def _stamp(path: Path) -> _Stamp | None:
-    """Return what tells one state of a file from another; None where there is no regular file."""
+def _stamp(file: str, before: _Stamp | None) -> _Stamp | None:
+    """Return what tells one state of a file from another; None where there is no regular file, and
+    what it was before where that cannot be found out for the moment."""
     try:
-        status = path.stat()
-    except OSError:
-        return None
+        status = os.stat(file)
+    except OSError as error:
+        return None if error.errno in _ABSENT else before
     if not stat.S_ISREG(status.st_mode):
         return None  # to open a FIFO would wait for a writer
     return (
@@ -112,9 +139,6 @@ def _stamp(path: Path) -> _Stamp | None:
     )
 
 
-def _is_dag_file(path: Path) -> bool:
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
+def _is_dag_file(file: str) -> bool:
+    text = Path(file).read_text(encoding="utf-8", errors="replace")
     return "holdfast" in text and any(mark in text for mark in _MARKS)

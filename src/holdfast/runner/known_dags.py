@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable
 from datetime import timedelta
 from itertools import chain
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdfast import run_command as r
@@ -185,7 +185,7 @@ class KnownDags:
             return
         if not self._directory.has(found.file):
             return  # it has gone meanwhile, which is told as that
-        if not Path(found.file).exists():
+        if not os.path.exists(found.file):
             self._directory.forget(found.file)
             return
         self._use(found)
