@@ -58,3 +58,17 @@ def test_a_traceback_shows_the_lines_of_the_file(project: Project) -> None:
     assert ended.status == 2
     assert 'broken.py", line 2, in fail' in ended.err
     assert ended.err.rstrip().endswith("KeyError: 'lost'")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("latin\udcff.py", r"latin\xff.py"), ("two\nlines.py", r"two\nlines.py")]
+)
+def test_a_file_that_cannot_be_used_for_its_name_is_told(
+    project: Project, name: str, shown: str
+) -> None:
+    project.write(name, HEAD + TASK + "with DAG('d'):\n    hello()\n")
+
+    ended = project.holdfast("run", name)
+
+    assert (ended.status, ended.out) == (2, "")
+    assert f"{shown} has control characters, or bytes that are not UTF-8\nhint: " in ended.err

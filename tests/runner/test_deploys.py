@@ -205,6 +205,37 @@ def test_a_file_that_is_run_by_hand_is_the_one_that_the_scheduler_has(
     assert site.dag("h").file == "team/h.py"
 
 
+def test_unreadable_files_and_unusable_names_are_told_and_the_other_files_served(
+    site: Site, project: Project
+) -> None:
+    site.write("latin\udcff.py", returning("latin", "x"))
+    site.write("two\nlines.py", returning("lines", "x"))
+    site.write("linked.py", returning("linked", "x"), "elsewhere\udcff")
+    os.symlink(project.path("elsewhere\udcff"), project.path("dags") / "team")
+    os.symlink("/proc/self/mem", project.path("dags") / "unreadable.py")
+    with project.service("scheduler", "dags"):
+        site.wait_for("linked")
+        wait_until(lambda: len(errors_of(project)) == 3)
+        site.witness("good")
+        site.trigger("linked", "r")
+        ran = site.ended("linked", "r")
+        told = project.holdfast("dags", "errors").out
+        os.remove(project.path("dags") / "latin\udcff.py")
+        wait_until(lambda: len(errors_of(project)) == 2)
+    log = project.read("scheduler.err")
+
+    assert ran is RunState.SUCCESS
+    assert "latin\\xff.py has control characters, or bytes that are not UTF-8\nhint: rename" in told
+    assert "two\\nlines.py has control characters" in told
+    assert "unreadable.py:\n" in told and "Error: [Errno " in told
+    assert "latin\\xff.py cannot be used" in log and "latin\\xff.py is gone" in log
+    assert site.dag("linked").file == "team/linked.py"
+
+
+def errors_of(project: Project) -> dict[str, str]:
+    return {one.file: one.error for one in project.store.execute(r.ListFiles()) if one.error}
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_broken_file_starts_nothing_until_it_is_mended(
     site: Site, project: Project, restart: bool

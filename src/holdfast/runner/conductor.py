@@ -14,12 +14,21 @@ import msgspec
 from holdfast import run_command as r
 from holdfast.dagspec import CallbackKind, DagSpec
 from holdfast.entry import ApiWriter
-from holdfast.errors import Conflict, HoldfastError, NotFound, RunnerFailed, StaleAttempt
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    InvalidDag,
+    NotFound,
+    RunnerFailed,
+    StaleAttempt,
+)
 from holdfast.offloading import Offloading
 from holdfast.run import Run, RunState, TaskInstance, TaskState
 from holdfast.runner.attempt import HEARTBEAT, LEASE
+from holdfast.runner.dagfiles import printable
 from holdfast.runner.decide import Decision, decide
 from holdfast.runner.ending import MOST_INTERRUPTIONS
+from holdfast.runner.messages import Parsed
 from holdfast.runner.orders import (
     CallBack,
     Ended,
@@ -81,7 +90,14 @@ class Conductor:
         self._renewed = time.monotonic()
 
     def parse(self, file: str) -> None:
-        """Have a file imported; `parsed` will tell what it holds."""
+        """Have a file imported; `parsed` will tell what it holds, or what is wrong with it."""
+        if (shown := printable(file)) != file:
+            error = InvalidDag(
+                f"the path {shown} has control characters, or bytes that are not UTF-8",
+                hint="rename the file or directory",
+            )
+            self._parsed.append(FileParsed(file, Parsed(error=str(error))))
+            return
         self._importing.add(file)
         self._supervisor.order(ParseFile(file))
 

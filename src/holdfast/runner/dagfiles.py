@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
@@ -41,8 +42,8 @@ class DagDirectory:
         """Those of them that could not be read when last looked at."""
 
     def name(self, file: str) -> str:
-        """What the store knows a file by: its path inside the directory."""
-        return Path(file).relative_to(self._directory).as_posix()
+        """What the store knows a file by: its path inside the directory, as `printable` has it."""
+        return printable(Path(file).relative_to(self._directory).as_posix())
 
     def holds(self, file: str) -> bool:
         """Whether a path is one inside the directory."""
@@ -117,6 +118,12 @@ class DagDirectory:
                 inside = [os.path.join(folder, name) for name in folders]
                 roots += filter(os.path.islink, inside)
                 yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
+
+
+def printable(path: str) -> str:
+    """Return a path with control characters, and bytes that are not UTF-8, written as escapes."""
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], text)
 
 
 def _pass_over(error: OSError) -> None:

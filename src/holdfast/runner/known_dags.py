@@ -14,7 +14,7 @@ from holdfast import run_command as r
 from holdfast.dagspec import DagSpec
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.runner.conductor import Conductor
-from holdfast.runner.dagfiles import DagDirectory
+from holdfast.runner.dagfiles import DagDirectory, printable
 from holdfast.runner.orders import FileParsed
 from holdfast.schedule import spec_of
 from holdfast.stores import refusal
@@ -85,7 +85,7 @@ class KnownDags:
         for file in changed:
             self._import(file)
         for file in gone:
-            log.info("%s is gone", file)
+            log.info("%s is gone", printable(file))
             self._broken.pop(file, None)
             self._latest.pop(file, None)
             self._put(file, ())
@@ -239,7 +239,7 @@ class KnownDags:
         sound = None if found.parsed.error else found
         now = time.monotonic()
         if before is None or before.error != error:
-            log.warning("%s cannot be used:\n%s", found.file, error.rstrip())
+            log.warning("%s cannot be used:\n%s", printable(found.file), error.rstrip())
             wait = TRY_AGAIN
         elif now < before.since + before.wait:
             self._broken[found.file] = before._replace(found=sound)

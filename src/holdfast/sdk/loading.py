@@ -28,7 +28,7 @@ def module_name(path: str) -> str:
     """The name under which a DAG file is imported: always the same for one file."""
     path = os.path.realpath(path)
     stem = re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
-    return f"holdfast_dag_{hashlib.sha256(path.encode()).hexdigest()[:12]}_{stem}"
+    return f"holdfast_dag_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}_{stem}"
 
 
 def own_modules(path: str) -> list[ModuleType]:
