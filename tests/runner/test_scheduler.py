@@ -143,6 +143,42 @@ def test_without_catching_up_only_the_newest_date_runs(scheduled: Scheduled) -> 
     assert run.logical_date == start + timedelta(hours=3)
 
 
+def test_events_start_no_run_before_the_start_date_or_after_the_end_date(
+    scheduled: Scheduled,
+) -> None:
+    dags = """
+for name, dates in (("early", EARLY), ("late", LATE), ("open", {})):
+    with DAG(name, schedule=[first], **dates):
+
+        @task
+        def read(triggering_asset_events=None):
+            return len(triggering_asset_events[first])
+
+        read()
+
+with DAG("producer"):
+
+    @task(outlets=[first])
+    def produce():
+        pass
+
+    produce()
+"""
+    early, late = "{'start_date': datetime(2100, 1, 1)}", "{'end_date': datetime(2001, 1, 1)}"
+    scheduled.add("assets", f"EARLY, LATE = {early}, {late}" + dags)
+
+    scheduled.trigger("producer")
+    scheduled.ended("open")
+    shut = scheduled.project.runs("early") + scheduled.project.runs("late")
+    scheduled.add("assets", "EARLY = LATE = {}" + dags)
+    [opened] = scheduled.ended("early")
+    [reopened] = scheduled.ended("late")
+
+    assert shut == []
+    assert scheduled.project.result("read", "early", opened.run_id) == [1]
+    assert scheduled.project.result("read", "late", reopened.run_id) == [1]
+
+
 def test_an_event_of_an_asset_starts_those_who_wait_for_it(scheduled: Scheduled) -> None:
     scheduled.add(
         "assets",

@@ -83,6 +83,25 @@ def test_nothing_is_due_before_the_start_date():
     assert next_after(daily, None, utc("2026-02-01")) == utc("2026-03-01 03:00")
 
 
+@pytest.mark.parametrize("catchup", [False, True])
+@pytest.mark.parametrize("schedule", [Cron("0 * * * *"), Every(HOUR)])
+def test_a_start_date_that_is_moved_later_is_kept(schedule, catchup):
+    hourly = dag(schedule, start="2027-01-01 05:00", catchup=catchup)
+    fired, now = utc("2026-06-01 09:00"), utc("2026-06-01 12:00:30")
+
+    assert due(hourly, fired, now) is None
+    assert next_after(hourly, fired, now) == utc("2027-01-01 05:00")
+    assert due(hourly, fired, utc("2027-01-01 05:00")) == Slot.at(utc("2027-01-01 05:00"))
+
+
+def test_a_start_date_that_is_moved_back_starts_no_run_again():
+    hourly = dag(Cron("0 * * * *"), start="2026-01-01", catchup=True)
+
+    assert next_after(hourly, utc("2026-06-01 09:00"), utc("2026-06-01 09:30")) == utc(
+        "2026-06-01 10:00"
+    )
+
+
 def test_nothing_is_due_after_the_end_date():
     daily = dag(NIGHTLY, end="2026-01-10 03:00", catchup=True)
 

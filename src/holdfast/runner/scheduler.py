@@ -86,7 +86,8 @@ class Scheduler:
                 continue
             try:
                 if isinstance(dag.schedule, OnAssets):
-                    self._create_asset_run(dag)
+                    if timetable.is_open(dag, datetime.now(UTC)):
+                        self._create_asset_run(dag)
                 else:
                     busy = unfinished.get(dag_id, Unfinished(dag_id, 0, 0))
                     free = dag.max_active_runs - busy.queued - busy.running

@@ -94,6 +94,11 @@ def slots(dag: DagSpec, start: datetime, end: datetime) -> Iterator[Slot]:
         time = rhythm.after(time)
 
 
+def is_open(dag: DagSpec, now: datetime) -> bool:
+    """Whether now is neither before the DAG's start date nor after its end date."""
+    return (dag.start_date or now) <= now <= (dag.end_date or now)
+
+
 def run_id(kind: RunKind, time: datetime) -> str:
     """The id of a run, by its logical date or, where it has none, the time it was asked for."""
     return f"{kind}__{time.astimezone(UTC).isoformat()}"
@@ -207,7 +212,8 @@ def _next(
     now: datetime,
 ) -> datetime | None:
     if scheduled_until is not None:
-        following = rhythm.after(scheduled_until)
+        start = dag.start_date or scheduled_until  # which may have been moved since
+        following = rhythm.after(max(scheduled_until, start - MOMENT))
     elif dag.start_date is not None:
         following = rhythm.first(dag.start_date)
     else:
