@@ -200,6 +200,36 @@ def test_a_run_in_the_hour_that_the_clocks_skip_comes_as_soon_as_they_go_on():
     assert times(found) == ["03-28 01:30", "03-29 01:00", "03-30 00:30"]
 
 
+@pytest.mark.parametrize("minutes", ["*", "*/20", "0,20,40"])
+def test_runs_in_the_hour_that_the_clocks_skip_come_once_together(minutes):
+    berlin = dag(Cron(f"{minutes} 2 * * *", "Europe/Berlin"))
+
+    found = list(slots(berlin, utc("2026-03-28 02:00"), utc("2026-03-29 23:00")))
+
+    assert times(found) == ["03-29 01:00"]
+
+
+def test_runs_in_the_hour_that_comes_twice_come_the_first_time():
+    berlin = dag(Cron("*/20 2 * * *", "Europe/Berlin"))
+
+    found = list(slots(berlin, utc("2026-10-25"), utc("2026-10-25 23:00")))
+
+    assert times(found) == ["10-25 00:00", "10-25 00:20", "10-25 00:40"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("*/30 */2 * * *", "0,30 0-23/2 * * *"), ("30 * * * *", "30 0-23 * * *")],
+)
+@pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"])
+def test_the_same_times_are_the_same_runs_however_they_are_written(one, other, day):
+    first, last = utc(day) - HOUR, utc(f"{day} 23:00")
+
+    found = [list(slots(dag(Cron(text, "Europe/Berlin")), first, last)) for text in (one, other)]
+
+    assert found[0] == found[1]
+
+
 def test_a_run_in_the_hour_that_comes_twice_comes_once():
     berlin = dag(Cron("30 2 * * *", "Europe/Berlin"))
 
@@ -226,8 +256,12 @@ def test_hourly_runs_come_every_hour_when_the_clocks_change():
 
 
 @given(
-    expression=st.sampled_from(["30 2 * * *", "*/20 * * * *", "15 1-3 * * *", "0 */2 * * *"]),
-    zone=st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]),
+    expression=st.sampled_from(
+        ["30 2 * * *", "*/20 * * * *", "15 1-3 * * *", "0 */2 * * *", "*/20 2 * * *", "* 0 * * *"]
+    ),
+    zone=st.sampled_from(
+        ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "UTC"]
+    ),
     minute=st.integers(0, 365 * 24 * 60),
 )
 @example(expression="30 2 * * *", zone="Europe/Berlin", minute=297 * 24 * 60 + 70)

@@ -125,13 +125,17 @@ class _Rhythm(ABC):
 
 
 class _Times(_Rhythm):
-    """Those of a cron expression, by the clocks of its time zone."""
+    """Those of a cron expression, by the clocks of its time zone.
+
+    With hours of its own, it fires once for each of its times: for those that the clocks skip
+    together, as soon as they go on; for those that come twice, the first time. With every hour, it
+    fires whenever the clocks show one of its minutes.
+    """
 
     def __init__(self, schedule: Cron) -> None:
-        self.expression = schedule.expression
         try:
             self.zone = UTC if schedule.timezone == "UTC" else ZoneInfo(schedule.timezone)
-            CronSim(self.expression, EPOCH)
+            self.expression = _spelled_out(schedule.expression)
         except CronSimError as error:
             raise InvalidInput(
                 f"`{schedule.expression}` is no cron expression: {error}",
@@ -170,6 +174,15 @@ class _Times(_Rhythm):
         if latest is None or following is None:
             return following
         return latest if since - latest <= max((following - latest) / 10, GRACE) else following
+
+
+def _spelled_out(expression: str) -> str:
+    """Return the expression with its minutes and hours as lists, or `*` for every hour: cronsim,
+    as Debian's cron, treats changes of clocks by whether one of these fields begins with `*`."""
+    times = CronSim(expression, EPOCH)
+    minutes, hours = (",".join(map(str, sorted(field))) for field in (times.minutes, times.hours))
+    _, _, _, *days = times.parts
+    return " ".join([minutes, "*" if len(times.hours) == 24 else hours, *days])
 
 
 class _Distances(_Rhythm):
