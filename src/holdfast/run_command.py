@@ -221,7 +221,8 @@ class ClaimRun(Command[Run], frozen=True, kw_only=True):
 
 
 class FinishRun(Command[None], frozen=True):
-    """The run's end, told by who holds it; StaleAttempt where another one does.
+    """The run's end, told by who holds it; StaleAttempt where another one does, or has ended it.
+    Who has ended it may tell the same end again.
 
     Conflict where not exactly so many of its task instances have not ended: somebody has cleared
     one meanwhile.
@@ -346,7 +347,8 @@ MOST_LEASES: Final = 10_000
 
 
 class Heartbeat(Command[Lost], frozen=True, kw_only=True):
-    """Renew leases; answers which of them are no longer the asker's."""
+    """Renew leases; answers which of them are no longer the asker's. A run that the asker has
+    ended is not among those."""
 
     process: Process
     lease: timedelta

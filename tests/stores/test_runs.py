@@ -23,7 +23,7 @@ from sample_runs import (
 from holdfast import command as c
 from holdfast import run_command as rc
 from holdfast.errors import Conflict, InvalidInput, NotFound, StaleAttempt
-from holdfast.run import Run, RunKind, RunState, TaskState
+from holdfast.run import Process, Run, RunKind, RunState, TaskState
 from holdfast.scope import TaskScope
 from holdfast.store import Store
 from holdfast.testing import Clock
@@ -182,6 +182,34 @@ def test_an_end_that_is_told_again_stays(store: Store) -> None:
         store.execute(rc.FinishRun(*RUN, FIRST, RunState.FAILED))
     with pytest.raises(InvalidInput, match="has ended: success"):
         claim(store)
+
+
+def test_the_end_of_a_run_that_another_has_taken_over_and_ended_is_refused(
+    store: Store, clock: Clock
+) -> None:
+    create(store)
+    claim(store)
+    clock.forward(MINUTE)
+    claim(store, SECOND)
+    store.execute(rc.FinishRun(*RUN, SECOND, RunState.SUCCESS))
+
+    with pytest.raises(StaleAttempt, match="does not hold run sales/monday: nobody does"):
+        store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+
+
+def test_a_run_is_not_lost_to_who_has_ended_it(store: Store) -> None:
+    create(store)
+    claim(store)
+    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+
+    def lost(process: Process) -> rc.Lost:
+        return store.execute(rc.Heartbeat(process=process, lease=MINUTE, runs=(RUN,)))
+
+    assert (lost(FIRST), lost(SECOND)) == (rc.Lost(), rc.Lost(runs=(RUN,)))
+    store.execute(rc.ReleaseRun(*RUN, FIRST))
+    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+    run = store.execute(rc.GetRun(*RUN))
+    assert (run.owner, run.leased_until) == (None, None)
 
 
 def test_a_run_does_not_end_as_running(store: Store) -> None:

@@ -55,7 +55,7 @@ def run(row: Row) -> Run:
         created_at=instant(created_at),
         started_at=time_of(started_at),
         ended_at=time_of(ended_at),
-        owner=process(owner),
+        owner=process(owner) if ended_at is None else None,
         leased_until=time_of(leased_until),
     )
 

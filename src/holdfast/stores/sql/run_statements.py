@@ -161,7 +161,8 @@ def waiting_tasks() -> Select:
 
 @cache
 def finish_run() -> sa.Update:
-    end = {"owner": sa.null(), "leased_until": sa.null(), "ended_at": now}
+    """The owner stays: only who has ended the run may tell its end again."""
+    end = {"leased_until": sa.null(), "ended_at": now}
     return sa.update(t.run).where(_this_run()).values(**end, state=sa.bindparam("end"))
 
 
@@ -178,16 +179,19 @@ def _held() -> sa.ColumnElement[bool]:
 
 @cache
 def release_run() -> sa.Update:
-    return sa.update(t.run).where(_held()).values(owner=sa.null(), leased_until=sa.null())
+    nobody = {"owner": sa.null(), "leased_until": sa.null()}
+    return sa.update(t.run).where(_held(), t.run.c.ended_at.is_(None)).values(**nobody)
 
 
 @cache
 def renew_run() -> sa.Update:
-    return sa.update(t.run).where(_held()).values(leased_until=leased_until)
+    unfinished = t.run.c.ended_at.is_(None)
+    return sa.update(t.run).where(_held(), unfinished).values(leased_until=leased_until)
 
 
 @cache
 def held_run() -> Select:
+    """The run, where the process holds it or has ended it."""
     return sa.select(t.run.c.id).where(_held())
 
 

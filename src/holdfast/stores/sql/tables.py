@@ -113,7 +113,7 @@ run = sa.Table(
     sa.Column("leased_until", sa.BigInteger),
     sa.UniqueConstraint("dag_id", "run_id"),
 )
-"""`owner` is the process that carries the run out, until `leased_until`."""
+"""`owner` is the process that carries the run out, until `leased_until`, or that has ended it."""
 
 task_instance = sa.Table(
     "hf_task_instance",

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from holdfast import run_command as rc
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, StaleAttempt
 from holdfast.run import Process, Run, RunKind, RunState, Unfinished
 from holdfast.stores import refusal
 from holdfast.stores.sql import dag_statements as d
@@ -29,6 +29,7 @@ class LockedRun(NamedTuple):
     kind: str
     state: str
     owner: str | None
+    """Who holds it, or who has ended it."""
     leased: bool | None
     """None where nobody holds it."""
 
@@ -49,8 +50,13 @@ def lock_held_run(dag_id: str, run_id: str, process: Process) -> Steps[int]:
     """The run's id, for the one who holds it."""
     run = yield from lock_run(dag_id, run_id)
     if run.owner != run_rows.process_column(process):
-        raise refusal.run_lost(dag_id, run_id, process, run_rows.process(run.owner))
+        raise _not_held(dag_id, run_id, process, run)
     return run.id
+
+
+def _not_held(dag_id: str, run_id: str, asker: Process, run: LockedRun) -> StaleAttempt:
+    holder = None if RunState(run.state).ended else run_rows.process(run.owner)
+    return refusal.run_lost(dag_id, run_id, asker, holder)
 
 
 def free(owner: str | None, leased: bool | None, asker: Process, dead: Process | None) -> bool:
@@ -150,10 +156,11 @@ def finish_run(context: Context, command: rc.FinishRun) -> Steps[None]:
     yield BEGIN
     dag_id, run_id = command.dag_id, command.run_id
     run = yield from lock_run(dag_id, run_id)
-    if run.state == command.state:
+    own = run.owner == run_rows.process_column(command.process)
+    if own and run.state == command.state:
         return  # told before, and only the answer was lost
-    if run.owner != run_rows.process_column(command.process):
-        raise refusal.run_lost(dag_id, run_id, command.process, run_rows.process(run.owner))
+    if not own or RunState(run.state).ended:
+        raise _not_held(dag_id, run_id, command.process, run)
     [(waiting,)] = yield s.waiting_tasks(), {"run": run.id}
     if waiting != command.waiting:
         raise refusal.run_changed(dag_id, run_id)
