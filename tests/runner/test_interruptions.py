@@ -23,6 +23,35 @@ DAG = """
 
         after(kills())
     """
+KILL = """
+    import os, signal, time
+    from pathlib import Path
+    from holdfast.sdk import DAG, task
+
+    def kill_the_supervisor():
+        launcher = Path(f"/proc/{os.getppid()}/stat").read_text()
+        os.kill(int(launcher.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        time.sleep(60)
+
+    """
+KILLS_ITS_SUPERVISOR = f"""{KILL}
+    with DAG("d"):
+
+        @task
+        def kills():
+            kill_the_supervisor()
+
+        @task(trigger_rule="all_done")
+        def after():
+            return "after"
+
+        kills() >> after()
+    """
+ENDS_AT_ONCE = """
+    import sys
+    if "holdfast.runner.supervisor" in sys.orig_argv:
+        sys.exit("no supervisor today")
+    """
 SHORTER = """
     from datetime import timedelta
     from holdfast.runner import ending
@@ -52,3 +81,29 @@ def test_a_task_that_kills_what_it_runs_on_begins_after_growing_pauses_and_fails
     ]
     least = [0, 0.4, 0.8, 1.6]
     assert all(pause >= wanted for pause, wanted in zip(pauses, least, strict=True)), pauses
+
+
+def test_a_task_that_kills_its_supervisor_fails_and_the_run_goes_on(project: Project) -> None:
+    ended = project.run_dag(KILLS_ITS_SUPERVISOR)
+
+    assert project.states() == {"kills": "failed", "after": "success"}, ended.err
+    task = project.tasks()["kills"]
+    assert task.error == "the supervisor died, 5 times in a row"
+    assert (task.attempt, task.failures) == (5, 0)
+    assert ended.err.count("the supervisor has ended (-9); another one is started") == 5
+
+
+def test_a_supervisor_that_cannot_start_is_an_error(project: Project) -> None:
+    project.write("ending/sitecustomize.py", ENDS_AT_ONCE)
+
+    ended = project.run_dag(DAG, PYTHONPATH=str(project.path("ending")))
+
+    assert ended.status == 1
+    assert "error: the supervisor process ended 4 times as soon as it had started" in ended.err
+
+
+def test_a_file_that_kills_its_supervisor_counts_as_broken(project: Project) -> None:
+    ended = project.run_dag(f"{KILL}kill_the_supervisor()")
+
+    assert ended.status == 2
+    assert "dag.py could not be imported: the supervisor died, 5 times in a row" in ended.err

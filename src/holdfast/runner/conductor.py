@@ -83,7 +83,8 @@ class Conductor:
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
-        self._importing: set[str] = set()
+        self._importing: Counter[str] = Counter()
+        """Files, with how often the supervisor has died while it imported them."""
         self._parsed: list[FileParsed] = []
         self._spark = False
         self._not_begun: Counter[TaskScope] = Counter()
@@ -98,7 +99,7 @@ class Conductor:
             )
             self._parsed.append(FileParsed(file, Parsed(error=str(error))))
             return
-        self._importing.add(file)
+        self._importing[file] = 0
         self._supervisor.order(ParseFile(file))
 
     def parsed(self) -> list[FileParsed]:
@@ -166,7 +167,7 @@ class Conductor:
         if notice is None:
             self._begin_again()
         elif isinstance(notice, FileParsed):
-            self._importing.discard(notice.file)
+            self._importing.pop(notice.file, None)
             self._parsed.append(notice)
         elif isinstance(notice, Ended):
             if notice.error:
@@ -195,8 +196,8 @@ class Conductor:
         for active in self.runs.values():
             active.ordered.clear()
             active.look_at = 0.0
-        for file in self._importing:
-            self._supervisor.order(ParseFile(file))
+        for file in list(self._importing):
+            self._import_again(file)
         if self._spark:
             self.warm_spark()
         for active in list(self.runs.values()):
@@ -205,6 +206,16 @@ class Conductor:
             except (StaleAttempt, NotFound) as error:
                 log.warning("%s", error.message)
                 del self.runs[active.key]
+
+    def _import_again(self, file: str) -> None:
+        """Perhaps the file is what kills supervisors: then it is broken, and the others go on."""
+        self._importing[file] += 1
+        if self._importing[file] < MOST_INTERRUPTIONS:
+            self._supervisor.order(ParseFile(file))
+            return
+        why = f"the supervisor died, {MOST_INTERRUPTIONS} times in a row"
+        error = f"{file} could not be imported: {why}"
+        self._take(FileParsed(file, Parsed(error=error)))
 
     def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
         """Nobody supervises these attempts of the run any more: end them, and what they left."""

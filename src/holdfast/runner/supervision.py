@@ -94,6 +94,7 @@ class Supervisor:
     def run(self) -> None:
         """Until told to stop, or until the scheduler is gone."""
         signal.signal(signal.SIGTERM, lambda number, frame: self._scheduler.end_input())
+        self._tell(Alive())  # before any order: a task may kill this process at once
         for keeps_on in (self._keep_time, self._keep_leases):
             Thread(target=keeps_on, daemon=True).start()
         if self._purger is not None:

@@ -38,6 +38,7 @@ ALIVE = 2.0
 SILENCE = 30.0
 """Seconds without a word after which a supervisor counts as hanging."""
 MOST_STARTS = 3
+"""In a row, of supervisors that end before they have said a word."""
 
 _SECRETS = {f"{VARIABLE_PREFIX}DATABASE__URL", f"{VARIABLE_PREFIX}API__SIGNING_KEY"}
 
@@ -123,6 +124,8 @@ class SupervisorLink:
                 f"the supervisor process ended {self._starts} times as soon as it had started",
                 hint="its own messages are above",
             )
+        status = self._popen.returncode
+        log.warning("the supervisor has ended (%s); another one is started", status)
         self._channel.close()
         self._start()
 
