@@ -37,7 +37,7 @@ KILL = """
 KILLS_ITS_SUPERVISOR = f"""{KILL}
     with DAG("d"):
 
-        @task
+        @task(on_failure_callback=lambda context: Path("called").write_text(context["reason"]))
         def kills():
             kill_the_supervisor()
 
@@ -90,6 +90,7 @@ def test_a_task_that_kills_its_supervisor_fails_and_the_run_goes_on(project: Pro
     task = project.tasks()["kills"]
     assert task.error == "the supervisor died, 5 times in a row"
     assert (task.attempt, task.failures) == (5, 0)
+    assert project.read("called") == task.error
     assert ended.err.count("the supervisor has ended (-9); another one is started") == 5
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from holdfast.run import Ending, Outcome, TaskState
 from holdfast.runner.channel import encode
 from holdfast.runner.child import STARTUP
 from holdfast.runner.declared import Declared, own_report
-from holdfast.runner.ending import StopReason, ending_of
+from holdfast.runner.ending import MOST_INTERRUPTIONS, StopReason, ending_of
 from holdfast.runner.endpoint import open_endpoint
 from holdfast.runner.logs import log_path
 from holdfast.runner.messages import (
@@ -49,8 +50,10 @@ FAREWELL = 5.0
 """Seconds that its process has to end after its report, or after it closed its channel."""
 CALLBACK_LIMIT = 60.0
 """Seconds that callbacks may take."""
+PAUSE = 0.1
+"""Seconds before callbacks are tried with another launcher."""
 
-_CALLBACKS: dict[TaskState, CallbackKind] = {
+CALLBACKS: dict[TaskState, CallbackKind] = {
     TaskState.SUCCESS: "success",
     TaskState.FAILED: "failure",
     TaskState.UP_FOR_RETRY: "retry",
@@ -120,6 +123,13 @@ class Attempt:
             self._finish(self.writer, Failed(error=why), None)
             return Ended(scope)
 
+    def call_back(self, kind: CallbackKind, error: str) -> None:
+        """Call the task's callbacks for an attempt whose own supervisor is gone."""
+        self._declared = Declared.by(self._order.task, self._with.store)
+        instance = self._order.instance
+        writer = TaskWriter(instance.scope, instance.attempt + 1)
+        self._call_back(writer, kind, error, None)
+
     def stop(self, why: StopReason) -> None:
         """Ask the task to end, and make it after a while."""
         if self._stop is None:
@@ -149,8 +159,10 @@ class Attempt:
         if self._stop is StopReason.LOST:
             return Ended(writer.scope)
         ending = self._finish(writer, report, child.status)
-        if ending is not None:
-            self._call_back(writer, ending, report)
+        kind = CALLBACKS.get(ending.state) if ending is not None else None
+        if ending is not None and kind in self._order.task.callbacks:
+            exception = report.exception if isinstance(report, Failed) else None
+            self._call_back(writer, kind, ending.error, exception)
         return Ended(writer.scope)
 
     def _carry_out(self, child: Child, writer: TaskWriter) -> Report | None:
@@ -231,18 +243,17 @@ class Attempt:
         attempts = self._with.store.execute(r.ListAttempts(writer.scope))
         return any(one.number == writer.attempt and one.ended_at for one in attempts)
 
-    def _call_back(self, writer: TaskWriter, ending: Ending, report: Report | None) -> None:
-        kind = _CALLBACKS.get(ending.state)
-        if kind is None or kind not in self._order.task.callbacks:
-            return
+    def _call_back(
+        self, writer: TaskWriter, kind: CallbackKind, error: str, exception: bytes | None
+    ) -> None:
         assert writer.attempt is not None
         startup = CallbackStartup(
             file=self._order.file,
             run=self._order.run,
             kind=kind,
             task=self._startup(writer),
-            error=ending.error,
-            exception=report.exception if isinstance(report, Failed) else None,
+            error=error,
+            exception=exception,
         )
         path = log_path(self._with.home, writer.scope, writer.attempt)
         call_back(self._with, startup, path, self._declared.child(writer))
@@ -254,22 +265,41 @@ def call_back(
     path: Path,
     task: ChildIdentity | None = None,
 ) -> None:
-    """Run callbacks of a task, or of a run, in a process of their own. What comes of them changes
-    nothing else."""
+    """Run callbacks of a task, or of a run, in a process of their own, and again where the launcher
+    dies meanwhile. What comes of them changes nothing else."""
     identity = CallbackIdentity(startup.run.dag_id, startup.run.run_id, task)
-    try:
-        child = surroundings.nursery.launch()
-    except LauncherGone as error:
-        log.warning("callbacks were not called: %s", error.message)
-        return
+    why = ""
+    for _ in range(MOST_INTERRUPTIONS):
+        try:
+            returned = _call(surroundings, startup, path, identity)
+        except LauncherGone as error:
+            why = error.message
+            time.sleep(PAUSE)
+        except HoldfastError as error:
+            why = error.message
+            break
+        else:
+            if not returned:
+                log.warning("the process of callbacks ended before they did; see %s", path)
+            return
+    log.warning("callbacks were not called: %s", why)
+
+
+def _call(
+    surroundings: Surroundings, startup: CallbackStartup, path: Path, identity: CallbackIdentity
+) -> bool:
+    """Whether the callbacks have returned; LauncherGone where nobody knows."""
+    child = surroundings.nursery.launch()
+    report = None
     try:
         child.log_to(path)
-        with child.limited(CALLBACK_LIMIT):
+        with child.limited(CALLBACK_LIMIT), suppress(OSError):
             child.channel.send(STARTUP, encode(startup))
-            if relay(child.channel, surroundings.store, identity) is None:
-                log.warning("the process of callbacks ended before they did; see %s", path)
-    except (OSError, HoldfastError) as error:
-        log.warning("callbacks were not called: %s", error)
+            report = relay(child.channel, surroundings.store, identity)
     finally:
         child.kill()
+        child.wait()
         child.channel.close()
+    if report is None and child.status is None:
+        raise LauncherGone("the process that starts tasks has ended")
+    return report is not None

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 
 import msgspec
 
@@ -24,13 +25,14 @@ from holdfast.errors import (
 )
 from holdfast.offloading import Offloading
 from holdfast.run import Run, RunState, TaskInstance, TaskState
-from holdfast.runner.attempt import HEARTBEAT, LEASE
+from holdfast.runner.attempt import CALLBACKS, HEARTBEAT, LEASE
 from holdfast.runner.dagfiles import printable
 from holdfast.runner.decide import Decision, decide
 from holdfast.runner.ending import MOST_INTERRUPTIONS
 from holdfast.runner.messages import Parsed
 from holdfast.runner.orders import (
     CallBack,
+    CalledBack,
     Ended,
     FileParsed,
     Notice,
@@ -59,8 +61,12 @@ class ActiveRun:
     dag: DagSpec
     tasks: Sequence[TaskInstance] = ()
     """As they were when last looked at."""
-    ordered: set[TaskScope] = field(default_factory=set)
-    """Attempts that the supervisor was told to start and has not told the end of."""
+    ordered: dict[TaskScope, TaskInstance] = field(default_factory=dict)
+    """Attempts that the supervisor was told to start and has not told the end of, each with its
+    task instance as it was before."""
+    left: dict[TaskScope, TaskInstance | None] = field(default_factory=dict)
+    """Attempts that have lost their supervisor, likewise: it may not have called their callbacks.
+    None where it was a supervisor of the process before this one."""
     look_at: float = 0.0
     """When to look again, by the monotonic clock."""
     held: bool = False
@@ -86,6 +92,11 @@ class Conductor:
         self._importing: Counter[str] = Counter()
         """Files, with how often the supervisor has died while it imported them."""
         self._parsed: list[FileParsed] = []
+        self._calls: dict[int, CallBack] = {}
+        """Callbacks that were ordered and have not ended."""
+        self._numbers = count(1)
+        self._deaths: Counter[int] = Counter()
+        """How often the supervisor has died during each of them."""
         self._spark = False
         self._not_begun: Counter[TaskScope] = Counter()
         self._renewed = time.monotonic()
@@ -106,6 +117,11 @@ class Conductor:
         """What came of imports since the last call."""
         parsed, self._parsed = self._parsed, []
         return parsed
+
+    @property
+    def calls_back(self) -> bool:
+        """Whether callbacks are still to be called, or have not returned."""
+        return bool(self._calls)
 
     def warm_spark(self) -> None:
         """Have Spark ready for tasks to come."""
@@ -175,8 +191,11 @@ class Conductor:
             self._count_start(notice)
             scope = notice.scope
             if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
-                concerned.ordered.discard(scope)
+                concerned.ordered.pop(scope, None)
                 concerned.look_at = 0.0
+        elif isinstance(notice, CalledBack):
+            self._calls.pop(notice.number, None)
+            self._deaths.pop(notice.number, None)
 
     def _count_start(self, notice: Ended) -> None:
         """Where no process can be had, again and again, there is no use in going on."""
@@ -194,10 +213,13 @@ class Conductor:
     def _begin_again(self) -> None:
         """There is a new supervisor: what the one before was doing is done anew."""
         for active in self.runs.values():
+            active.left |= active.ordered
             active.ordered.clear()
             active.look_at = 0.0
         for file in list(self._importing):
             self._import_again(file)
+        for number in list(self._calls):
+            self._call_again(number)
         if self._spark:
             self.warm_spark()
         for active in list(self.runs.values()):
@@ -217,6 +239,20 @@ class Conductor:
         error = f"{file} could not be imported: {why}"
         self._take(FileParsed(file, Parsed(error=error)))
 
+    def _call_again(self, number: int) -> None:
+        """Callbacks, too, may be what kills supervisors."""
+        self._deaths[number] += 1
+        if self._deaths[number] < MOST_INTERRUPTIONS:
+            self._supervisor.order(self._calls[number])
+            return
+        call = self._calls[number]
+        log.warning(
+            "callbacks of %s are not called again: the supervisor died, %s times in a row",
+            call.attempt.instance.scope if call.attempt else f"{call.run.dag_id}/{call.run.run_id}",
+            MOST_INTERRUPTIONS,
+        )
+        self._take(CalledBack(number))
+
     def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
         """Nobody supervises these attempts of the run any more: end them, and what they left."""
         dag_id, run_id = active.key
@@ -233,7 +269,8 @@ class Conductor:
         for attempt in interrupted:
             if attempt.worker is not None:
                 kill_group(attempt.worker)
-            active.ordered.discard(attempt.scope)
+            before = active.ordered.pop(attempt.scope, None)
+            active.left.setdefault(attempt.scope, before)
 
     def _renew(self) -> None:
         if not self.runs:
@@ -263,7 +300,8 @@ class Conductor:
         if decision.wake_at is not None:
             wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
             active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))
-        if decision.ended is not None and not (active.held and active.dag.callbacks):
+        calls = active.dag.callbacks or active.left
+        if decision.ended is not None and not (active.held and calls):
             self._finish(active, decision.ended)
 
     def _settle(self, active: ActiveRun) -> Decision:
@@ -283,6 +321,8 @@ class Conductor:
                 for one in tasks
             ]
             self._end_unsupervised(active)
+            if not active.held:
+                self._call_back_for_left(active)
             if self._end_overdue(active):
                 continue
             decision = decide(active.dag, active.tasks, datetime.now(UTC), results)
@@ -299,6 +339,28 @@ class Conductor:
                 self._interrupt(active, "nobody supervised it any more", expired=True)
                 return
 
+    def _call_back_for_left(self, active: ActiveRun) -> None:
+        """Call the callbacks of attempts that have ended and whose supervisor may not have."""
+        for one in active.tasks:
+            if one.scope not in active.left or one.state is TaskState.RUNNING:
+                continue
+            before = active.left.pop(one.scope) or msgspec.structs.replace(
+                one, attempt=one.attempt - 1
+            )
+            kind = CALLBACKS.get(one.state) if one.state else None
+            task = active.dag.task(one.scope.task_id)
+            if task is not None and kind in task.callbacks and one.attempt > before.attempt:
+                attempt = RunTask(active.dag.file, active.run, task, before)
+                self._call_back(active, kind, one.error, attempt)
+
+    def _call_back(
+        self, active: ActiveRun, kind: CallbackKind, error: str, attempt: RunTask | None = None
+    ) -> None:
+        number = next(self._numbers)
+        call = CallBack(number, active.dag.file, active.run, kind, error, attempt)
+        self._calls[number] = call
+        self._supervisor.order(call)
+
     def _end_overdue(self, active: ActiveRun) -> bool:
         """Whether the run has taken too long, and something had to be ended for that."""
         limit, started = active.dag.run_timeout, active.run.started_at
@@ -311,23 +373,23 @@ class Conductor:
             self.store.execute(
                 r.MarkTask(scope=one.scope, state=failed, writer=SCHEDULER, reason=reason)
             )
-            active.ordered.discard(one.scope)
+            active.ordered.pop(one.scope, None)
         return bool(unfinished)
 
     def _order(self, active: ActiveRun, instance: TaskInstance) -> None:
         task = active.dag.task(instance.scope.task_id)
         assert task is not None
-        active.ordered.add(instance.scope)
+        active.ordered[instance.scope] = instance
         self._supervisor.order(RunTask(active.dag.file, active.run, task, instance))
 
     def _finish(self, active: ActiveRun, state: RunState) -> None:
         dag_id, run_id = active.key
         waiting = sum(one.state is not None and not one.state.ended for one in active.tasks)
         self.store.execute(r.FinishRun(dag_id, run_id, this_process(), state, waiting))
-        del self.runs[active.key]
         active.run = self.store.execute(r.GetRun(dag_id, run_id))
+        del self.runs[active.key]
         kind: CallbackKind = "success" if state is RunState.SUCCESS else "failure"
         if kind in active.dag.callbacks:
             failed = [one for one in active.tasks if one.state is TaskState.FAILED]
             error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
-            self._supervisor.order(CallBack(active.dag.file, active.run, kind, error))
+            self._call_back(active, kind, error)

@@ -98,7 +98,7 @@ class LocalRun:
         return run
 
     def carry_on(self, view: View) -> RunState:
-        """To the end of the run."""
+        """To the end of the run and of its callbacks."""
         active = self._active
         while active.key in self._conductor.runs:
             self._conductor.turn(REFRESH)
@@ -110,6 +110,8 @@ class LocalRun:
                 hint="that process goes on with it",
             )
         view.update(ended, self._in_order(self.tasks()), {})
+        while self._conductor.calls_back:
+            self._conductor.turn(REFRESH)
         return ended.state
 
     def tasks(self) -> list[TaskInstance]:

@@ -36,12 +36,17 @@ class RunTask(msgspec.Struct, frozen=True, tag="run"):
 
 
 class CallBack(msgspec.Struct, frozen=True, tag="call"):
-    """Call the DAG's callbacks for the end of a run."""
+    """Call the DAG's callbacks for the end of a run, or those of a task whose attempt ended without
+    a supervisor that could call them."""
 
+    number: int
+    """Which of the scheduler's orders it is; `CalledBack` repeats it."""
     file: str
     run: Run
     kind: CallbackKind
     error: str
+    attempt: RunTask | None = None
+    """What was ordered then; None: the callbacks of the DAG."""
 
 
 class WatchAsset(msgspec.Struct, frozen=True, tag="watch"):
@@ -86,6 +91,12 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """False where no process could be had for it, which the store knows nothing of."""
 
 
+class CalledBack(msgspec.Struct, frozen=True, tag="called"):
+    """The callbacks have returned, or could not be called."""
+
+    number: int
+
+
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
     """Sent now and then."""
 
@@ -94,7 +105,7 @@ class NeedToken(msgspec.Struct, frozen=True, tag="token"):
     """The server does not accept the token any more, as after a time without connection."""
 
 
-Notice: TypeAlias = FileParsed | Ended | Alive
+Notice: TypeAlias = FileParsed | Ended | CalledBack | Alive
 Upward: TypeAlias = Notice | NeedToken
 
 order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)

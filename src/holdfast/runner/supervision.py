@@ -25,6 +25,7 @@ from holdfast.runner.nursery import LauncherGone, Nursery
 from holdfast.runner.orders import (
     Alive,
     CallBack,
+    CalledBack,
     Ended,
     FileParsed,
     NeedToken,
@@ -227,11 +228,17 @@ class Supervisor:
 
     def _call_back(self, order: Order) -> None:
         assert isinstance(order, CallBack)
-        startup = CallbackStartup(
-            file=order.file, run=order.run, kind=order.kind, error=order.error
-        )
-        log = service_logs(self._surroundings.home) / "callbacks.log"
-        call_back(self._surroundings, startup, log)
+        try:
+            if order.attempt is not None:
+                Attempt(order.attempt, self._surroundings).call_back(order.kind, order.error)
+                return
+            startup = CallbackStartup(
+                file=order.file, run=order.run, kind=order.kind, error=order.error
+            )
+            log = service_logs(self._surroundings.home) / "callbacks.log"
+            call_back(self._surroundings, startup, log)
+        finally:
+            self._tell(CalledBack(order.number))
 
     def _warm_spark(self, order: Order) -> None:
         self._spark.warm()
