@@ -235,13 +235,13 @@ class Attempt:
             self._with.store.execute(finish)
         except StoreUnavailable:
             # The answer may have been lost after the commit; only the store can tell.
-            if not self._is_recorded(writer):
+            if not self._is_recorded(writer, ending.outcome):
                 self._with.store.execute(finish)
         return ending
 
-    def _is_recorded(self, writer: TaskWriter) -> bool:
+    def _is_recorded(self, writer: TaskWriter, outcome: Outcome) -> bool:
         attempts = self._with.store.execute(r.ListAttempts(writer.scope))
-        return any(one.number == writer.attempt and one.ended_at for one in attempts)
+        return any(one.number == writer.attempt and one.outcome is outcome for one in attempts)
 
     def _call_back(
         self, writer: TaskWriter, kind: CallbackKind, error: str, exception: bytes | None

@@ -49,7 +49,7 @@ def lock_run(dag_id: str, run_id: str) -> Steps[LockedRun]:
 def lock_held_run(dag_id: str, run_id: str, process: Process) -> Steps[int]:
     """The run's id, for the one who holds it."""
     run = yield from lock_run(dag_id, run_id)
-    if run.owner != run_rows.process_column(process):
+    if run.owner != run_rows.process_column(process) or RunState(run.state).ended:
         raise _not_held(dag_id, run_id, process, run)
     return run.id
 

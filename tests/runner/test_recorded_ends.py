@@ -1,0 +1,92 @@
+"""The end of an attempt that a supervisor records, while the store is away for a moment."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from holdfast import command as c
+from holdfast import run_command as r
+from holdfast.accessor import Rules
+from holdfast.command import Command
+from holdfast.dagspec import TaskSpec
+from holdfast.entry import TaskWriter
+from holdfast.errors import StoreUnavailable
+from holdfast.run import Ending, Outcome, TaskState
+from holdfast.runner.attempt import Attempt, Surroundings
+from holdfast.runner.messages import Succeeded
+from holdfast.runner.orders import RunTask
+from holdfast.scope import TaskScope
+from holdfast.store import Store
+from holdfast.stores.sql import SqlStore
+from servers import SqliteDatabase
+
+A = TypeVar("A")
+
+SCOPE = TaskScope("sales", "monday", "load")
+TASK = TaskSpec(task_id="load", operator="@task")
+
+
+class AwayForAMoment(Store):
+    """Fails at the first end of an attempt, which has or has not come to the store before."""
+
+    def __init__(self, store: Store, before: c.FinishAttempt | None) -> None:
+        self._store = store
+        self._before = before
+        self._failed = False
+
+    def execute(self, command: Command[A]) -> A:
+        if isinstance(command, c.FinishAttempt) and not self._failed:
+            self._failed = True
+            if self._before is not None:
+                self._store.execute(self._before)
+            raise StoreUnavailable("it is away")
+        return self._store.execute(command)
+
+
+@pytest.fixture
+def store(sqlite_database: SqliteDatabase) -> SqlStore:
+    store = SqlStore(sqlite_database.empty())
+    store.execute(r.CreateRun(dag_id="sales", run_id="monday"))
+    store.execute(c.RegisterTask(SCOPE))
+    return store
+
+
+def recorded(store: Store, before: c.FinishAttempt | None) -> tuple[Ending | None, Outcome | None]:
+    """What a supervisor takes for the end of a successful attempt, and what the store has."""
+    run = store.execute(r.GetRun("sales", "monday"))
+    [instance] = store.execute(r.ListTaskInstances(dag_id="sales"))
+    writer = TaskWriter(SCOPE, instance.attempt)
+    around = cast(Any, (AwayForAMoment(store, before), None, Rules(), None, None, None))
+    attempt = Attempt(RunTask("sales.py", run, TASK, instance), Surroundings(*around))
+    ending = attempt._finish(writer, Succeeded(), 0)
+    [info] = store.execute(r.ListAttempts(SCOPE))
+    return ending, info.outcome
+
+
+def test_an_end_that_did_not_arrive_is_recorded_again(store: SqlStore) -> None:
+    store.execute(c.StartAttempt(SCOPE))
+
+    ending, outcome = recorded(store, None)
+
+    assert ending is not None
+    assert (ending.outcome, outcome) == (Outcome.SUCCESS, Outcome.SUCCESS)
+
+
+def test_an_end_whose_answer_was_lost_stands(store: SqlStore) -> None:
+    writer = TaskWriter(SCOPE, store.execute(c.StartAttempt(SCOPE)))
+
+    ending, outcome = recorded(store, c.FinishAttempt(writer, True))
+
+    assert ending is not None
+    assert (ending.outcome, outcome) == (Outcome.SUCCESS, Outcome.SUCCESS)
+
+
+def test_an_end_that_somebody_else_has_recorded_is_not_taken_for_its_own(store: SqlStore) -> None:
+    writer = TaskWriter(SCOPE, store.execute(c.StartAttempt(SCOPE)))
+    lost = Ending(outcome=Outcome.INTERRUPTED, state=TaskState.SCHEDULED)
+
+    ending, outcome = recorded(store, c.FinishAttempt(writer, False, ending=lost))
+
+    assert (ending, outcome) == (None, Outcome.INTERRUPTED)
