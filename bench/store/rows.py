@@ -14,8 +14,8 @@ from holdfast.scope import TaskScope
 KEYS = [f"key_{number}" for number in range(5)]
 
 _RUN = """
-    INSERT INTO hf_run (id, dag_id, run_id, external, created_at)
-    VALUES (1, 'orders', 'scheduled__2026-01-01', true, 0)
+    INSERT INTO hf_run (id, dag_id, run_id, created_at)
+    VALUES (1, 'orders', 'scheduled__2026-01-01', 0)
 """
 _INSTANCE = ("ti_id", "run", "task_id", "map_index", "revision", "attempt")
 _ENTRIES = """
