@@ -555,6 +555,129 @@ def test_backfills_below_different_paths_stand_beside_each_other(
     assert [one.is_void for one in loads] == [False, False, True]
 
 
+def give_up(df: DataFrame, store: Connection, path: str, **rules: Any) -> None:
+    """Fail a load after it has published its directory."""
+    task = store.task_store("dag", "run", "load")
+    with suppress(ZeroDivisionError), task.attempt() as attempt:
+        incremental(df, attempt.asset_store(name="orders"), **rules).save(path)
+        raise ZeroDivisionError
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("way", ["save", "write"])
+@pytest.mark.parametrize("fixed", ["all rows pass", "no checks", "another quarantine"])
+def test_what_a_backfill_has_put_aside_does_not_count_once_it_is_done_again(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, way: str, fixed: str
+) -> None:
+    spark, orders, bad = classic_spark, store.asset_store(name="orders"), str(tmp_path / "bad")
+    checks: dict[str, Any] = {"expect": {"where": "id < 3"}, "quarantine": bad}
+    again = {
+        "all rows pass": checks,
+        "no checks": {},
+        "another quarantine": {**checks, "quarantine": str(tmp_path / "worse")},
+    }
+    source = frame(spark, [(7, 11), (1, 1), (4, 4)])
+    incremental(source, orders, cursor="at", initial=10, **checks).write(lambda df: None)
+    assert ids(read_loads(spark, orders, bad)) == [7]
+
+    for rows, rules in (([(1, 1), (4, 4)], checks), ([(1, 1), (2, 2)], again[fixed])):
+        load = incremental(frame(spark, rows), orders, **RANGE, **rules)
+        load.save(str(tmp_path / "A")) if way == "save" else load.write(lambda df: None)
+
+    assert ids(read_loads(spark, orders, bad)) == [7]
+
+
+def test_what_a_backfill_has_put_aside_counts_as_long_as_its_data(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, orders, bad = classic_spark, store.asset_store(name="orders"), str(tmp_path / "bad")
+    checks: dict[str, Any] = {"expect": {"where": "id < 3"}, "quarantine": bad}
+    first, second = str(tmp_path / "A"), str(tmp_path / "B")
+    incremental(frame(spark, [(1, 1), (4, 4)]), orders, **RANGE, **checks).save(first)
+
+    incremental(frame(spark, [(1, 1), (2, 2)]), orders, **RANGE).save(second)
+
+    assert ids(read_loads(spark, orders, bad)) == [4]
+    incremental(frame(spark, [(1, 1), (2, 2)]), orders, **RANGE).save(first)
+    with pytest.raises(NotFound):
+        read_loads(spark, orders, bad)
+
+
+@pytest.fixture(params=["o/", "../{}/o", "file:", "link", "real"])
+def spelled(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """A directory, and its path in other words."""
+    (tmp_path / "o").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "o")
+    path, link = str(tmp_path / "o"), str(tmp_path / "link")
+    others = {
+        "o/": (path, f"{path}/"),
+        "../{}/o": (path, f"{tmp_path}/../{tmp_path.name}/o"),
+        "file:": (path, f"file:{path}"),
+        "link": (path, link),
+        "real": (link, path),
+    }
+    return others[request.param]
+
+
+def test_a_backfill_counts_however_its_path_is_spelled(
+    classic_spark: SparkSession, store: Connection, spelled: tuple[str, str], storage: str
+) -> None:
+    (path, other), spark, orders = spelled, classic_spark, store.asset_store(name="orders")
+    incremental(frame(spark, [(9, 50)]), orders, cursor="at").save(path)
+    incremental(frame(spark, [(1, 1)]), orders, **RANGE).save(path)
+    give_up(frame(spark, [(2, 1)]), store, path, **RANGE)
+    before = ids(read_loads(spark, orders, path))
+
+    refuse_to_save(frame(spark, [(3, 1)]), orders, other)
+
+    assert [ids(read_loads(spark, orders, one)) for one in spelled] == [before, before]
+    incremental(frame(spark, [(4, 1)]), orders, **RANGE).save(other)
+    assert [ids(read_loads(spark, orders, one)) for one in spelled] == [[4, 9], [4, 9]]
+    loads = run(store.store, loads_of(AssetScope(name="orders")))
+    assert storage == "not renamed" or [one.is_void for one in loads] == [False, True, False]
+
+
+def test_a_load_is_tried_again_below_the_same_path_however_it_is_spelled(
+    classic_spark: SparkSession, store: Connection, spelled: tuple[str, str]
+) -> None:
+    (path, other), spark, orders = spelled, classic_spark, store.asset_store(name="orders")
+    give_up(frame(spark, [(1, 1)]), store, path, cursor="at")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(output.Output, "_write", lambda *arguments: 1 / 0)
+        incremental(frame(spark, [(1, 1)]), orders, cursor="at").save(other)
+
+    assert ids(spark.read.parquet(path)) == [1]
+
+
+def test_a_quarantine_is_known_however_its_path_is_spelled(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, spelled: tuple[str, str]
+) -> None:
+    (path, other), spark, orders = spelled, classic_spark, store.asset_store(name="orders")
+    checks: dict[str, Any] = {"expect": {"where": "id < 3"}, "quarantine": path}
+    load = incremental(frame(spark, [(1, 1), (4, 4)]), orders, cursor="at", **checks)
+
+    with pytest.raises(InvalidInput, match="one is in the other"):
+        load.save(f"{other}/inside")
+    load.save(str(tmp_path / "A"), format="json")
+
+    assert ids(read_loads(spark, orders, other)) == [4]
+
+
+def test_a_backfill_keeps_its_range_where_it_was_replaced_and_is_done_again_elsewhere(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
+) -> None:
+    spark, orders = classic_spark, store.asset_store(name="orders")
+    first = str(tmp_path / "A")
+    incremental(frame(spark, [(1, 1)]), orders, **RANGE).save(first)
+    give_up(frame(spark, [(2, 2)]), store, first, **RANGE)
+    refuse_to_save(frame(spark, [(3, 3)]), orders, first)
+
+    for number, path in ((4, "B"), (5, "C")):
+        incremental(frame(spark, [(number, 4)]), orders, **RANGE).save(str(tmp_path / path))
+
+    assert ids(read_loads(spark, orders, first)) == ([2] if storage == "renamed" else [1])
+
+
 @pytest.mark.usefixtures("storage")
 def test_a_load_that_only_puts_rows_aside_leaves_the_next_ones_their_range_and_place(
     classic_spark: SparkSession, store: Connection, tmp_path: Path

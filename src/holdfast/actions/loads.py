@@ -99,7 +99,7 @@ def _remembered(scope: AssetScope, key: str) -> Steps[list[Load]]:
     for at, load in enumerate(loads):
         name = load.record.name
         if not _moved(load):
-            saved = (name, *load.record.directories)
+            saved = (name, *(one.removeprefix("file:") for one in load.record.directories))
             counts = saved not in newest and (yield from _is_kept(scope, key, name))
             loads[at] = load._replace(superseded=not counts)
             newest.add(saved)

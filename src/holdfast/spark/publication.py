@@ -99,19 +99,27 @@ def absolute(spark: SparkSession, path: str) -> str:
 def digest_of_place(spark: SparkSession, path: str) -> str:
     """Identify a directory, whichever way its path is written, where this process can tell."""
     place = absolute(spark, path)
-    local = _local(place) if renames(spark, place) else None
-    return _digest(place.rstrip("/") if local is None else os.path.realpath(local))
+    return _digest(_followed(place) if renames(spark, place) else place.rstrip("/"))
+
+
+def without_links(directory: str) -> str:
+    """Return the path of a directory in a local file system, as every record of it has it."""
+    scheme = "file:" if _FILE_SCHEME.match(directory) else ""
+    return scheme + _followed(directory)
 
 
 def is_inside(spark: SparkSession, path: str, other: str) -> bool:
     """Tell whether a path is the other one, or below it."""
     one, around = (absolute(spark, given) for given in (path, other))
-    one, around = _local(one) or one, _local(around) or around
+    if renames(spark, one) and renames(spark, around):
+        one, around = _followed(one), _followed(around)
+    else:
+        one, around = _local(one) or one, _local(around) or around
     return f"{one.rstrip('/')}/".startswith(f"{around.rstrip('/')}/")
 
 
 def is_same(spark: SparkSession, path: str, other: str) -> bool:
-    """Tell whether two paths are written for the same directory."""
+    """Tell whether two paths are of the same directory."""
     return is_inside(spark, path, other) and is_inside(spark, other, path)
 
 
@@ -188,10 +196,10 @@ def publish(
     return published
 
 
-def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] = ()) -> None:
+def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] | None = ()) -> None:
     """Remove a directory that an edition of one of these owners was published as, but for those
-    of the tries `but`, and what would be published there. Leave one of others alone. An edition
-    is its owner and its try, with a space between them."""
+    of the tries `but` (None: of any), and what would be published there. Leave one of others
+    alone. An edition is its owner and its try, with a space between them."""
     target = _checked(directory)
     parent, name = os.path.split(target)
     found = _edition(target)
@@ -199,7 +207,7 @@ def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] = 
     if not os.path.isdir(parent) or (owner not in owners and is_there(directory)):
         return
     _discard(parent, f"_holdfast-{_digest(name)}-")
-    if owner in owners and tried not in but:
+    if owner in owners and but is not None and tried not in but:
         aside = f"{parent}/_holdfast-{_digest(name)}-{_digest('')}-{uuid4().hex}"
         with suppress(FileNotFoundError):
             os.rename(target, aside)
@@ -251,6 +259,11 @@ def _local(path: str) -> str | None:
     if found is None and _SCHEME.match(path):
         return None
     return os.path.abspath(path[found.end() :] if found else path)
+
+
+def _followed(path: str) -> str:
+    """The path of a directory that this process sees, without links in it."""
+    return os.path.realpath(_checked(path))
 
 
 def _checked(directory: str) -> str:

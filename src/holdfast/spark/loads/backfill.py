@@ -1,12 +1,13 @@
 """The tries of a backfill, and which of them counts below each path that it was saved to.
 
-Paths are independent: a success below one changes nothing for what was saved below another.
+Paths are independent: a success below one changes nothing for what was saved below another, but
+for rows that were put aside, which count no longer than the data that they were found with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -16,6 +17,8 @@ from holdfast.errors import VersionConflict
 from holdfast.loadrecord import BACKFILLS
 from holdfast.spark.loads.output import Writing
 
+NOTHING: Final[dict[str, Any]] = {}
+"""What is stored of a backfill by itself, and below a path where nothing of it counts any more."""
 BACKFILLING: Final = "/backfilling/"
 """The identity of a backfill, and the paths that it was tried below, are stored as
 `orders/backfilling/NAME`, its newest try below a path as `orders/backfilling/NAME/PLACE`."""
@@ -27,6 +30,13 @@ class Backfill(msgspec.Struct, frozen=True, omit_defaults=True):
     tried: str = ""
     saved: str = ""
     """The digest of how it was saved."""
+    aside: bool = False
+    """It has the rows that were put aside."""
+
+
+Withdraw: TypeAlias = Callable[[str, str, Collection[str] | None], None]
+"""Removes what a backfill of that identity has published below a path, but for some tries; None:
+only what is not published yet."""
 
 
 class Backfilling:
@@ -40,40 +50,58 @@ class Backfilling:
         self._place_of = place_of
         self._newest = f"{key}{BACKFILLING}{name}"
         self._counting = f"{key}{BACKFILLS}{name}"
+        self._id = ""
         self._begun: dict[str, tuple[Backfill, int]] = {}
+        self._others: dict[str, str] = {}
+        """The paths that the backfill was tried below before, but for those of this try."""
 
-    def begin(
-        self, saved: Mapping[str, str], withdraw: Callable[[str, str, Collection[str]], None]
-    ) -> Writing | None:
-        """Begin a try below these paths, each with the digest of how it is saved.
-
-        Below other paths, end tries that have not succeeded: `withdraw` removes what they have
-        published, given the backfill's identity, the path, and the tries that count.
-        """
+    def begin(self, saved: Mapping[str, Backfill], withdraw: Withdraw) -> Writing | None:
+        """Begin a try below these paths. Below others, end tries that have not succeeded."""
         entry = self._store.entry(self._newest)
         former: dict[str, Any] = {"id": f"b{uuid4().hex}", "places": []}
         former = entry.value if entry else former
-        places = list(dict.fromkeys([*former["places"], *saved]))
+        self._id = former["id"]
+        begun = {self._place_of(path): path for path in saved}
+        before = {self._place_of(path): path for path in former["places"]}
+        self._others = {place: path for place, path in before.items() if place not in begun}
+        places = [*{**before, **begun}.values()]
         if former["places"] != places:
-            known = {"id": former["id"], "places": places}
+            known: dict[str, Any] = {"id": self._id, "places": places}
             self._store.set(self._newest, known, if_version=entry.version if entry else 0)
-        for place in places:
-            if place not in saved:
-                self._end(former["id"], place, places, withdraw)
+        for place, path in self._others.items():
+            self._end(place, path, [*before, *begun], withdraw)
         self._begun = {}
         tried = uuid4().hex
-        for place, digest in saved.items():
-            newest = Backfill(tried, digest)
+        for place, path in begun.items():
+            newest = msgspec.structs.replace(saved[path], tried=tried)
             self._begun[place] = newest, self._set(self._newest_at(place), newest)
-        return Writing(former["id"], tried, self._confirm) if saved else None
+        return Writing(self._id, tried, self._confirm) if saved else None
 
-    def succeed(self, put: Callable[..., None]) -> None:
-        """Store with `put` that the try counts below its paths, if it is still the newest there."""
+    def succeed(self, put: Callable[..., None], withdraw: Withdraw, quarantine: str | None) -> None:
+        """Store with `put` that the try counts below its paths, if it is still the newest there,
+        and remove what earlier tries have put aside: below `quarantine`, and where their data is
+        replaced."""
         for place, (newest, version) in self._begun.items():
             value = msgspec.to_builtins(newest)
             put(self._newest_at(place), value, if_version=version)
             put(self._counting_at(place), value)
-        put(self._counting, {})
+        for place in self._outdated(quarantine):
+            withdraw(self._id, self._others[place], ())
+            put(self._newest_at(place), NOTHING)
+            put(self._counting_at(place), NOTHING)
+        put(self._counting, NOTHING)
+
+    def _outdated(self, quarantine: str | None) -> list[str]:
+        """Return where rows of tries before this one are put aside, and count no longer."""
+        aside = quarantine and self._place_of(quarantine)
+        found = {place: self._store.get(self._counting_at(place)) for place in self._others}
+        counting = {place: msgspec.convert(one, Backfill) for place, one in found.items() if one}
+        staying = {one.tried for one in counting.values() if not one.aside}
+        return [
+            place
+            for place, one in counting.items()
+            if one.aside and (place == aside or one.tried not in staying)
+        ]
 
     def _confirm(self) -> None:
         """Raise VersionConflict unless this is still the newest try below each of its paths."""
@@ -87,26 +115,28 @@ class Backfilling:
                     hint="let one backfill of a range run at a time",
                 )
 
-    def _end(
-        self,
-        identity: str,
-        place: str,
-        places: Collection[str],
-        withdraw: Callable[[str, str, Collection[str]], None],
-    ) -> None:
-        """End the newest try below a path, unless it has succeeded."""
+    def _end(self, place: str, path: str, places: Collection[str], withdraw: Withdraw) -> None:
+        """End the newest try below a path, unless it has succeeded.
+
+        What it has published is removed only if no try counts there: it may have replaced the one
+        that does, and then stands for it.
+        """
         newest, counting = self._newest_at(place), self._counting_at(place)
         begun = self._store.get(newest)
         if begun is None or begun == self._store.get(counting):
             return
         # So that its success fails from here on, before it is known what counts.
         self._set(newest, Backfill(uuid4().hex))
+        found = self._store.get(counting)
+        if found:
+            withdraw(self._id, path, None)
+            return
         counts = [self._store.get(self._counting_at(one)) or {} for one in places]
-        withdraw(identity, place, [one.get("tried", "") for one in counts])
-        if (found := self._store.get(counting)) is not None:
-            self._store.set(newest, found)
-        else:
+        withdraw(self._id, path, [one.get("tried", "") for one in counts])
+        if found is None:
             self._store.delete(newest)
+        else:
+            self._store.set(newest, found)
 
     def _set(self, key: str, value: Backfill) -> int:
         return run(
@@ -114,10 +144,10 @@ class Backfilling:
         )
 
     def _newest_at(self, place: str) -> str:
-        return f"{self._newest}/{self._place_of(place)}"
+        return f"{self._newest}/{place}"
 
     def _counting_at(self, place: str) -> str:
-        return f"{self._counting}/{self._place_of(place)}"
+        return f"{self._counting}/{place}"
 
 
 def backfills_at(
@@ -146,6 +176,6 @@ def backfills_at(
         if newest is None:
             all_of_it = [stored(prefix + one) for one in found if f"{one}/".startswith(f"{name}/")]
             counting[name] = [one for one in all_of_it if one]
-        elif counts := stored(f"{prefix}{name}/{place}"):
+        elif (counts := stored(f"{prefix}{name}/{place}")) and counts.tried:
             counting[name] = [(newest != counts and published(name)) or counts]
     return counting

@@ -20,7 +20,7 @@ from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
 from holdfast.loadrecord import as_json as record_as_json
 from holdfast.spark.failure import has_raised
 from holdfast.spark.loads import contract, saved
-from holdfast.spark.loads.backfill import Backfilling
+from holdfast.spark.loads.backfill import Backfill, Backfilling
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
 from holdfast.spark.loads.chain import PLAN_SUFFIX
 from holdfast.spark.loads.cursor import Value
@@ -366,30 +366,34 @@ class Load:
         """Begin a try of the load, which replaces what earlier tries have written."""
         planning, spark = self._planning, self.df.sparkSession
         if self._backfilling is not None:
-            digests = {absolute(spark, to.path): self._keep_saved(how) for to, how in outputs}
-            return self._backfilling.begin(digests, self._withdraw)
-        places = [absolute(spark, to.path) for to, _ in outputs]
+            tries = {
+                absolute(spark, to.path): Backfill(
+                    saved=self._keep_saved(how), aside=bool(how.quarantine)
+                )
+                for to, how in outputs
+            }
+            return self._backfilling.begin(tries, self._withdraw)
+        places = {digest_of_place(spark, to.path): absolute(spark, to.path) for to, _ in outputs}
         moves = self._moves()
         if planning is None or not (moves or places):
             return None
-        former = planning.places
+        former = {digest_of_place(spark, path): path for path in planning.places}
         begun = planning.keep(
             self._planned_mark(),
             tries=1 if places else 0,
-            places=tuple(dict.fromkeys([*former, *places])),
+            places=tuple({**former, **places}.values()),
             only_aside=not moves,
         )
-        for place in former:
-            if place not in places:
-                self._withdraw(begun.id, place)
+        for place in former.keys() - places.keys():
+            self._withdraw(begun.id, former[place])
         if not places:
             return None
         return Writing(begun.id, str(begun.tries), lambda: planning.confirm(begun))
 
-    def _withdraw(self, load: str, place: str, but: Collection[str] = ()) -> None:
-        """Remove what tries of a load have saved in a place, but for those named."""
-        if renames(self.df.sparkSession, place):
-            withdraw(f"{place.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
+    def _withdraw(self, load: str, path: str, but: Collection[str] | None = ()) -> None:
+        """Remove what tries of a load have saved below a path, but for those named; None: all."""
+        if renames(self.df.sparkSession, path):
+            withdraw(f"{path.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
 
     def _manifest(self, saved_as: str) -> dict[str, Any]:
         return {
@@ -410,7 +414,7 @@ class Load:
             bounded.quarantined,
         )
         if self._backfilling is not None:
-            self._backfilling.succeed(self._put)
+            self._backfilling.succeed(self._put, self._withdraw, rules.quarantine)
         elif self._planning is not None and self._moves():
             self._planning.check_unmoved()
             self._keep_watermark(self._planning, saved_as)

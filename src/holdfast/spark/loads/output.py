@@ -20,6 +20,7 @@ from holdfast.spark.publication import (
     owner_of,
     publish,
     renames,
+    without_links,
 )
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Output(NamedTuple):
                 raise foreign(directory)
             edition = writing.edition
             publish(write, directory, edition=edition, manifest=manifest, owner=writing.load)
-            return directory, None
+            return without_links(directory), None
         try:
             write(f"{directory}/{TRY}={writing.tried}")
         except AnalysisException as error:
