@@ -16,6 +16,7 @@ from holdfast.accessor import AssetStore
 from holdfast.errors import InvalidInput
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
+from holdfast.spark.loads.load import Load
 
 
 @pytest.fixture
@@ -199,6 +200,59 @@ def test_columns_that_nobody_has_kept_are_those_of_files_that_count(
         save(spark, first, "SELECT 1L AS at, 1 AS x FROM range(9)", tmp_path / "out")
 
     assert read_loads(spark, orders, out).columns == ["at", "name", "load"]
+
+
+def write_by_hand(new: Load, path: Path, format: str = "parquet") -> None:
+    new.write(lambda df: df.write.format(format).save(f"{path}/{new.name}"))
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "json"])
+@pytest.mark.parametrize("rules", [{}, {"initial": 0, "end_value": 9}], ids=["load", "backfill"])
+def test_columns_of_directories_that_the_author_wrote_are_read_beside_those_that_were_saved(
+    classic_spark: SparkSession,
+    orders: AssetStore,
+    tmp_path: Path,
+    format: str,
+    rules: dict[str, Any],
+) -> None:
+    spark, out = classic_spark, tmp_path / "out"
+    save(spark, orders, "SELECT 1L AS at, date'2026-01-31' AS day, 'a' AS x", out, format=format)
+    for sql in ("SELECT 2L AS at, 'b' AS more", "SELECT 3L AS at, date'2026-02-01' AS day, 5L n"):
+        ends = {name: value + spark.sql(sql).first().at for name, value in rules.items()}
+        write_by_hand(incremental(spark.sql(sql), orders, cursor="at", **ends), out, format)
+
+    found = read_loads(spark, orders, str(out))
+
+    assert dict(found.dtypes) == {
+        "at": "bigint",
+        "day": "date",
+        "x": "string",
+        "more": "string",
+        "n": "bigint",
+        "load": "string",
+    }
+    assert {(row.at, str(row.day), row.x, row.more, row.n) for row in found.collect()} == {
+        (1, "2026-01-31", "a", None, None),
+        (2, "None", None, "b", None),
+        (3, "2026-02-01", None, None, 5),
+    }
+
+
+def test_csv_that_the_author_wrote_with_other_columns_is_refused(
+    classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
+) -> None:
+    spark, out = classic_spark, tmp_path / "out"
+    save(spark, orders, "SELECT 1L AS at, '007' AS code", out, format="csv")
+    source = spark.sql("SELECT 2L AS at, '008' AS code")
+    write_by_hand(incremental(source, orders, cursor="at"), out, "csv")
+    rows = read_loads(spark, orders, str(out)).collect()
+    assert {(row.at, row.code) for row in rows} == {(1, "007"), (2, "008")}
+
+    source = spark.sql("SELECT 3L AS at, '009' AS code, 'x' AS more")
+    write_by_hand(incremental(source, orders, cursor="at"), out, "csv")
+
+    with pytest.raises(InvalidInput, match="such files are read by place"):
+        read_loads(spark, orders, str(out))
 
 
 @pytest.mark.parametrize(

@@ -61,18 +61,24 @@ def read_loads(
     place = absolute(spark, check_path("the path", path))
     where = f"`{key}` of {store._scope}"
 
+    def digest_in(directory: str) -> str:
+        """Return how a directory was saved, where this process can see that."""
+        found = manifest_of(f"{place}/{directory}") if renames(spark, place) else None
+        return str((found or {}).get("saved", ""))
+
     def published(name: str) -> Backfill | None:
-        found = manifest_of(f"{place}/load={name}") if renames(spark, place) else None
-        return Backfill(saved=found["saved"]) if found and "saved" in found else None
+        digest = digest_in(f"load={name}")
+        return Backfill(saved=digest) if digest else None
 
     counting = _counting(store, key, digest_of_place(spark, place), published)
-    kept = [
-        msgspec.convert(found, saved.Saved)
+    kept = {
+        one: msgspec.convert(found, saved.Saved)
         for one in counting.saved
-        if (found := store.get(key + saved.PREFIX + one))
-    ]
-    aside = [one for one in kept if one.quarantine and is_same(spark, one.quarantine, path)]
-    every = aside or [one for one in kept if not one.quarantine]
+        if one != saved.NOT and (found := store.get(key + saved.PREFIX + one))
+    }
+    all_kept = kept.values()
+    aside = [one for one in all_kept if one.quarantine and is_same(spark, one.quarantine, path)]
+    every = aside or [one for one in all_kept if not one.quarantine]
     kind = saved.format_of(every, format, where)
     loads = [load for load in every if load.format == kind]
     is_mixed = len(loads) < len(every)
@@ -112,22 +118,26 @@ def read_loads(
             hint="start Spark with LC_ALL=C.UTF-8 in the environment",
         )
     files = {}
-    is_known = loads and len(kept) == len(counting.saved) and kind in saved.WITH_SCHEMA
+    is_known = loads and kept.keys() == set(counting.saved) and kind in saved.WITH_SCHEMA
     # A file of another format is an error of Parquet and ORC, and rows of nulls in text.
     may_differ = is_mixed or (loads and kind in saved.TEXTS)
     if "load" in directories and (may_differ or not is_known):
         files = _files(spark, listing.inputFiles(), counts)
     if may_differ:
         saved.check_files(files, kind, using, path)
-    schema = saved.schema_of(loads, spark, where)
+    described = loads
     if "load" in directories and not is_known:
         # The files tell their columns: those of loads that count, if there are any.
-        within = [f"{place}/{name}" for name in dict.fromkeys(files.values())] or [place]
-        inferred = reader().option("basePath", place).load(within).drop("load", TRY).schema
-        known = {field.name: field for field in schema}
-        fields = [field for field in inferred if field.name not in directories]
-        others = [field for field in inferred if field.name in directories]
-        schema = StructType([*fields, *(known.get(field.name, field) for field in others)])
+        within = [
+            f"{place}/{name}"
+            for name in dict.fromkeys(files.values())
+            if kind not in saved.WITH_SCHEMA or digest_in(name) not in kept
+        ]
+        if within or not loads:
+            found = reader().options(basePath=place, mergeSchema="true").load(within or [place])
+            inferred = found.drop("load", TRY).schema
+            described = saved.with_found(loads, inferred, kind, directories)
+    schema = saved.schema_of(described, spark, where)
     in_names = {name for load in loads for name in load.partitions if name in directories}
     times = {name for name in in_names if isinstance(schema[name].dataType, TimestampType)}
     read = StructType()
@@ -191,9 +201,9 @@ class _Counting(NamedTuple):
 
     @property
     def saved(self) -> list[str]:
-        """The digests of how all of it was saved."""
+        """The digests of how all of it was saved; empty for what nobody has saved."""
         of_backfills = (one.saved for tries in self.backfills.values() for one in tries)
-        return [*dict.fromkeys([*self.chain.saved, *filter(None, of_backfills)])]
+        return [*dict.fromkeys([*self.chain.saved, *of_backfills])]
 
     def names(self) -> list[str]:
         """Return the names of the backfills, and of the newest load."""

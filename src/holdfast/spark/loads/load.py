@@ -440,7 +440,8 @@ class Load:
         tried, spark = self._tried(saved_as), self.df.sparkSession
         if tried is None and not all(renames(spark, place) for place in planning.places):
             tried = NO_TRY  # what an earlier attempt has saved elsewhere
-        digests = [one.digest for one in (saved_as, self._aside) if one]
+        digests = [saved_as.digest if saved_as else saved.NOT]
+        digests += [self._aside.digest] if self._aside else []
         chain = following(planning.before, planning.number, tried, digests)
         value = as_json(self._bounded.mark, self._rules.cursor, chain)
         self._set("", value, if_version=planning.version)

@@ -6,7 +6,7 @@ file for those of all, and reads a file of another format as rows of nulls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/saved/"
 """How loads of the watermark `orders` were saved is stored as `orders/saved/DIGEST`."""
+NOT: Final = ""
+"""Stands for the digest of a load that was not saved: `new.write` may have written directories."""
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _FLOATS: Final = ("float", "double")
 TEXTS: Final = frozenset({"csv", "json", "text", "xml"})
@@ -62,6 +64,28 @@ def saved_as(
         partitions,
         {name.lower(): str(kept[name]) for name in kept if name.lower() not in _OF_WRITERS},
     )
+
+
+def with_found(
+    loads: Sequence[Saved], schema: StructType, format: str, directories: Collection[str]
+) -> list[Saved]:
+    """Return loads that were saved, and what Spark finds in files of others.
+
+    Text does not tell all types: a column of it that was also saved has the type of that. Columns
+    of CSV that are as many as were saved are the same ones.
+    """
+    known = {name: kind for load in loads for name, kind in load.columns}
+    kinds = {field.name: field.dataType.jsonValue() for field in schema}
+    partitions = [name for name in kinds if name in directories]
+    if format in TEXTS:
+        kinds = {name: known.get(name, kind) for name, kind in kinds.items()}
+    kinds |= {name: known[name] for name in partitions if name in known}
+    found = Saved(format, list(kinds.items()), partitions, {})
+    if format not in WITH_SCHEMA:
+        return [found]
+    if format in _BY_PLACE and loads and len(found.in_files) == len(loads[0].in_files):
+        return [*loads]
+    return [*loads, found]
 
 
 def format_of(loads: Sequence[Saved], asked: str | None, where: str) -> str:
