@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import InvalidInput, InvalidType
@@ -12,6 +13,7 @@ from holdfast.spark.edition import TRY
 from holdfast.spark.failure import has_raised
 from holdfast.spark.loads import saved
 from holdfast.spark.loads.column import Columns, quoted
+from holdfast.spark.loads.text import TextFormat
 from holdfast.spark.publication import (
     absolute,
     check_path,
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 _LOST: Final = r"\x00|\._COPYING_\z"
 """What Spark cannot write in the name of a directory, or does not read."""
+_LOST_IN_NAMES: Final = (
+    "empty text, NUL, __HIVE_DEFAULT_PARTITION__, bytes that are no UTF-8 and what ends in "
+    "._COPYING_ are lost in it: replace them, or leave the column out of partition_by="
+)
 _NO_FORMAT: Final = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
 _NO_FILE_SYSTEM: Final = re.compile(
     r"No FileSystem for scheme \S+|Class org\.apache\.hadoop\.fs\.\S+ not found"
@@ -114,8 +120,9 @@ class Output(NamedTuple):
                     "with a dot",
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
-        if self.format.lower() in saved.TEXTS:
-            _check_text(df.schema, self.format.lower())
+        if self._text is not None:
+            self._text.check()
+            _check_text(df.schema, self._text.name)
         for name in df.columns:
             if name.lower() in ("load", TRY):
                 raise InvalidInput(
@@ -125,7 +132,14 @@ class Output(NamedTuple):
 
     def saves(self, df: DataFrame) -> saved.Saved:
         """Return what readers have to know of the files of these rows."""
-        return saved.saved_as(df.schema, self.format, self._partitions(df), self.options)
+        options = self._text.for_reader() if self._text else {}
+        return saved.saved_as(df.schema, self.format, self._partitions(df), options)
+
+    @property
+    def _text(self) -> TextFormat | None:
+        """The format, if it is one of text."""
+        kind = self.format.lower()
+        return TextFormat.of(kind, self.options) if kind in saved.TEXTS else None
 
     def _partitions(self, df: DataFrame) -> list[str]:
         """Return the names of the columns as the rows have them, so that readers find them."""
@@ -156,9 +170,16 @@ class Output(NamedTuple):
         columns = {name: _as_directory(name) for name in texts} | {
             name: _in_utc(name) for name in times
         }
+        refused = dict.fromkeys(map(_unkept, texts), _LOST_IN_NAMES)
+        options = self.options
+        if (text := self._text) is not None:
+            in_files = [name for name in df.columns if name not in names]
+            columns |= text.kept(df.schema, in_files)
+            refused |= dict.fromkeys(map(text.unkept, in_files), text.hint)
+            options = text.for_writer()
         rows = df.withColumns(columns) if columns else df
-        writer = rows.write.format(self.format).options(**in_utc(self.options))
-        with name_mistakes(self.path, self.format, texts):
+        writer = rows.write.format(self.format).options(**in_utc(options))
+        with name_mistakes(self.path, self.format, refused):
             writer.partitionBy(*names).mode("error").save(directory)
 
 
@@ -170,8 +191,11 @@ def in_utc(options: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def name_mistakes(path: str, format: str, partitions: Sequence[str] = ()) -> Iterator[None]:
-    """Raise InvalidInput for what Spark cannot do with such a path, format or partition."""
+def name_mistakes(
+    path: str, format: str, refused: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
+    """Raise InvalidInput for what Spark cannot do with such a path or format, and for values that
+    are refused, whose messages are given with a hint each."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -190,14 +214,9 @@ def name_mistakes(path: str, format: str, partitions: Sequence[str] = ()) -> Ite
                 f"Spark has no file system for {path} here: {found[0]}",
                 hint="check the scheme; s3a://, gs:// and abfss:// come with a jar (spark.jars)",
             ) from error
-        for name in partitions:
-            if has_raised(error, _unkept(name)):
-                raise InvalidInput(
-                    _unkept(name),
-                    hint="empty text, NUL, __HIVE_DEFAULT_PARTITION__, bytes that are no UTF-8 and "
-                    "what ends in ._COPYING_ are lost in it: replace them, or leave the column out "
-                    "of partition_by=",
-                ) from error
+        for message, hint in refused.items():
+            if has_raised(error, message):
+                raise InvalidInput(message, hint=hint) from error
         raise
 
 

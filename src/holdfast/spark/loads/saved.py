@@ -56,13 +56,12 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
 def saved_as(
     schema: StructType, format: str, partitions: list[str], options: Mapping[str, str]
 ) -> Saved:
-    """Describe files of rows with that schema."""
-    kept = {} if format.lower() not in TEXTS else options
+    """Describe files of rows with that schema, and options for their reader."""
     return Saved(
         format.lower(),
         [(field.name, field.dataType.jsonValue()) for field in schema.toNullable().fields],
         partitions,
-        {name.lower(): str(kept[name]) for name in kept if name.lower() not in _OF_WRITERS},
+        {name: value for name, value in options.items() if name not in _OF_WRITERS},
     )
 
 
