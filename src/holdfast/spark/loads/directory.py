@@ -260,8 +260,8 @@ def _counting(
     backfills = backfills_at(store, key, keys, place, published)
     if is_backfilled and not backfills and chain.number < 0:
         raise NotFound(
-            f"`{key}` of {store._scope} knows of no loads below this path: backfills have only "
-            "failed there",
+            f"`{key}` of {store._scope} knows of no loads below this path: its backfills have "
+            "failed there, or put nothing aside when they were done again",
             hint="read it after the first load.save(…) that succeeds",
         )
     return _Counting(f"{origin_of(store, key)}.", chain, backfills)
