@@ -29,7 +29,7 @@ class Chain(msgspec.Struct, frozen=True, omit_defaults=True):
     tries: dict[str, str] = {}
     """Where directories cannot be renamed: which try of a load counts, if it is not the first."""
     saved: tuple[str, ...] = ()
-    """The digests of how loads were saved."""
+    """The digests of how loads were saved; empty for those that their authors wrote."""
     guessed: bool = False
     """Which loads count is not known: the watermark was set by hand, and its history is gone."""
 

@@ -70,7 +70,7 @@ def test_each_load_writes_what_is_new_since_the_one_before(
         "cursor": "at",
         "type": "timestamp",
         "value": "2013-01-01T05:00:00.000000Z",
-        "load": {"number": 1},
+        "load": {"number": 1, "saved": [""]},
     }
 
 
