@@ -11,7 +11,7 @@ from holdfast import colour
 from holdfast import command as c
 from holdfast import run_command as r
 from holdfast.entry import AssetInfo, Page, Version
-from holdfast.errors import InvalidInput, StoreUnavailable
+from holdfast.errors import InvalidInput, StoreUnavailable, ValueTooLarge
 from holdfast.plain import MOST_LISTED
 from holdfast.purge_command import TakePurges
 from holdfast.run import AssetEvent, DagInfo, Run, TaskInstance
@@ -143,9 +143,8 @@ def _parts(command: c.History | r.GetResults) -> Steps[tuple[Any, ...]]:
 
 
 def _rows(command: Any) -> Steps[tuple[Any, ...]]:
-    """Each page begins with the last row of the one before, which is never so large that it has
-    no room for another. Where that is another row by now, something came or went before it, and
-    all is read anew."""
+    """Each page begins with the last row of the one before, and has room for another. Where that
+    is another row by now, something came or went before it, and all is read anew."""
     for _ in range(_TRIES):
         rows: list[Any] = []
         while True:
@@ -155,6 +154,12 @@ def _rows(command: Any) -> Steps[tuple[Any, ...]]:
             page = yield msgspec.structs.replace(command, limit=size, offset=offset)
             if again and (not page or _identity(page[0]) != _identity(rows[-1])):
                 break
+            if again and len(page) == 1 and is_large(page):
+                raise ValueTooLarge(
+                    f"{type(command).__name__}: {_identity(page[0])} has more than "
+                    f"{LARGEST_PAGE:,} characters",
+                    hint="nothing so large can be written any more; delete it",
+                )
             rows += page[again:]
             ended = len(page) < size and not is_large(page)
             if ended or not _size(command, len(rows)):

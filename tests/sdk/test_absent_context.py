@@ -91,3 +91,13 @@ def test_a_key_of_the_authors_own_dict_is_not_explained(
 
     assert "KeyError: 'run_id'" in caplog.text
     assert "context of task" not in caplog.text
+
+
+def test_a_key_error_about_anything_else_is_left_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "@task\ndef load(): raise KeyError({'a': 1})\nwith DAG('d'): load()\n"
+
+    Pipeline(write_file(tmp_path, HEAD + text)).failure("load")
+
+    assert "KeyError: {'a': 1}" in caplog.text

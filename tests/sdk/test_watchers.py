@@ -188,6 +188,27 @@ def test_what_is_no_event_is_refused(watcher: Make, yielded: str, message: str) 
         pipeline.watch("landing", "poll")
 
 
+def test_a_trigger_may_return_anything_that_has_events(pipeline: Make) -> None:
+    made = pipeline("""
+from holdfast.sdk import *
+
+class Events:
+    async def __aiter__(self):
+        yield TriggerEvent(1)
+
+class Poll(BaseEventTrigger):
+    def run(self):
+        return Events()
+
+with DAG("d", schedule=[Asset("a", watchers=[AssetWatcher("w", Poll())])]):
+    pass
+""")
+
+    made.watch("a", "w")
+
+    assert len(made.store.emits) == 1
+
+
 def test_a_trigger_that_yields_nothing_at_all_is_told_to(watcher: Make) -> None:
     pipeline = watcher('self.asset_store.set("k", 1)')
 

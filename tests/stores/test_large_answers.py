@@ -156,6 +156,20 @@ def test_events_with_much_in_them_are_complete(
     assert [event.extra for event in found] == extras[:0:-1]
 
 
+def test_an_item_that_is_larger_than_a_page_is_an_error(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        conf = f'{{"c":"{"c" * 3000}"}}'
+        store.execute(rc.CreateRun(dag_id="sales", run_id=str(number), conf=conf))
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
+
+    with pytest.raises(ValueTooLarge, match="'sales', '2'"):
+        paging.in_pages(
+            rc.ListRuns(limit=10), lambda command: store.execute(paging.bounded(command))
+        )
+
+
 def test_the_events_of_a_run_are_complete(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
     store.execute(rc.SaveFile("sales.py", (dag("sales", ORDERS_SPEC),)))

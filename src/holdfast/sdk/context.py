@@ -85,6 +85,8 @@ class TaskContext(dict[str, Any]):
 
     def might_have(self, key: object) -> bool:
         """Whether a task may expect the key here, and it is absent."""
+        if not isinstance(key, str):
+            return False
         return key not in self and (key in KEYS or key in NOT_HERE)
 
     def absent(self, key: str) -> Exception:

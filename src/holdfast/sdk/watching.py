@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable
 
 from holdfast.entry import WatcherWriter
 from holdfast.errors import InvalidDag, InvalidType
@@ -56,10 +56,10 @@ async def _run(
         trigger._asset_store = None
 
 
-def _events(trigger: BaseEventTrigger) -> AsyncIterator[TriggerEvent]:
+def _events(trigger: BaseEventTrigger) -> AsyncIterable[TriggerEvent]:
     """Run the trigger. Raise InvalidType where its `run` yields nothing at all."""
-    events = trigger.run()
-    if not isinstance(events, AsyncIterator):
+    events: object = trigger.run()
+    if not isinstance(events, AsyncIterable):
         if inspect.iscoroutine(events):
             events.close()
         raise InvalidType(

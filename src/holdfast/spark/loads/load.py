@@ -391,7 +391,8 @@ class Load:
         return Writing(begun.id, str(begun.tries), lambda: planning.confirm(begun))
 
     def _withdraw(self, load: str, path: str, but: Collection[str] | None = ()) -> None:
-        """Remove what tries of a load have saved below a path, but for those named; None: all."""
+        """Remove what tries of a load have saved below a path, but for those named; with None,
+        only what is not published yet."""
         if renames(self.df.sparkSession, path):
             withdraw(f"{path.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
 
