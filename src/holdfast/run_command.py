@@ -324,6 +324,8 @@ class MarkTask(Command[None], frozen=True, kw_only=True):
     """With success: clear the task store in the same transaction."""
     reason: str = ""
     """Why, where it was not the person's own decision."""
+    unless_ended: bool = False
+    """Leave a task alone that has ended."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "reason", self.reason[:MAX_ERROR_LENGTH])

@@ -252,6 +252,25 @@ def test_marking_success_can_clear_the_task_store(store: Store) -> None:
     assert store.execute(c.Get(LOAD, "page")) is None
 
 
+def test_a_task_that_has_ended_can_be_left_alone(store: Store) -> None:
+    writer = begin(store)
+    finish(store, writer)
+
+    mark(store, TaskState.FAILED, unless_ended=True)
+    assert task(store).state is TaskState.SUCCESS
+    mark(store, TaskState.FAILED)
+
+    assert task(store).state is TaskState.FAILED
+
+
+def test_a_task_that_has_not_ended_is_marked_all_the_same(store: Store) -> None:
+    begin(store)
+
+    mark(store, TaskState.FAILED, unless_ended=True)
+
+    assert task(store).state is TaskState.FAILED
+
+
 def test_a_task_is_marked_as_ended_only(store: Store) -> None:
     begin(store)
     with pytest.raises(InvalidInput, match="success or failed"):

@@ -29,6 +29,7 @@ from holdfast.runner.endpoint import open_endpoint
 from holdfast.runner.logs import log_path
 from holdfast.runner.messages import (
     CallbackStartup,
+    Done,
     Failed,
     Report,
     TaskStartup,
@@ -121,14 +122,15 @@ class Attempt:
             log.exception("supervising %s failed", scope)
             why = f"its supervisor failed: {type(error).__name__}: {error}"
             self._finish(self.writer, Failed(error=why), None)
-            return Ended(scope)
+            return Ended(scope, called=False)
 
-    def call_back(self, kind: CallbackKind, error: str) -> None:
-        """Call the task's callbacks for an attempt whose own supervisor is gone."""
+    def call_back(self, kind: CallbackKind, error: str) -> bool:
+        """Call the task's callbacks for an attempt whose own supervisor could not. Return whether
+        they were called, or never will be."""
         self._declared = Declared.by(self._order.task, self._with.store)
         instance = self._order.instance
         writer = TaskWriter(instance.scope, instance.attempt + 1)
-        self._call_back(writer, kind, error, None)
+        return self._call_back(writer, kind, error, None)
 
     def stop(self, why: StopReason) -> None:
         """Ask the task to end, and make it after a while."""
@@ -157,13 +159,16 @@ class Attempt:
             child.kill()
             child.wait()
         if self._stop is StopReason.LOST:
-            return Ended(writer.scope)
+            return Ended(writer.scope, called=False)
         ending = self._finish(writer, report, child.status)
-        kind = CALLBACKS.get(ending.state) if ending is not None else None
-        if ending is not None and kind in self._order.task.callbacks:
+        if ending is None:
+            return Ended(writer.scope, called=False)
+        self.writer = None
+        called, kind = True, CALLBACKS.get(ending.state)
+        if kind in self._order.task.callbacks:
             exception = report.exception if isinstance(report, Failed) else None
-            self._call_back(writer, kind, ending.error, exception)
-        return Ended(writer.scope)
+            called = self._call_back(writer, kind, ending.error, exception)
+        return Ended(writer.scope, called=called)
 
     def _carry_out(self, child: Child, writer: TaskWriter) -> Report | None:
         startup = self._startup(writer)
@@ -245,7 +250,7 @@ class Attempt:
 
     def _call_back(
         self, writer: TaskWriter, kind: CallbackKind, error: str, exception: bytes | None
-    ) -> None:
+    ) -> bool:
         assert writer.attempt is not None
         startup = CallbackStartup(
             file=self._order.file,
@@ -256,7 +261,7 @@ class Attempt:
             exception=exception,
         )
         path = log_path(self._with.home, writer.scope, writer.attempt)
-        call_back(self._with, startup, path, self._declared.child(writer))
+        return call_back(self._with, startup, path, self._declared.child(writer))
 
 
 def call_back(
@@ -264,31 +269,37 @@ def call_back(
     startup: CallbackStartup,
     path: Path,
     task: ChildIdentity | None = None,
-) -> None:
+) -> bool:
     """Run callbacks of a task, or of a run, in a process of their own, and again where the launcher
-    dies meanwhile. What comes of them changes nothing else."""
+    dies meanwhile. What comes of them changes nothing else. Return False where the DAG's file is
+    broken: they may be called once it is mended."""
     identity = CallbackIdentity(startup.run.dag_id, startup.run.run_id, task)
     why = ""
     for _ in range(MOST_INTERRUPTIONS):
         try:
-            returned = _call(surroundings, startup, path, identity)
+            report = _call(surroundings, startup, path, identity)
         except LauncherGone as error:
             why = error.message
             time.sleep(PAUSE)
+            continue
         except HoldfastError as error:
             why = error.message
             break
-        else:
-            if not returned:
-                log.warning("the process of callbacks ended before they did; see %s", path)
-            return
-    log.warning("callbacks were not called: %s", why)
+        if isinstance(report, Done):
+            return True
+        if isinstance(report, Failed) and report.file_is_broken:
+            return False
+        why = report.error if isinstance(report, Failed) else "their process ended before they did"
+        break
+    log.warning("callbacks of %s did not return: %s; see %s", startup.whose, why, path)
+    return True
 
 
 def _call(
     surroundings: Surroundings, startup: CallbackStartup, path: Path, identity: CallbackIdentity
-) -> bool:
-    """Whether the callbacks have returned; LauncherGone where nobody knows."""
+) -> Report | None:
+    """Return what became of the callbacks; None where their process did not tell. Raise
+    LauncherGone where nobody knows."""
     child = surroundings.nursery.launch()
     report = None
     try:
@@ -302,4 +313,4 @@ def _call(
         child.channel.close()
     if report is None and child.status is None:
         raise LauncherGone("the process that starts tasks has ended")
-    return report is not None
+    return report

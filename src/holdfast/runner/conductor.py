@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +25,14 @@ from holdfast.errors import (
     StaleAttempt,
 )
 from holdfast.offloading import Offloading
-from holdfast.run import Run, RunState, TaskInstance, TaskState
+from holdfast.run import (
+    AttemptInfo,
+    Outcome,
+    Run,
+    RunState,
+    TaskInstance,
+    TaskState,
+)
 from holdfast.runner.attempt import CALLBACKS, HEARTBEAT, LEASE
 from holdfast.runner.dagfiles import printable
 from holdfast.runner.decide import Decision, decide
@@ -53,6 +61,30 @@ SCHEDULER = ApiWriter("scheduler")
 log = logging.getLogger("holdfast.scheduler")
 
 
+class Left(NamedTuple):
+    """An attempt whose callbacks may not have been called."""
+
+    before: TaskInstance
+    """The task instance as it was before the attempt."""
+    interrupted: bool = False
+    """They are called for an interruption alone: another supervisor calls them for other ends."""
+
+    @property
+    def attempt(self) -> int:
+        return self.before.attempt + 1
+
+
+@dataclass
+class Call:
+    """Callbacks that were ordered and have not returned."""
+
+    order: CallBack
+    tries: int = 0
+    """How often they were tried in vain: the supervisor died, or the DAG's file was broken."""
+    again_at: float | None = None
+    """When they are to be ordered again, by the monotonic clock; None: they are under way."""
+
+
 @dataclass
 class ActiveRun:
     """A run that this process holds."""
@@ -64,14 +96,10 @@ class ActiveRun:
     ordered: dict[TaskScope, TaskInstance] = field(default_factory=dict)
     """Attempts that the supervisor was told to start and has not told the end of, each with its
     task instance as it was before."""
-    left: dict[TaskScope, TaskInstance | None] = field(default_factory=dict)
-    """Attempts that have lost their supervisor, likewise: it may not have called their callbacks.
-    None where it was a supervisor of the process before this one."""
+    left: dict[TaskScope, Left] = field(default_factory=dict)
+    """Attempts that have lost their supervisor, or that it could not call back for."""
     look_at: float = 0.0
     """When to look again, by the monotonic clock."""
-    held: bool = False
-    """Whether no task is to be started, and nothing called back: the DAG's file is broken or
-    away."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -89,14 +117,14 @@ class Conductor:
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
+        self.dags: dict[str, DagSpec] = {}
+        """The DAGs as their files have them now. Of one that is missing, because its file is broken
+        or away, no task is started and nothing called back."""
         self._importing: Counter[str] = Counter()
         """Files, with how often the supervisor has died while it imported them."""
         self._parsed: list[FileParsed] = []
-        self._calls: dict[int, CallBack] = {}
-        """Callbacks that were ordered and have not ended."""
+        self._calls: dict[int, Call] = {}
         self._numbers = count(1)
-        self._deaths: Counter[int] = Counter()
-        """How often the supervisor has died during each of them."""
         self._spark = False
         self._not_begun: Counter[TaskScope] = Counter()
         self._renewed = time.monotonic()
@@ -143,6 +171,7 @@ class Conductor:
             )
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
+        self.dags.setdefault(dag.dag_id, dag)
         self._interrupt(active, "the process that carried out the run ended")
         if any(task.spark for task in dag.tasks):
             self.warm_spark()
@@ -159,6 +188,9 @@ class Conductor:
         for active in list(self.runs.values()):
             if now >= active.look_at:
                 self._advance(active)
+        for call in self._calls.values():
+            if call.again_at is not None and now >= call.again_at:
+                self._order_call(call)
 
     def release(self) -> None:
         """Let go of all runs, so that another process can go on with them at once."""
@@ -171,6 +203,9 @@ class Conductor:
 
     def close(self) -> None:
         """Interrupt what runs, and let go of it."""
+        for call in self._calls.values():
+            if call.again_at is not None:
+                log.warning("callbacks of %s were not called, and will not be", call.order.whose)
         self._supervisor.stop()
         self.release()
         self.store.close()
@@ -191,11 +226,15 @@ class Conductor:
             self._count_start(notice)
             scope = notice.scope
             if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
-                concerned.ordered.pop(scope, None)
-                concerned.look_at = 0.0
+                before = concerned.ordered.pop(scope, None)
+                if before is not None and not notice.called:
+                    concerned.left[scope] = Left(before)
+                concerned.look_at = time.monotonic() + LOOK_AGAIN if notice.error else 0.0
         elif isinstance(notice, CalledBack):
-            self._calls.pop(notice.number, None)
-            self._deaths.pop(notice.number, None)
+            if notice.called:
+                self._calls.pop(notice.number, None)
+            elif notice.number in self._calls:
+                self._call_again(notice.number, "the DAG file cannot be imported")
 
     def _count_start(self, notice: Ended) -> None:
         """Where no process can be had, again and again, there is no use in going on."""
@@ -213,13 +252,14 @@ class Conductor:
     def _begin_again(self) -> None:
         """There is a new supervisor: what the one before was doing is done anew."""
         for active in self.runs.values():
-            active.left |= active.ordered
+            active.left |= {scope: Left(before) for scope, before in active.ordered.items()}
             active.ordered.clear()
             active.look_at = 0.0
         for file in list(self._importing):
             self._import_again(file)
-        for number in list(self._calls):
-            self._call_again(number)
+        for number, call in list(self._calls.items()):
+            if call.again_at is None:
+                self._call_again(number, "the supervisor died")
         if self._spark:
             self.warm_spark()
         for active in list(self.runs.values()):
@@ -239,24 +279,38 @@ class Conductor:
         error = f"{file} could not be imported: {why}"
         self._take(FileParsed(file, Parsed(error=error)))
 
-    def _call_again(self, number: int) -> None:
-        """Callbacks, too, may be what kills supervisors."""
-        self._deaths[number] += 1
-        if self._deaths[number] < MOST_INTERRUPTIONS:
-            self._supervisor.order(self._calls[number])
-            return
+    def _call_again(self, number: int, why: str) -> None:
+        """Later, and not for ever: callbacks, too, may be what kills supervisors."""
         call = self._calls[number]
+        call.tries += 1
+        if call.tries < MOST_INTERRUPTIONS:
+            call.again_at = time.monotonic() + LOOK_AGAIN * 2 ** (call.tries - 1)
+            return
         log.warning(
-            "callbacks of %s are not called again: the supervisor died, %s times in a row",
-            call.attempt.instance.scope if call.attempt else f"{call.run.dag_id}/{call.run.run_id}",
-            MOST_INTERRUPTIONS,
+            "callbacks of %s are not called again: %s, %s times in a row",
+            *(call.order.whose, why, MOST_INTERRUPTIONS),
         )
-        self._take(CalledBack(number))
+        del self._calls[number]
+
+    def _order_call(self, call: Call) -> None:
+        """Have callbacks called; later, where the DAG's file is broken or away."""
+        dag = self.dags.get(call.order.run.dag_id)
+        if dag is None:
+            call.again_at = time.monotonic() + LOOK_AGAIN
+            return
+        call.again_at = None
+        call.order = call.order.from_file(dag.file)
+        self._supervisor.order(call.order)
 
     def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
         """Nobody supervises these attempts of the run any more: end them, and what they left."""
         dag_id, run_id = active.key
-        interrupted = self.store.execute(
+        running = r.ListTaskInstances(dag_id=dag_id, run_id=run_id, states=(TaskState.RUNNING,))
+        alone = [one for one in self.store.execute(running) if one.scope not in active.ordered]
+        for one in alone:
+            before = msgspec.structs.replace(one, attempt=one.attempt - 1)
+            active.left.setdefault(one.scope, Left(before, interrupted=True))
+        self.store.execute(
             r.InterruptAttempts(
                 dag_id=dag_id,
                 run_id=run_id,
@@ -266,11 +320,17 @@ class Conductor:
                 expired=expired,
             )
         )
-        for attempt in interrupted:
-            if attempt.worker is not None:
-                kill_group(attempt.worker)
-            before = active.ordered.pop(attempt.scope, None)
-            active.left.setdefault(attempt.scope, before)
+        # Not by the answer, which says less where it was lost and the command sent again.
+        still = {one.scope for one in self.store.execute(running)}
+        for one in alone:
+            if one.scope not in still:
+                attempt = self._attempt(one.scope, one.attempt)
+                if attempt and attempt.outcome is Outcome.INTERRUPTED and attempt.worker:
+                    kill_group(attempt.worker)
+
+    def _attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
+        attempts = self.store.execute(r.ListAttempts(scope))
+        return next((one for one in attempts if one.number == number), None)
 
     def _renew(self) -> None:
         if not self.runs:
@@ -294,14 +354,15 @@ class Conductor:
     def _go_on(self, active: ActiveRun) -> None:
         decision = self._settle(active)
         instances = {(one.scope.task_id, one.scope.map_index): one for one in active.tasks}
-        for start in () if active.held else decision.start:
+        held = active.run.dag_id not in self.dags
+        for start in () if held else decision.start:
             self._order(active, instances[start])
         active.look_at = time.monotonic() + LOOK_AGAIN
         if decision.wake_at is not None:
             wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
             active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))
         calls = active.dag.callbacks or active.left
-        if decision.ended is not None and not (active.held and calls):
+        if decision.ended is not None and not (held and calls):
             self._finish(active, decision.ended)
 
     def _settle(self, active: ActiveRun) -> Decision:
@@ -312,6 +373,8 @@ class Conductor:
             return self.store.execute(r.GetResults(dag_id, run_id, task_id, key))
 
         made: Decision | None = None
+        failed: set[tuple[str, int]] = set()
+        """Tasks that have failed before any attempt."""
         while True:
             tasks = self.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
             active.tasks = [
@@ -321,9 +384,12 @@ class Conductor:
                 for one in tasks
             ]
             self._end_unsupervised(active)
-            if not active.held:
-                self._call_back_for_left(active)
-            if self._end_overdue(active):
+            self._call_back_for_left(active)
+            for one in tasks:
+                if (one.scope.task_id, one.scope.map_index) in failed:
+                    self._call_back(active, "failure", one.error, one)
+            failed = set()
+            if self._end_overdue(active, tasks):
                 continue
             decision = decide(active.dag, active.tasks, datetime.now(UTC), results)
             if not decision.changes or decision == made:
@@ -331,6 +397,11 @@ class Conductor:
             made = decision
             changes = r.ChangeTasks(dag_id, run_id, this_process(), decision.changes)
             self.store.execute(changes)
+            failed = {
+                (change.task_id, change.map_index)
+                for change in decision.changes
+                if change.state is TaskState.FAILED
+            }
 
     def _end_unsupervised(self, active: ActiveRun) -> None:
         """Attempts that a supervisor of the process before this one began, and nobody has now."""
@@ -344,36 +415,64 @@ class Conductor:
         for one in active.tasks:
             if one.scope not in active.left or one.state is TaskState.RUNNING:
                 continue
-            before = active.left.pop(one.scope) or msgspec.structs.replace(
-                one, attempt=one.attempt - 1
-            )
+            left = active.left.pop(one.scope)
             kind = CALLBACKS.get(one.state) if one.state else None
-            task = active.dag.task(one.scope.task_id)
-            if task is not None and kind in task.callbacks and one.attempt > before.attempt:
-                attempt = RunTask(active.dag.file, active.run, task, before)
-                self._call_back(active, kind, one.error, attempt)
+            if kind is None or one.attempt != left.attempt:
+                continue  # it goes on, or somebody has cleared it
+            attempt = self._attempt(one.scope, left.attempt)
+            if attempt is None or attempt.outcome is Outcome.STOPPED:
+                continue  # somebody has marked it
+            if not left.interrupted or attempt.outcome is Outcome.INTERRUPTED:
+                # Once in vain: its own supervisor may have begun to call them.
+                self._call_back(active, kind, one.error, left.before, tries=1)
 
     def _call_back(
-        self, active: ActiveRun, kind: CallbackKind, error: str, attempt: RunTask | None = None
+        self,
+        active: ActiveRun,
+        kind: CallbackKind,
+        error: str,
+        before: TaskInstance | None = None,
+        tries: int = 0,
     ) -> None:
-        number = next(self._numbers)
-        call = CallBack(number, active.dag.file, active.run, kind, error, attempt)
-        self._calls[number] = call
-        self._supervisor.order(call)
+        """Call the callbacks of a task, whose instance was that before its attempt, or of the run,
+        if there are any."""
+        attempt = None
+        callbacks = active.dag.callbacks
+        if before is not None:
+            task = active.dag.task(before.scope.task_id)
+            if task is None:
+                log.warning(
+                    "callbacks of %s are not called: the DAG has no such task any more",
+                    before.scope,
+                )
+                return
+            callbacks = task.callbacks
+            attempt = RunTask(active.dag.file, active.run, task, before)
+        if kind in callbacks:
+            number = next(self._numbers)
+            order = CallBack(number, active.dag.file, active.run, kind, error, attempt)
+            self._calls[number] = Call(order, tries)
+            self._order_call(self._calls[number])
 
-    def _end_overdue(self, active: ActiveRun) -> bool:
+    def _end_overdue(self, active: ActiveRun, tasks: Sequence[TaskInstance]) -> bool:
         """Whether the run has taken too long, and something had to be ended for that."""
         limit, started = active.dag.run_timeout, active.run.started_at
         if limit is None or started is None or datetime.now(UTC) < started + limit:
             return False
-        unfinished = [one for one in active.tasks if one.state is None or not one.state.ended]
+        # By their states in the store: one that was ordered may have ended, and is called back for.
+        unfinished = [one for one in tasks if one.state is None or not one.state.ended]
         for one in unfinished:
             reason = f"the run took longer than its dagrun_timeout of {limit}"
             failed = TaskState.FAILED
             self.store.execute(
-                r.MarkTask(scope=one.scope, state=failed, writer=SCHEDULER, reason=reason)
+                r.MarkTask(
+                    scope=one.scope,
+                    state=failed,
+                    writer=SCHEDULER,
+                    reason=reason,
+                    unless_ended=True,
+                )
             )
-            active.ordered.pop(one.scope, None)
         return bool(unfinished)
 
     def _order(self, active: ActiveRun, instance: TaskInstance) -> None:
@@ -388,8 +487,6 @@ class Conductor:
         self.store.execute(r.FinishRun(dag_id, run_id, this_process(), state, waiting))
         active.run = self.store.execute(r.GetRun(dag_id, run_id))
         del self.runs[active.key]
-        kind: CallbackKind = "success" if state is RunState.SUCCESS else "failure"
-        if kind in active.dag.callbacks:
-            failed = [one for one in active.tasks if one.state is TaskState.FAILED]
-            error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
-            self._call_back(active, kind, error)
+        failed = [one for one in active.tasks if one.state is TaskState.FAILED]
+        error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
+        self._call_back(active, "success" if state is RunState.SUCCESS else "failure", error)

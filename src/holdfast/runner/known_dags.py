@@ -260,10 +260,9 @@ class KnownDags:
     def _put(self, file: str, dags: tuple[DagSpec, ...]) -> None:
         """Let the file hold these DAGs and no others; runs that are under way go on with them."""
         others = {id: dag for id, dag in self.dags.items() if dag.file != file}
-        self.dags = others | {dag.dag_id: dag for dag in dags}
+        self.dags = self._conductor.dags = others | {dag.dag_id: dag for dag in dags}
         for active in self._conductor.runs.values():
             dag = self.dags.get(active.run.dag_id)
-            active.held = dag is None
             if dag is not None and dag != active.dag:
                 active.dag = dag
                 active.look_at = 0.0

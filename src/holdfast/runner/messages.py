@@ -66,6 +66,11 @@ class CallbackStartup(msgspec.Struct, frozen=True, kw_only=True, tag="callback")
     exception: bytes | None = None
     """The pickled exception, where there was one that pickles."""
 
+    @property
+    def whose(self) -> str:
+        """The task instance or the run, for messages."""
+        return str(self.task.writer.scope) if self.task else f"{self.run.dag_id}/{self.run.run_id}"
+
 
 class ParseStartup(msgspec.Struct, frozen=True, tag="parse"):
     """Import a DAG file and say what it holds."""

@@ -48,6 +48,18 @@ class CallBack(msgspec.Struct, frozen=True, tag="call"):
     attempt: RunTask | None = None
     """What was ordered then; None: the callbacks of the DAG."""
 
+    @property
+    def whose(self) -> str:
+        """The task instance or the run, for messages."""
+        run = f"{self.run.dag_id}/{self.run.run_id}"
+        return str(self.attempt.instance.scope) if self.attempt else run
+
+    def from_file(self, file: str) -> CallBack:
+        """The same with the DAG as another file has it."""
+        replace = msgspec.structs.replace
+        attempt = self.attempt and replace(self.attempt, file=file)
+        return replace(self, file=file, attempt=attempt)
+
 
 class WatchAsset(msgspec.Struct, frozen=True, tag="watch"):
     """Run a watcher, and again when it ends."""
@@ -89,12 +101,16 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """Why it was not begun, or not recorded."""
     begun: bool = True
     """False where no process could be had for it, which the store knows nothing of."""
+    called: bool = True
+    """False where its callbacks are yet to be called, if it has ended."""
 
 
 class CalledBack(msgspec.Struct, frozen=True, tag="called"):
-    """The callbacks have returned, or could not be called."""
+    """The callbacks have returned, or never will."""
 
     number: int
+    called: bool = True
+    """False where they could not be called, because the DAG's file is broken."""
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):

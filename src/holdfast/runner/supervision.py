@@ -14,7 +14,7 @@ from threading import Condition, Event, Lock, Semaphore, Thread, current_thread
 from holdfast import run_command as r
 from holdfast.authority import ImportIdentity
 from holdfast.connection import open_store, rules
-from holdfast.errors import Forbidden, HoldfastError
+from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable
 from holdfast.runner.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, call_back
 from holdfast.runner.channel import NOTICE, Channel, encode
 from holdfast.runner.child import STARTUP
@@ -54,6 +54,8 @@ from holdfast.store import Store
 TICK = 0.1
 PARSE_LIMIT = 60.0
 TOKEN_LIMIT = 10.0
+STORE_AWAY = 1.0
+"""Seconds after which callbacks ask again for a store that is away."""
 """Seconds that the scheduler has to answer with a new token."""
 MOST_IMPORTS = 3
 """How often a file is tried whose import was not to blame for its end."""
@@ -178,7 +180,7 @@ class Supervisor:
             self._attempts.add(attempt)
         if self._stopping.is_set():
             attempt.stop(StopReason.INTERRUPT)
-        ended = Ended(order.instance.scope)
+        ended = Ended(order.instance.scope, called=False)
         try:
             ended = attempt.run()
         finally:
@@ -228,17 +230,28 @@ class Supervisor:
 
     def _call_back(self, order: Order) -> None:
         assert isinstance(order, CallBack)
+        called = True
         try:
-            if order.attempt is not None:
-                Attempt(order.attempt, self._surroundings).call_back(order.kind, order.error)
-                return
+            called = self._called_back(order)
+        finally:
+            self._tell(CalledBack(order.number, called))
+
+    def _called_back(self, order: CallBack) -> bool:
+        if order.attempt is None:
             startup = CallbackStartup(
                 file=order.file, run=order.run, kind=order.kind, error=order.error
             )
-            log = service_logs(self._surroundings.home) / "callbacks.log"
-            call_back(self._surroundings, startup, log)
-        finally:
-            self._tell(CalledBack(order.number))
+            path = service_logs(self._surroundings.home) / "callbacks.log"
+            return call_back(self._surroundings, startup, path)
+        while True:
+            try:
+                attempt = Attempt(order.attempt, self._surroundings)
+                return attempt.call_back(order.kind, order.error)
+            except StoreUnavailable as error:
+                scope = order.attempt.instance.scope
+                log.warning("callbacks of %s wait for the store: %s", scope, error.message)
+                if self._stopping.wait(STORE_AWAY):
+                    raise
 
     def _warm_spark(self, order: Order) -> None:
         self._spark.warm()

@@ -167,9 +167,13 @@ def encode_result(task_id: str, result: Any) -> str:
         raise type(error)(f"the result of task `{task_id}`: {error.message}", hint=hint) from None
 
 
-def call_back(startup: CallbackStartup, store: Store) -> Done:
+def call_back(startup: CallbackStartup, store: Store) -> Done | Failed:
     """Call what a task or its DAG wants called. One that fails is logged, and stops no other."""
-    dag = find_dag(startup.file, startup.run.dag_id)
+    task_id = startup.task.writer.scope.task_id if startup.task else None
+    try:
+        dag = find_dag(startup.file, startup.run.dag_id, task_id)
+    except (Exception, SystemExit) as error:
+        return _failed(error, "the DAG file cannot be imported", file_is_broken=True)
     if startup.task is None:
         context = run_context(startup.run, store, dag, dag.params)
         callbacks = dag.callbacks.get(startup.kind, ())
@@ -194,7 +198,7 @@ def _call(callback: Callback, context: TaskContext) -> None:
             answer = callback(context)
             if inspect.iscoroutine(answer):
                 asyncio.run(answer)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         name = getattr(callback, "__name__", repr(callback))
         frames = trimmed(error)
         log.exception("the callback %s failed", name, exc_info=(type(error), error, frames))

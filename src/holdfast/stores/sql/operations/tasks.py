@@ -117,6 +117,10 @@ def mark_task(context: Context, command: rc.MarkTask, empty: Empty = empty_entri
         )
     yield BEGIN
     owner = yield from lock_scope(command.scope, command.writer)
+    if command.unless_ended:
+        [(state, *_)] = yield s.task_state(), {"owner": command.scope.ti_text}
+        if state is not None and TaskState(state).ended:
+            return
     if command.clear and command.state is TaskState.SUCCESS:
         yield from empty(context, owner, command.writer)
     reason = command.reason or f"marked {command.state} by {command.writer}"
