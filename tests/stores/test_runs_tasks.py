@@ -208,8 +208,8 @@ def test_a_run_that_holdfast_did_not_start_is_not_cleared(store: Store) -> None:
         clear(store, ("load", None))
 
 
-def mark(store: Store, state: TaskState, *, clear: bool = False) -> None:
-    store.execute(rc.MarkTask(scope=LOAD, state=state, writer=ANN, clear=clear))
+def mark(store: Store, state: TaskState, **how: bool) -> None:
+    store.execute(rc.MarkTask(scope=LOAD, state=state, writer=ANN, **how))
 
 
 def test_marking_ends_a_live_attempt_and_drops_what_it_staged(store: Store, clock: Clock) -> None:
@@ -253,8 +253,8 @@ def test_marking_success_can_clear_the_task_store(store: Store) -> None:
 
 
 def test_a_task_that_has_ended_can_be_left_alone(store: Store) -> None:
-    writer = begin(store)
-    finish(store, writer)
+    begin(store)
+    finish(store, start(store))
 
     mark(store, TaskState.FAILED, unless_ended=True)
     assert task(store).state is TaskState.SUCCESS
@@ -265,6 +265,7 @@ def test_a_task_that_has_ended_can_be_left_alone(store: Store) -> None:
 
 def test_a_task_that_has_not_ended_is_marked_all_the_same(store: Store) -> None:
     begin(store)
+    start(store)
 
     mark(store, TaskState.FAILED, unless_ended=True)
 
