@@ -38,6 +38,7 @@ SIGNS = [",", ",a", "a,b", ";", "|", "a|", "||", "#", "#a", "-", "-1", "null", "
 OTHERS = ["a", "ä€😀", "\x00", "a\x00b", "\x01", "\x1a", "a\ufeff", "\x7f", "<a>&amp;]]>", "</row>"]
 MARKS = ["\ufeff", "\ufeffa"]
 FEW = [*BREAKS, *BLANKS, *QUOTES, *SIGNS, *OTHERS]
+REFUSED = "does not keep|cannot read these rows|rows, Spark reads"
 SCHEMA = "v string, w string, n int, p int, at long"
 
 
@@ -67,7 +68,7 @@ class Trip:
         return read
 
     def refuses(self, row: Any, schema: str, output: dict[str, Any]) -> bool:
-        with pytest.raises(InvalidInput, match="`v` has a value that") as error:
+        with pytest.raises(InvalidInput, match=REFUSED) as error:
             self.rows([row], schema, output)
         return 'use format="parquet"' in str(error.value.hint)
 
@@ -192,7 +193,7 @@ def test_text_that_is_no_utf_8_is_refused(
     source = classic_spark.sql("SELECT 1 AS at, CAST(X'61ff' AS STRING) AS v")
     orders = store.asset_store(name="orders", declare=True)
 
-    with pytest.raises(InvalidInput, match="`v` has a value that"):
+    with pytest.raises(InvalidInput, match=REFUSED):
         options = {"rowTag": "row"}
         incremental(source, orders, cursor="at").save(
             str(tmp_path / "out"), format=format, options=options
@@ -225,7 +226,7 @@ def test_nested_values_in_xml_are_read_as_they_were_saved_or_refused(
         load.save(out, format="xml", options={"rowTag": "row"})
         assert read_loads(classic_spark, orders, out).drop("load").collect() == source.collect()
     else:
-        with pytest.raises(InvalidInput, match="`v` has a value that XML does not keep"):
+        with pytest.raises(InvalidInput, match=REFUSED):
             load.save(out, format="xml", options={"rowTag": "row"})
 
 

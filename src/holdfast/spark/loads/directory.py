@@ -13,12 +13,11 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.loadchain import NO_LOADS, Chain
 from holdfast.loadrecord import BACKFILLS
 from holdfast.spark.edition import TRY
-from holdfast.spark.loads import saved
+from holdfast.spark.loads import readback, saved
 from holdfast.spark.loads.backfill import Backfill, backfills_at
 from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count
-from holdfast.spark.loads.column import quoted
 from holdfast.spark.loads.naming import origin_of
-from holdfast.spark.loads.output import from_utc, in_utc, name_mistakes
+from holdfast.spark.loads.output import name_mistakes
 from holdfast.spark.publication import (
     absolute,
     check_path,
@@ -53,7 +52,6 @@ def read_loads(
     """
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import functions as f
-    from pyspark.sql.types import StructType, TimestampType
 
     from holdfast.spark.loads.incremental import store_of
 
@@ -82,7 +80,7 @@ def read_loads(
     kind = saved.format_of(every, format, where)
     loads = [load for load in every if load.format == kind]
     is_mixed = len(loads) < len(every)
-    using = in_utc(saved.options_of(loads, options or {}, where))
+    using = saved.in_utc(saved.options_of(loads, options or {}, where))
 
     def reader() -> DataFrameReader:
         return spark.read.format(kind).options(**using)
@@ -139,15 +137,8 @@ def read_loads(
             described = saved.with_found(loads, inferred, kind, directories)
     schema = saved.schema_of(described, spark, where)
     in_names = {name for load in loads for name in load.partitions if name in directories}
-    times = {name for name in in_names if isinstance(schema[name].dataType, TimestampType)}
-    read = StructType()
-    for field in schema:
-        read = read.add(field.name, "string") if field.name in times else read.add(field)
-    for name in ("load", TRY) if tried is not None else ("load",):
-        read = read.add(name, "string")
-    rows = reader().schema(read).load(place).where(counts)
-    columns = (from_utc(name) if name in times else quoted(name) for name in schema.names)
-    return rows.select(*columns, "load")
+    more = ("load", TRY) if tried is not None else ("load",)
+    return readback.read(spark, kind, using, schema, in_names, place, more).where(counts).drop(TRY)
 
 
 def _files(spark: SparkSession, files: Sequence[str], counts: Column) -> dict[str, str]:

@@ -99,12 +99,14 @@ def text_of(sql: str, spark_type: DataType, depth: int = 0) -> str:
         case t.NullType():
             return _NULL
         case t.StringType() | t.CharType() | t.VarcharType():
-            text = f"concat(length({sql}), ':', {sql})"
+            text = f"concat(length({sql}), ':', collate({sql}, 'UTF8_BINARY'))"
         case t.DecimalType():
             # Unlike a cast, it does not depend on the session's settings.
             text = f"format_number({sql}, {spark_type.scale})"
         case t.FloatType() | t.DoubleType():
             text = f"cast(cast({sql} AS double) + 0.0D AS string)"  # -0.0 is 0.0
+        case t.VariantType():
+            text = f"concat(schema_of_variant({sql}), to_json({sql}))"
         case t.BinaryType():
             text = f"hex({sql})"
         case t.DateType():

@@ -1,4 +1,4 @@
-"""How many rows Spark saw go through a DataFrame, in each action of the caller's.
+"""What Spark saw go through a DataFrame, in each action of the caller's: how many rows, as a rule.
 
 It is a check: not every action is shown. PySpark's own `Observation` blocks for ever where no
 action ran, keeps one of several actions, and counts an action that failed.
@@ -12,57 +12,58 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import Column, DataFrame, Row
 
 _TIMEOUT_MS: Final = 10 * 60 * 1000
 _ROWS: Final = "rows"
 
 
 class Observed:
-    """A DataFrame to hand out, and how many rows each successful action on it saw."""
+    """A DataFrame to hand out, and what each successful action on it saw."""
 
-    def __init__(self, df: DataFrame, counts: list[int]) -> None:
+    def __init__(self, df: DataFrame, seen: list[dict[str, Any]]) -> None:
         self.df = df
-        self.counts = counts
+        self.seen = seen
+
+    @property
+    def counts(self) -> list[int]:
+        return [one[_ROWS] for one in self.seen]
 
 
 @contextmanager
-def observed(df: DataFrame) -> Iterator[Observed]:
-    """Count the rows that go through `df` in the block; `counts` is complete after it."""
+def observed(df: DataFrame, *aggregates: Column) -> Iterator[Observed]:
+    """Observe the rows that go through `df` in the block, by default how many; `seen` is complete
+    after it."""
+    from pyspark.sql import functions
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+    aggregates = aggregates or (functions.count(functions.lit(1)).alias(_ROWS),)
     if isinstance(df, ClassicDataFrame):
-        with _observed_by_listener(df) as result:
+        with _observed_by_listener(df, aggregates) as result:
             yield result
     else:
-        yield _observed_by_client(df)
+        yield _observed_by_client(df, aggregates)
 
 
-def _counted() -> Any:
-    from pyspark.sql import functions
-
-    return functions.count(functions.lit(1)).alias(_ROWS)
-
-
-def _observed_by_client(df: DataFrame) -> Observed:
+def _observed_by_client(df: DataFrame, aggregates: tuple[Column, ...]) -> Observed:
     """Spark Connect tells the client the metrics with the result of each action."""
     from pyspark.sql.connect.observation import Observation
 
-    counts: list[int] = []
+    seen: list[dict[str, Any]] = []
 
     class Recorder(dict[str, Any]):
         def update(self, *told: Any, **_: Any) -> None:
             # Nothing, where Spark found that the result does not depend on the rows.
-            counts.extend(count for name, count in dict(*told).items() if name == _ROWS)
+            seen.extend([found] if (found := dict(*told)) else [])
 
     observation = Observation()
-    handed = df.observe(observation, _counted())  # type: ignore[arg-type]
+    handed = df.observe(observation, *aggregates)  # type: ignore[arg-type]
     observation._result = Recorder()
-    return Observed(handed, counts)
+    return Observed(handed, seen)
 
 
 @contextmanager
-def _observed_by_listener(df: Any) -> Iterator[Observed]:
+def _observed_by_listener(df: Any, aggregates: tuple[Column, ...]) -> Iterator[Observed]:
     """In classic Spark a listener is told of each query some time after its end."""
     from pyspark.java_gateway import ensure_callback_server_started
 
@@ -77,7 +78,7 @@ def _observed_by_listener(df: Any) -> Iterator[Observed]:
     calls = {method.getName(): method for method in listeners.getClass().getMethods()}
     calls["register"].invoke(listeners, kept.toArray())
     try:
-        yield Observed(df.observe(listener.name, _counted()), listener.counts)
+        yield Observed(df.observe(listener.name, *aggregates), listener.seen)
         context._jsc.sc().listenerBus().waitUntilEmpty(_TIMEOUT_MS)
     finally:
         calls["unregister"].invoke(listeners, kept.toArray())
@@ -90,7 +91,7 @@ class _Listener:
 
     def __init__(self, name: str, jvm: Any) -> None:
         self.name = name
-        self.counts: list[int] = []
+        self.seen: list[dict[str, Any]] = []
         self.failure: Exception | None = None
         self._jvm = jvm
 
@@ -115,7 +116,7 @@ class _Listener:
             python = self._jvm.org.apache.spark.sql.api.python.PythonSQLUtils
             pickled = python.toPyRow(metrics.apply(self.name))
             row: Row = CPickleSerializer().loads(pickled)  # type: ignore[no-untyped-call]
-            self.counts.append(row[_ROWS])
+            self.seen.append(row.asDict())
 
     class Java:
         implements = ("org.apache.spark.sql.util.QueryExecutionListener",)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.edition import TRY
 from holdfast.spark.failure import has_raised
-from holdfast.spark.loads import saved
+from holdfast.spark.loads import readback, saved
 from holdfast.spark.loads.column import Columns, quoted
+from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.text import TextFormat
 from holdfast.spark.publication import (
     absolute,
@@ -27,7 +27,6 @@ from holdfast.spark.publication import (
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 _LOST: Final = r"\x00|\._COPYING_\z"
 """What Spark cannot write in the name of a directory, or does not read."""
@@ -120,9 +119,6 @@ class Output(NamedTuple):
                     "with a dot",
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
-        if self._text is not None:
-            self._text.check()
-            _check_text(df.schema, self._text.name)
         for name in df.columns:
             if name.lower() in ("load", TRY):
                 raise InvalidInput(
@@ -170,32 +166,31 @@ class Output(NamedTuple):
         columns = {name: _as_directory(name) for name in texts} | {
             name: _in_utc(name) for name in times
         }
-        refused = dict.fromkeys(map(_unkept, texts), _LOST_IN_NAMES)
-        options = self.options
-        if (text := self._text) is not None:
-            in_files = [name for name in df.columns if name not in names]
-            columns |= text.kept(df.schema, in_files)
-            refused |= dict.fromkeys(map(text.unkept, in_files), text.hint)
-            options = text.for_writer()
-        rows = df.withColumns(columns) if columns else df
-        writer = rows.write.format(self.format).options(**in_utc(options))
-        with name_mistakes(self.path, self.format, refused):
-            writer.partitionBy(*names).mode("error").save(directory)
+        options = saved.in_utc(self._text.for_writer() if self._text else self.options)
 
+        def write(rows: DataFrame) -> None:
+            rows = rows.withColumns(columns) if columns else rows
+            writer = rows.write.format(self.format).options(**options)
+            with name_mistakes(self.path, self.format, map(_unkept, texts)):
+                writer.partitionBy(*names).mode("error").save(directory)
 
-def in_utc(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with a time zone for times in text: not that of the session, which a
-    reader need not share, and in which an hour may come twice."""
-    is_named = any(name.lower() == "timezone" for name in options)
-    return dict(options) if is_named else {**options, "timeZone": "UTC"}
+        if self.format.lower() not in readback.FORMATS:
+            write(df)
+            return
+        rows, name = readback.hashed(df)
+        with (
+            observed(rows, *readback.digest(name)) as handed,
+            readback.writing(self.format.lower(), self.path),
+        ):
+            write(handed.df.drop(name))
+        [written] = handed.seen
+        readback.check(df, written, self.saves(df), directory, self.path)
 
 
 @contextmanager
-def name_mistakes(
-    path: str, format: str, refused: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[None]:
-    """Raise InvalidInput for what Spark cannot do with such a path or format, and for values that
-    are refused, whose messages are given with a hint each."""
+def name_mistakes(path: str, format: str, refused: Iterable[str] = ()) -> Iterator[None]:
+    """Raise InvalidInput for what Spark cannot do with such a path or format, and for values in
+    the names of directories that are refused with these messages."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -214,33 +209,10 @@ def name_mistakes(
                 f"Spark has no file system for {path} here: {found[0]}",
                 hint="check the scheme; s3a://, gs:// and abfss:// come with a jar (spark.jars)",
             ) from error
-        for message, hint in refused.items():
+        for message in refused:
             if has_raised(error, message):
-                raise InvalidInput(message, hint=hint) from error
+                raise InvalidInput(message, hint=_LOST_IN_NAMES) from error
         raise
-
-
-def _check_text(schema: StructType, format: str) -> None:
-    """Raise InvalidInput for a column that the format keeps, and Spark does not read."""
-    from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
-
-    def unread(kind: DataType) -> bool:
-        if isinstance(kind, BinaryType):
-            return format == "csv"
-        if isinstance(kind, MapType):
-            return not isinstance(kind.keyType, StringType) or unread(kind.valueType)
-        if isinstance(kind, ArrayType):
-            return unread(kind.elementType)
-        return isinstance(kind, StructType) and any(unread(field.dataType) for field in kind)
-
-    for field in schema:
-        if field.name == "_corrupt_record" or unread(field.dataType):
-            raise InvalidInput(
-                f"the column `{field.name}` ({field.dataType.simpleString()}) cannot be read from "
-                f"{format.upper()} again",
-                hint='use format="parquet"; or rename the column, give maps keys of text, and CSV '
-                "no bytes",
-            )
 
 
 def _as_directory(name: str) -> Column:
@@ -259,13 +231,6 @@ def _in_utc(name: str) -> Column:
 
     epoch, since = "TIMESTAMP_NTZ'1970-01-01 00:00:00'", f"unix_micros({quoted(name)})"
     return f.expr(f"CAST({epoch} + {since} * INTERVAL '0.000001' SECOND AS STRING)")
-
-
-def from_utc(name: str) -> Column:
-    """Return a column of times that was written so."""
-    from pyspark.sql import functions as f
-
-    return f.concat(f.col(quoted(name)), f.lit("Z")).cast("timestamp").alias(name)
 
 
 def _unkept(name: str) -> str:

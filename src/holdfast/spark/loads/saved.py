@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.errors import InvalidInput
+from holdfast.spark.loads.text import canonical
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +32,21 @@ _BY_PLACE: Final = frozenset({"csv", "text"})
 """Formats whose files do not name their columns, or whose readers do not look at the names."""
 _BY_SPELLING: Final = frozenset({"json", "xml"})
 """Formats that tell names apart which differ in case."""
-_OF_WRITERS: Final = frozenset({"compression", "codec"})
-"""Options that a reader has no use for."""
+_NOT_KEPT: Final = frozenset(
+    {
+        "compression",
+        "path",
+        "paths",
+        "basepath",
+        "pathglobfilter",
+        "recursivefilelookup",
+        "modifiedbefore",
+        "modifiedafter",
+        "ignorecorruptfiles",
+        "ignoremissingfiles",
+    }
+)
+"""Options that a reader has no use for, or that would hide files from it."""
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,7 +75,7 @@ def saved_as(
         format.lower(),
         [(field.name, field.dataType.jsonValue()) for field in schema.toNullable().fields],
         partitions,
-        {name: value for name, value in options.items() if name not in _OF_WRITERS},
+        {name: value for name, value in options.items() if name not in _NOT_KEPT},
     )
 
 
@@ -118,9 +132,10 @@ def options_of(loads: Sequence[Saved], given: Mapping[str, str], where: str) -> 
 
     Raise InvalidInput where they were saved with different ones.
     """
-    named = {name.lower() for name in given}
+    if loads and loads[0].format in TEXTS:
+        given = canonical(given)
     found: dict[str, str | None] = {}
-    for name in sorted({name for load in loads for name in load.options} - named):
+    for name in sorted({name for load in loads for name in load.options} - given.keys()):
         values = [load.options.get(name) for load in loads]
         if len(set(values)) > 1:
             raise InvalidInput(
@@ -131,6 +146,13 @@ def options_of(loads: Sequence[Saved], given: Mapping[str, str], where: str) -> 
             )
         found[name] = values[0]
     return {**{name: value for name, value in found.items() if value is not None}, **given}
+
+
+def in_utc(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with a time zone for times in text: not that of the session, which a
+    reader need not share, and in which an hour may come twice."""
+    is_named = any(name.lower() == "timezone" for name in options)
+    return dict(options) if is_named else {**options, "timeZone": "UTC"}
 
 
 def schema_of(loads: Sequence[Saved], spark: SparkSession, where: str) -> StructType:

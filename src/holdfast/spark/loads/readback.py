@@ -1,0 +1,164 @@
+"""Whether Spark reads from files the rows that it has written, before they count.
+
+Which values a format loses depends on the rows, the options and Spark's version: the files tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from holdfast.errors import InvalidInput
+from holdfast.spark.loads import saved
+from holdfast.spark.loads.column import quoted
+from holdfast.spark.loads.identity import text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+FORMATS: Final = saved.TEXTS | {"orc"}
+"""Those that lose values. Parquet is not read back."""
+_LOSES: Final = {
+    "csv": "a null in the only column, nulls with quoteAll=, what equals nullValue=, bytes, arrays "
+    "and maps, and text that is not in the encoding=",
+    "json": "maps whose keys are no text, and text that is no UTF-8",
+    "orc": "the dates from 1582-10-05 to 1582-10-14, and text with a collation",
+    "text": "null, line breaks, and a byte order mark at the beginning",
+    "xml": "control characters, empty arrays and maps, and arrays in arrays",
+}
+"""The most common losses of each format, for who meets one."""
+_CAUSE: Final = re.compile(r"Caused by: (.*)")
+_NO_XML: Final = re.compile(r"(?:wstx|xml\.stream)\.\S+: (.*)")
+
+
+def hashed(df: DataFrame) -> tuple[DataFrame, str]:
+    """Return the rows with a hash of each in a column that the caller drops, and its name."""
+    from pyspark.sql import functions as f
+
+    name = f"holdfast_{uuid4().hex}"
+    values = ", ".join(_hashed(quoted(field.name), field.dataType) for field in df.schema)
+    return df.withColumn(name, f.expr(f"xxhash64({values})")), name
+
+
+def digest(name: str) -> list[Column]:
+    """Return aggregates of the hashes that differ where the rows do, in whatever order they are."""
+    from pyspark.sql import functions as f
+
+    # In halves, whose sums do not overflow.
+    low = f.sum(f.shiftright(f.shiftleft(name, 32), 32))
+    high = f.sum(f.shiftright(name, 32))
+    return [f.count(f.lit(1)).alias("rows"), high.alias("high"), low.alias("low")]
+
+
+def _digest_of(df: DataFrame) -> dict[str, Any]:
+    rows, name = hashed(df)
+    [row] = rows.agg(*digest(name)).collect()
+    return row.asDict()
+
+
+def _hashed(sql: str, spark_type: DataType) -> str:
+    """Return SQL for what is hashed of a value: Spark's hash leaves nulls out, at any depth."""
+    from pyspark.sql import types as t
+
+    if isinstance(spark_type, t.NumericType | t.DateType | t.TimestampType | t.BooleanType):
+        return f"{sql}, {sql} IS NULL"
+    return text_of(sql, spark_type)
+
+
+def check(
+    df: DataFrame, written: Mapping[str, Any], how: saved.Saved, directory: str, path: str
+) -> None:
+    """Raise InvalidInput unless a directory holds the rows of `df`, of which `written` is the
+    digest, for those who read it as it was saved."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    kind, failed, hint = how.format.upper(), f"nothing was saved below {path}", _hint(how.format)
+    schema = saved.schema_of([how], df.sparkSession, path)
+    try:
+        found = read(df.sparkSession, how.format, how.options, schema, how.partitions, directory)
+        read_again = _digest_of(found)
+    except (PySparkException, Py4JJavaError) as error:
+        raise InvalidInput(
+            f"Spark cannot read these rows from {kind} again, and {failed}: {_reason(error)}",
+            hint=hint,
+        ) from error
+    if read_again == written:
+        return
+    if read_again["rows"] != written["rows"]:
+        raise InvalidInput(
+            f"of {written['rows']:,} rows, Spark reads {read_again['rows']:,} from {kind} again: "
+            f"{failed}",
+            hint=hint,
+        )
+    each = [
+        quoted(name)
+        for name in schema.names
+        if _digest_of(df.select(quoted(name))) != _digest_of(found.select(quoted(name)))
+    ]
+    raise InvalidInput(
+        f"{', '.join(each) or 'a row'} has a value that {kind} does not keep: {failed}", hint=hint
+    )
+
+
+@contextmanager
+def writing(format: str, path: str) -> Iterator[None]:
+    """Raise InvalidInput for what a writer of XML refuses by itself."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if not (found := _NO_XML.search(str(error))):
+            raise
+        raise InvalidInput(
+            f"XML does not keep these rows: {found[1]}; nothing was saved below {path}",
+            hint=_hint(format),
+        ) from error
+
+
+def read(
+    spark: SparkSession,
+    format: str,
+    options: Mapping[str, str],
+    schema: StructType,
+    in_names: Collection[str],
+    place: str,
+    more: Collection[str] = (),
+) -> DataFrame:
+    """Read files with the columns of a schema, some of them `in_names` of directories, and with
+    `more` that only directories name."""
+    from pyspark.sql.types import StructType, TimestampType
+
+    times = {name for name in in_names if isinstance(schema[name].dataType, TimestampType)}
+    fields = StructType()
+    for field in schema:
+        fields = fields.add(field.name, "string") if field.name in times else fields.add(field)
+    for name in more:
+        fields = fields.add(name, "string")
+    rows = spark.read.format(format).options(**saved.in_utc(options)).schema(fields).load(place)
+    columns = (_from_utc(name) if name in times else quoted(name) for name in schema.names)
+    return rows.select(*columns, *more)
+
+
+def _from_utc(name: str) -> Column:
+    """Return a column of times whose text in the names of directories is in UTC."""
+    from pyspark.sql import functions as f
+
+    return f.concat(f.col(quoted(name)), f.lit("Z")).cast("timestamp").alias(name)
+
+
+def _hint(format: str) -> str:
+    return f'use format="parquet", other options=, or replace what is lost: {_LOSES[format]}'
+
+
+def _reason(error: Exception) -> str:
+    """Return what Spark says, in short."""
+    said = str(error)
+    causes: list[str] = _CAUSE.findall(said)
+    return (causes[-1] if causes else said.strip().partition("\n")[0])[:300]
