@@ -21,6 +21,7 @@ from holdfast.scope import AssetScope
 from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
+from holdfast.spark.loads.load import Load
 from holdfast.spark.publication import _digest, publish, withdraw
 
 RANGE: dict[str, Any] = {"cursor": "at", "initial": 0, "end_value": 10}
@@ -708,3 +709,71 @@ def test_a_withdrawal_removes_what_would_be_published_but_for_that_of_others(
     withdraw(str(target), ("mine",))
 
     assert (draft.exists(), target.exists()) == (left, left)
+
+
+def test_times_of_partitions_that_the_author_wrote_are_not_taken_for_utc(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    spark, out = classic_spark, str(tmp_path / "out")
+    orders = store.asset_store(name="orders")
+    rows = "SELECT {}L AS at, timestamp'2026-01-01 00:00:00Z' AS ts"
+    incremental(spark.sql(rows.format(1)), orders, cursor="at").save(out, partition_by="ts")
+    assert read_loads(spark, orders, out).count() == 1
+    new = incremental(spark.sql(rows.format(2)), orders, cursor="at")
+    new.write(lambda df: df.write.partitionBy("ts").parquet(f"{out}/{new.name}"))
+
+    with pytest.raises(InvalidInput, match="000001 was written without new.save: in which time"):
+        read_loads(spark, orders, out)
+
+
+def test_rows_are_not_saved_where_others_were_put_aside(
+    classic_spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    bad, orders = str(tmp_path / "bad"), store.asset_store(name="orders")
+    checks: dict[str, Any] = {"expect": {"where": "id > 0"}, "quarantine": bad}
+    source = frame(classic_spark, [(1, 1), (-1, 1)])
+    incremental(source, orders, cursor="at", **checks).save(str(tmp_path / "out"))
+    wider = incremental(
+        frame(classic_spark, [(5, 2, "x")], "id long, at long, x string"), orders, cursor="at"
+    )
+
+    with pytest.raises(InvalidInput, match="where earlier loads have put rows aside"):
+        wider.save(f"file:{bad}/")
+    wider.save(str(tmp_path / "out"))
+    assert ids(read_loads(classic_spark, orders, str(tmp_path / "out"))) == [1, 5]
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("deadly", range(1, 6))
+def test_a_backfill_that_dies_at_its_success_counts_from_then_on_or_never(
+    classic_spark: SparkSession,
+    store: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    deadly: int,
+) -> None:
+    orders, there = store.asset_store(name="orders"), str(tmp_path / "there")
+    checks: dict[str, Any] = {"expect": {"where": "id > 0"}, "quarantine": str(tmp_path / "bad")}
+    puts = iter(range(1, 100))
+    put = Load._put
+
+    def dying(self: Load, *arguments: Any, **named: Any) -> None:
+        if next(puts) == deadly:
+            raise KeyboardInterrupt
+        put(self, *arguments, **named)
+
+    source = frame(classic_spark, [(4, 4), (-4, 4)])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Load, "_put", dying)
+        incremental(source, orders, **RANGE, **checks).save(there)
+
+    def read() -> list[int]:
+        try:
+            return ids(read_loads(classic_spark, orders, there))
+        except NotFound:
+            return []
+
+    assert read() == ([] if deadly <= 4 else [4])
+    before = read()
+    incremental(frame(classic_spark, [(6, 6)]), orders, **RANGE).save(str(tmp_path / "elsewhere"))
+    assert read() == before

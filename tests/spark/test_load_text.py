@@ -73,13 +73,18 @@ class Trip:
         return 'use format="parquet"' in str(error.value.hint)
 
     def keeps(
-        self, values: list[str | None], output: dict[str, Any], *, but: list[str | None]
+        self,
+        values: list[str | None],
+        output: dict[str, Any],
+        *,
+        but: list[str | None],
+        number: int | None = None,
     ) -> bool:
         """Tell whether all these are read as they were saved, but for some that are refused."""
-        rows = [(one, one, None, at % 2, 1) for at, one in enumerate(values) if one not in but]
+        rows = [(one, one, number, at % 2, 1) for at, one in enumerate(values) if one not in but]
         read = Counter(self.rows(rows, SCHEMA, output))
         return read == Counter(rows) and all(
-            self.refuses((one, "", None, 1, 1), SCHEMA, output) for one in but
+            self.refuses((one, one, number, 1, 1), SCHEMA, output) for one in but
         )
 
 
@@ -95,7 +100,8 @@ def test_text_in_csv_is_read_as_it_was_saved(
 ) -> None:
     output = {"format": "csv", "partition_by": partition_by, "options": {"header": header}}
 
-    lost = [*MARKS, "__HOLDFAST_NULL__"]
+    marks = [] if header == "true" else MARKS  # at the beginning of a file, they are skipped
+    lost = [*marks, "__HOLDFAST_NULL__"]
     assert trip.keeps([None, *FEW, *lost], output, but=lost)
 
 
@@ -144,7 +150,9 @@ def test_text_in_the_only_column_of_csv_is_read_as_it_was_saved(trip: Trip, valu
 def test_text_in_csv_is_read_with_the_options_of_its_author_or_refused(
     trip: Trip, options: dict[str, str], lost: list[str | None]
 ) -> None:
-    assert trip.keeps([None, *FEW], {"format": "csv", "options": options}, but=lost)
+    number = 7 if "quoteAll" in options else None
+    output = {"format": "csv", "options": options}
+    assert trip.keeps([None, *FEW], output, but=lost, number=number)
 
 
 def test_a_number_that_stands_for_null_is_refused(trip: Trip) -> None:
@@ -228,33 +236,3 @@ def test_nested_values_in_xml_are_read_as_they_were_saved_or_refused(
     else:
         with pytest.raises(InvalidInput, match=REFUSED):
             load.save(out, format="xml", options={"rowTag": "row"})
-
-
-@pytest.mark.parametrize(
-    ("format", "options"),
-    [
-        ("csv", {"multiLine": "false"}),
-        ("csv", {"ignoreLeadingWhiteSpace": True}),
-        ("csv", {"quote": ""}),
-        ("json", {"multiLine": "true"}),
-        ("json", {"pretty": "true"}),
-        ("json", {"lineSep": ","}),
-        ("json", {"encoding": "UTF-16LE"}),
-        ("text", {"wholetext": "true"}),
-        ("xml", {"ignoreSurroundingSpaces": "true", "rowTag": "row"}),
-        ("xml", {"charset": "UTF-16", "rowTag": "row"}),
-    ],
-    ids=str,
-)
-def test_options_with_which_other_rows_are_read_are_refused(
-    classic_spark: SparkSession,
-    store: Connection,
-    tmp_path: Path,
-    format: str,
-    options: dict[str, str],
-) -> None:
-    orders = store.asset_store(name="orders", declare=True)
-    load = incremental(classic_spark.sql("SELECT '1' AS at"), orders, cursor="at")
-
-    with pytest.raises(InvalidInput, match=r"(?i)lineSep|encoding|would not read"):
-        load.save(str(tmp_path / "out"), format=format, options=options)

@@ -80,11 +80,15 @@ class Backfilling:
     def succeed(self, put: Callable[..., None], withdraw: Withdraw, quarantine: str | None) -> None:
         """Store with `put` that the try counts below its paths, if it is still the newest there,
         and remove what earlier tries have put aside: below `quarantine`, and where their data is
-        replaced."""
+        replaced.
+
+        Outside an attempt these are separate writes: the entry of its data comes after that of what
+        it has put aside, and is what makes it count.
+        """
         for place, (newest, version) in self._begun.items():
-            value = msgspec.to_builtins(newest)
-            put(self._newest_at(place), value, if_version=version)
-            put(self._counting_at(place), value)
+            put(self._newest_at(place), msgspec.to_builtins(newest), if_version=version)
+        for place, (newest, _) in reversed(self._begun.items()):
+            put(self._counting_at(place), msgspec.to_builtins(newest))
         for place in self._outdated(quarantine):
             withdraw(self._id, self._others[place], ())
             put(self._newest_at(place), NOTHING)
@@ -119,7 +123,7 @@ class Backfilling:
         """End the newest try below a path, unless it has succeeded.
 
         What it has published is removed only if no try counts there: it may have replaced the one
-        that does, and then stands for it.
+        that does, and then stands for it. What it has put aside is no sign that its data counts.
         """
         newest, counting = self._newest_at(place), self._counting_at(place)
         begun = self._store.get(newest)
@@ -132,7 +136,8 @@ class Backfilling:
             withdraw(self._id, path, None)
             return
         counts = [self._store.get(self._counting_at(one)) or {} for one in places]
-        withdraw(self._id, path, [one.get("tried", "") for one in counts])
+        alike = [one for one in counts if one.get("aside") == begun.get("aside")]
+        withdraw(self._id, path, [one.get("tried", "") for one in alike])
         if found is None:
             self._store.delete(newest)
         else:
@@ -171,11 +176,15 @@ def backfills_at(
         value = store.get(at)
         return None if value is None else msgspec.convert(value, Backfill)
 
-    for name in (one for one in found if "/" not in one):
+    for name in dict.fromkeys(one.partition("/")[0] for one in found):
         newest = stored(f"{key}{BACKFILLING}{name}/{place}")
         if newest is None:
-            all_of_it = [stored(prefix + one) for one in found if f"{one}/".startswith(f"{name}/")]
-            counting[name] = [one for one in all_of_it if one]
-        elif (counts := stored(f"{prefix}{name}/{place}")) and counts.tried:
-            counting[name] = [(newest != counts and published(name)) or counts]
+            of_it = [stored(prefix + one) for one in found if one.startswith(f"{name}/")]
+            tries = [one for one in of_it if one and one.tried]
+            tries += [Backfill()] if name in found else []
+        else:
+            counts = stored(f"{prefix}{name}/{place}") or Backfill()
+            tries = [(newest != counts and published(name)) or counts] if counts.tried else []
+        if tries:
+            counting[name] = tries
     return counting

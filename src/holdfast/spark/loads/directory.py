@@ -52,6 +52,7 @@ def read_loads(
     """
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import functions as f
+    from pyspark.sql.types import TimestampType
 
     from holdfast.spark.loads.incremental import store_of
 
@@ -115,7 +116,8 @@ def read_loads(
             f"{min(lost)!a} has a name that Spark does not see: its Java has no locale of UTF-8",
             hint="start Spark with LC_ALL=C.UTF-8 in the environment",
         )
-    files = {}
+    files: dict[str, str] = {}
+    authored: list[str] = []
     is_known = loads and kept.keys() == set(counting.saved) and kind in saved.WITH_SCHEMA
     # A file of another format is an error of Parquet and ORC, and rows of nulls in text.
     may_differ = is_mixed or (loads and kind in saved.TEXTS)
@@ -131,12 +133,21 @@ def read_loads(
             for name in dict.fromkeys(files.values())
             if kind not in saved.WITH_SCHEMA or digest_in(name) not in kept
         ]
+        authored = [name for name in within if loads and f"/{TRY}=" not in name]
         if within or not loads:
             found = reader().options(basePath=place, mergeSchema="true").load(within or [place])
             inferred = found.drop("load", TRY).schema
-            described = saved.with_found(loads, inferred, kind, directories)
+            described = saved.with_found(loads, inferred, kind, directories, using)
     schema = saved.schema_of(described, spark, where)
     in_names = {name for load in loads for name in load.partitions if name in directories}
+    times = [name for name in in_names if isinstance(schema[name].dataType, TimestampType)]
+    if times and authored:
+        raise InvalidInput(
+            f"{authored[0]} was written without new.save: in which time zone the names of its "
+            f"directories have `{times[0]}` is not known, and those of loads that were saved are "
+            "in UTC",
+            hint="read such directories by themselves, or let the time be no partition",
+        )
     more = ("load", TRY) if tried is not None else ("load",)
     return readback.read(spark, kind, using, schema, in_names, place, more).where(counts).drop(TRY)
 

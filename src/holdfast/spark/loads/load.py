@@ -36,6 +36,7 @@ from holdfast.spark.publication import (
     check_path,
     digest_of_place,
     is_inside,
+    is_same,
     renames,
     withdraw,
 )
@@ -271,6 +272,15 @@ class Load:
     def _check_apart(self, path: str) -> None:
         """Raise InvalidInput where what is put aside would be among the rows, or around them."""
         aside, spark = self._rules.quarantine, self.df.sparkSession
+        before = self._planning.before if self._planning else None
+        for digest in before.saved if before else ():
+            found = self._store.get(self._key + saved.PREFIX + digest) if digest else None
+            if found and (other := found.get("quarantine")) and is_same(spark, other, path):
+                raise InvalidInput(
+                    f"the rows go to {path}, where earlier loads have put rows aside: readers "
+                    "would see the columns of those only",
+                    hint="give the rows a path of their own",
+                )
         if aside is None:
             return
         if is_inside(spark, path, aside) or is_inside(spark, aside, path):

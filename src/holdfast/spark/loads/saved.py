@@ -80,12 +80,16 @@ def saved_as(
 
 
 def with_found(
-    loads: Sequence[Saved], schema: StructType, format: str, directories: Collection[str]
+    loads: Sequence[Saved],
+    schema: StructType,
+    format: str,
+    directories: Collection[str],
+    options: Mapping[str, str],
 ) -> list[Saved]:
     """Return loads that were saved, and what Spark finds in files of others.
 
     Text does not tell all types: a column of it that was also saved has the type of that. Columns
-    of CSV that are as many as were saved are the same ones.
+    of CSV without a header that are as many as were saved are the same ones.
     """
     known = {name: kind for load in loads for name, kind in load.columns}
     kinds = {field.name: field.dataType.jsonValue() for field in schema}
@@ -96,7 +100,8 @@ def with_found(
     found = Saved(format, list(kinds.items()), partitions, {})
     if format not in WITH_SCHEMA:
         return [found]
-    if format in _BY_PLACE and loads and len(found.in_files) == len(loads[0].in_files):
+    has_names = format not in _BY_PLACE or options.get("header", "").lower() == "true"
+    if loads and not has_names and len(found.in_files) == len(loads[0].in_files):
         return [*loads]
     return [*loads, found]
 
