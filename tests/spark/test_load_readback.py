@@ -85,6 +85,7 @@ ODD = [
     ("csv", "X'00ff' v", {}),
     ("json", "double('NaN') v", {"allowNonNumericNumbers": "false"}),
     ("json", "map(1, 'a') v", {}),
+    ("json", "'a' v, 'b' w", {"columnNameOfCorruptRecord": "v"}),
     ("json", "'a,b' v", {"lineSep": ","}),
     ("json", "to_variant_object(named_struct('d', date'2026-01-01')) v", {}),
     ("json", "timestamp'2026-01-01 00:00:00.123456Z' v", {"timestampFormat": "yyyy-MM-dd"}),
