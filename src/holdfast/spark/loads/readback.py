@@ -51,7 +51,8 @@ def digest(name: str) -> list[Column]:
     return [f.count(f.lit(1)).alias("rows"), high.alias("high"), low.alias("low")]
 
 
-def _digest_of(df: DataFrame) -> dict[str, Any]:
+def digest_of(df: DataFrame) -> dict[str, Any]:
+    """Return the digest of all rows."""
     rows, name = hashed(df)
     [row] = rows.agg(*digest(name)).collect()
     return row.asDict()
@@ -86,7 +87,7 @@ def check(
     schema = saved.schema_of([how], df.sparkSession, path)
     try:
         found = read(df.sparkSession, how.format, how.options, schema, how.partitions, directory)
-        read_again = _digest_of(found)
+        read_again = digest_of(found)
     except (PySparkException, Py4JJavaError) as error:
         raise InvalidInput(
             f"Spark cannot read these rows from {kind} again, and {failed}: {_reason(error)}",
