@@ -74,7 +74,7 @@ class Progress:
     ) -> None:
         reported = tuple(stages or ())
         if not reported:
-            return  # a command, or a look at a streaming query, whose batches are not reported
+            return  # a command, a look at a streaming query, or a job too short for a report
         with self._lock:
             if done:
                 self._running.pop(operation_id, None)
@@ -84,8 +84,8 @@ class Progress:
             self._changed = True
 
     def value(self) -> dict[str, Any]:
-        """Return what the entry holds: of jobs that ended too soon for a report, only their number
-        is known."""
+        """Return what the entry holds: of jobs none of whose tasks were reported, their number
+        alone."""
         total = Counter(self._ended)
         for counts in self._running.values():
             total.update(counts)
