@@ -60,7 +60,7 @@ def main(sock: socket.socket, lifeline: int) -> int:
     startup = startup_decoder.decode(frame[1])
     _log_to_stderr()
     if isinstance(startup, CallbackStartup):
-        # Who stops all processes of a runner at once does not stop what it is to say of their end.
+        # SIGTERM to all processes of a runner must not end the callbacks that report it.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process = os.getpid()
     report = _carry_out(startup, store, channel)

@@ -54,9 +54,9 @@ from holdfast.store import Store
 TICK = 0.1
 PARSE_LIMIT = 60.0
 TOKEN_LIMIT = 10.0
-STORE_AWAY = 1.0
-"""Seconds after which callbacks ask again for a store that is away."""
 """Seconds that the scheduler has to answer with a new token."""
+STORE_AWAY = 1.0
+"""Seconds between tries of callbacks while the store is away."""
 MOST_IMPORTS = 3
 """How often a file is tried whose import was not to blame for its end."""
 
