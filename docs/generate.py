@@ -17,7 +17,7 @@ from holdfast.server.app import make_app
 from holdfast.server.keys import GivenKeys
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Declared, Settings, declared, duration_text
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 REFERENCE = Path(__file__).parent / "reference"
 CLI_INTRODUCTION = (

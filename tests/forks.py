@@ -7,7 +7,7 @@ import os
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 
-from holdfast.spark.preload import MODULES
+from holdfast.spark.session.preload import MODULES
 
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 

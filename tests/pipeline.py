@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.command import FinishAttempt, StartAttempt
-from holdfast.dagspec import (
-    AssetSpec,
-    Cron,
-    DagSpec,
-    LiteralAxis,
-    MappedSpec,
-    OnAssets,
-    TaskSpec,
-)
-from holdfast.entry import TaskWriter
-from holdfast.run import EmittedEvent, Ending, Outcome, Process, TaskState
-from holdfast.run_command import ChangeTasks, ClaimRun, CreateRun, SaveFile, TaskChange
-from holdfast.scope import TaskScope
+from holdfast.commands.entries import FinishAttempt, StartAttempt
+from holdfast.commands.runs import ChangeTasks, ClaimRun, CreateRun, SaveFile, TaskChange
+from holdfast.model.dag import AssetSpec, Cron, DagSpec, LiteralAxis, MappedSpec, OnAssets, TaskSpec
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, TaskState
+from holdfast.model.scope import TaskScope
 from holdfast.store import Store
 
 ORDERS = AssetSpec("orders", "s3://lake/orders")

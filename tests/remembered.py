@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.accessor import AssetStore
-from holdfast.loadchain import following
+from holdfast.accessor.stores import AssetStore
+from holdfast.model.load_chain import following
 from holdfast.spark.loads.chain import highest_number, loads_that_count
 
 STARTED = "2026-01-31T05:00:00.000000Z"

@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.authority import Role, UserIdentity, WorkerIdentity
-from holdfast.condition import Once
-from holdfast.entry import ApiWriter, WatcherWriter
+from holdfast.access.permissions import Role, UserIdentity, WorkerIdentity
+from holdfast.commands import entries as c
+from holdfast.commands.wrappers import Once
+from holdfast.model.entry import ApiWriter, WatcherWriter
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings, StateStore
 from holdfast.store import Store
 from holdfast.stores.http import HttpStore
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 A = TypeVar("A")
 

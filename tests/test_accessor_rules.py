@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, TaskStore
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.accessor.stores import AssetStore, ExternalTaskStore, Rules, TaskStore
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, UnknownAsset, UnknownTaskInstance, UnreadableValue
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.model import MemoryStore
 
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")

@@ -8,11 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast import purge_command as pc
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast.access.issuing import issuing
+from holdfast.access.permissions import (
     CallbackIdentity,
     ChildIdentity,
     HandleIdentity,
@@ -26,12 +23,15 @@ from holdfast.authority import (
     authorized,
     signed,
 )
-from holdfast.condition import CurrentIntent, Guarded, LiveAttempt, LiveWatch
-from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.commands import bulk as lc
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.commands import runs as r
+from holdfast.commands.wrappers import CurrentIntent, Guarded, LiveAttempt, LiveWatch
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.issuing import issuing
-from holdfast.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
+from holdfast.model.scope import AssetScope, TaskScope
 
 SCOPE = TaskScope("sales", "monday", "load")
 OTHER = TaskScope("sales", "monday", "report")

@@ -13,9 +13,8 @@ import pytest
 
 import holdfast
 from holdfast import NEVER_EXPIRE, Connection
-from holdfast import command as c
-from holdfast.accessor import Rules, TaskStore
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.accessor.stores import Rules, TaskStore
+from holdfast.commands import entries as c
 from holdfast.errors import (
     InvalidInput,
     InvalidType,
@@ -24,8 +23,9 @@ from holdfast.errors import (
     UnknownTaskInstance,
     VersionConflict,
 )
-from holdfast.scope import TaskScope
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.testing.model import MemoryStore
 
 LOAD = ("sales", "monday", "load")
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.authority import Identity, Role, TaskIdentity, UserIdentity, authorized
-from holdfast.entry import ApiWriter
+from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity, authorized
+from holdfast.commands.bulk import AddToLoad, FinishLoad, Lot, StartLoad
 from holdfast.errors import Forbidden, InvalidInput, ValueTooLarge
-from holdfast.load_command import AddToLoad, FinishLoad, Lot, StartLoad
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.server.content import decode_command
-from holdfast.wire import JSON
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.server.execution.content import decode_command
+from holdfast.wire.codec import JSON
 
 ANN = UserIdentity("ann", Role.EDITOR)
 TASK = TaskScope("sales", "monday", "load")

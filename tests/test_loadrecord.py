@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.loadrecord import LoadRecord, as_json, record_in
+from holdfast.model.load_record import LoadRecord, as_json, record_in
 
 FULL: dict[str, Any] = {
     "holdfast": "load",

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.entry import ApiWriter
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.commands.paging import check_page, in_pages
 from holdfast.errors import InvalidInput, StoreUnavailable
-from holdfast.paging import check_page, in_pages
-from holdfast.plain import MOST_LISTED
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.json_rules import MOST_LISTED
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("etl", "r1", "load")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.retention import NEVER_EXPIRE, expires_at
+from holdfast.portable.retention import NEVER_EXPIRE, expires_at
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MONTH = timedelta(days=30)

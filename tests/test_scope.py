@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.scope import AssetScope, TaskScope
 
 TASK = TaskScope("sales", "monday", "load", 3)
 
@@ -40,7 +40,7 @@ def test_a_scope_reads_well_in_messages() -> None:
 
 
 def test_ti_id_is_the_same_in_every_process() -> None:
-    program = "from holdfast.scope import TaskScope; print(TaskScope('d', 'r', 't', 3).ti_id)"
+    program = "from holdfast.model.scope import TaskScope; print(TaskScope('d', 'r', 't', 3).ti_id)"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
     assert other.stdout.decode().strip() == str(TaskScope("d", "r", "t", 3).ti_id)

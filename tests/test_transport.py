@@ -19,8 +19,14 @@ from threading import Thread, Timer
 
 import pytest
 
-from holdfast import transport as module
-from holdfast.transport import InvalidAddress, InvalidToken, Response, Transport, Unreachable
+from holdfast.portable import transport as module
+from holdfast.portable.transport import (
+    InvalidAddress,
+    InvalidToken,
+    Response,
+    Transport,
+    Unreachable,
+)
 from webserver import LOST, Answer, WebServer, answer, free_port, make_certificate, serving
 
 TOKEN = "abc.DEF-ghi_123"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError, InvalidInput, InvalidType
-from holdfast.value import (
+from holdfast.model.value import (
     LONGEST_OBJECT,
     as_reference,
     check_json_object,

@@ -16,12 +16,12 @@ import msgspec
 from bench.offload import reconcile_side
 from bench.report import Table
 from bench.spark.run import Run
-from holdfast import command as c
-from holdfast.entry import TaskWriter
-from holdfast.purge_command import ReserveObjects
-from holdfast.scope import TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands.objects import ReserveObjects
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore
-from holdfast.value import as_reference
 
 DAGS, RUNS = 10, 50
 """Objects are shared by so many dags, with so many runs each."""

@@ -16,13 +16,13 @@ from bench.offload.s3 import BUCKET, s3_server
 from bench.report import crossed
 from bench.rounds import in_turns
 from bench.spark.run import Run
-from holdfast import command as c
-from holdfast.accessor import TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import TaskWriter
-from holdfast.scope import TaskScope
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands import entries as c
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
 
 VALUES = 1000

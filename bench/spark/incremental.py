@@ -17,8 +17,8 @@ import holdfast
 from bench.report import Table
 from bench.rounds import in_turns
 from bench.spark.run import Run
+from holdfast.model.value import JsonValue
 from holdfast.spark.loads.incremental import incremental
-from holdfast.value import JsonValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,7 @@ from rich.table import Column, Table
 from workplace import Day, Workplace
 
 from holdfast.errors import HoldfastError
-from holdfast.spark.check import check_java, check_packages
+from holdfast.spark.session.check import check_java, check_packages
 from server import spark_server, spark_session
 
 FLIGHTS: Final = 336_776

@@ -16,8 +16,8 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SparkUnavailable
-from holdfast.runner.messages import SparkAddress, SparkStartup
-from holdfast.spark.server import serve
+from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
+from holdfast.spark.session.server import serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

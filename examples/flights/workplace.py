@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import holdfast
-from holdfast.command import List, TaskFilter
-from holdfast.run import AttemptInfo
-from holdfast.run_command import GetResults, ListAttempts, ListTaskInstances
-from holdfast.scope import TaskScope
+from holdfast.commands.entries import List, TaskFilter
+from holdfast.commands.runs import GetResults, ListAttempts, ListTaskInstances
+from holdfast.model.run import AttemptInfo
+from holdfast.model.scope import TaskScope
 
 PIPELINE = Path(__file__).with_name("pipeline.py")
 DAG = "flights"

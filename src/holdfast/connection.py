@@ -11,11 +11,17 @@ from typing import Final, Self
 
 import msgspec
 
-from holdfast import command as c
 from holdfast import distribution
-from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, Steps, TaskStore, arun, run
-from holdfast.backend import load_backend
-from holdfast.entry import ApiWriter, TaskWriter, Writer
+from holdfast.accessor.stores import (
+    AssetStore,
+    ExternalTaskStore,
+    Rules,
+    Steps,
+    TaskStore,
+    arun,
+    run,
+)
+from holdfast.commands import entries as c
 from holdfast.errors import (
     HoldfastError,
     InvalidInput,
@@ -24,11 +30,13 @@ from holdfast.errors import (
     StoreUnavailable,
     UnknownTaskInstance,
 )
-from holdfast.offloading import Offloading
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter, Writer
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server import endpoint
 from holdfast.settings import Settings, load
 from holdfast.store import Store
+from holdfast.stores.backend.contract import load_backend
+from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql import SqlStore
 
 TOKEN_VARIABLE: Final = "HOLDFAST_TOKEN"  # noqa: S105  (its name, not its content)

@@ -62,7 +62,7 @@ class Database(Section, frozen=True):
 class StateStore(Section, frozen=True):
     backend: Annotated[
         str, Meta(min_length=1, description="The server-side backend, as `package.module.Class`.")
-    ] = "holdfast.stores.metastore.MetastoreStateBackend"
+    ] = "holdfast.stores.backend.metastore.MetastoreStateBackend"
     default_retention_days: Annotated[
         int,
         Meta(
@@ -587,19 +587,21 @@ def _checked(setting: Declared, given: _Given) -> Any:
 
 
 def _server_url(text: str) -> str:
-    from holdfast.transport import parse_url  # loaded when needed: with TLS it takes a while
+    from holdfast.portable.transport import (
+        parse_url,  # loaded when needed: with TLS it takes a while
+    )
 
     return parse_url(text).url if text else ""
 
 
 def _objects_url(text: str) -> str:
-    from holdfast.blobs.url import parse
+    from holdfast.model.object_url import parse
 
     return str(parse(text)) if text else ""
 
 
 def _former_urls(given: _Given) -> tuple[str, ...]:
-    from holdfast.blobs.url import parse
+    from holdfast.model.object_url import parse
 
     value = given.value if given.typed else msgspec.json.decode(given.value or "[]")
     return tuple(str(parse(url)) for url in msgspec.convert(value, tuple[str, ...]))

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
-from holdfast.command import Command
-from holdfast.entry import TaskWriter
+from holdfast.commands.entries import Command
+from holdfast.model.entry import TaskWriter
 
 A = TypeVar("A")
 

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.accessor import AssetStore, run
+from holdfast.accessor.stores import AssetStore, run
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
-from holdfast.entry import ApiWriter
-from holdfast.offloading import Offloading
-from holdfast.scope import AssetScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
+from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql import SqlStore
 from remembered import record, remember
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.settings import ObjectStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from objectserver import ObjectServer, object_server
 
 

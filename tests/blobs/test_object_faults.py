@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from obstore.exceptions import GenericError
 
-from holdfast.blobs import opening
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.blobs.failure import reason
 from holdfast.errors import BackendFailed, InvalidSettings, MissingDependency, ObjectMissing
-from holdfast.scope import TaskScope
+from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore
+from holdfast.stores.offload.objects import opening
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.objects.failure import reason
 from objectserver import ObjectServer
 from webserver import LOST, Answer, WebServer, answer, free_port, serving
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backend import load_backend
-from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.errors import InvalidSettings
 from holdfast.settings import load, rows
+from holdfast.stores.backend.contract import load_backend
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 VARIABLE = "HOLDFAST__OBJECT_STORE__URL"
 FORMER = "HOLDFAST__OBJECT_STORE__FORMER_URLS"

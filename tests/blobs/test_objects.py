@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.errors import BackendFailed, NotSupported, ObjectMissing
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from objectserver import ObjectServer
 
 TASK = TaskScope("sales", "r/1", "load ü", 2)

@@ -6,10 +6,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.errors import BackendFailed
-from holdfast.scope import TaskScope
+from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from webserver import Answer, answer, serving
 
 SCOPE = TaskScope("sales", "r 1", "load")

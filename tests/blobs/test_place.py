@@ -6,8 +6,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.blobs.place import MAX_METADATA, MAX_PART, folder, metadata, name, owner, part
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.stores.offload.objects.place import (
+    MAX_METADATA,
+    MAX_PART,
+    folder,
+    metadata,
+    name,
+    owner,
+    part,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=600)
 

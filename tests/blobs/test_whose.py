@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.blobs import place
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore
+from holdfast.stores.offload.objects import place
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 NAME = "0" * 64 + ".json"
 

@@ -13,15 +13,15 @@ from typing import Final, NamedTuple, TypeVar
 
 from processes import Pipe
 
-from holdfast import command as c
-from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.run import delete
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
 
 A = TypeVar("A")

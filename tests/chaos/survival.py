@@ -9,9 +9,9 @@ from typing import TypeAlias
 import workloads as w
 from processes import Worker
 
-from holdfast import command as c
-from holdfast.entry import Entry, Version
-from holdfast.scope import AssetScope, StoreScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import Entry, Version
+from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.store import Store
 
 Place: TypeAlias = tuple[StoreScope, str]

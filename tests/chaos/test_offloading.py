@@ -14,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 from processes import Worker
 
-from holdfast import command as c
+from holdfast.commands import entries as c
+from holdfast.model.value import reference_in
 from holdfast.stores.sql import tables
-from holdfast.value import reference_in
 from objectserver import ObjectServer, object_server
 from servers import SqliteDatabase
 

@@ -13,10 +13,10 @@ import pyarrow.parquet
 import pytest
 from victims import Project
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import Outcome, RunState
-from holdfast.scope import AssetScope
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.run import Outcome, RunState
+from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import SqlStore
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]

@@ -11,12 +11,12 @@ from random import Random
 import pytest
 from victims import Project
 
-from holdfast import run_command as r
-from holdfast.accessor import AssetStore
-from holdfast.entry import ApiWriter
+from holdfast.accessor.stores import AssetStore
+from holdfast.commands import runs as r
 from holdfast.errors import UnknownAsset
-from holdfast.run import RunState
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.run import RunState
+from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import SqlStore
 
 pytestmark = pytest.mark.chaos

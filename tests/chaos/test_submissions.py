@@ -11,10 +11,10 @@ from random import Random
 import pytest
 from victims import Project
 
-from holdfast import run_command as r
-from holdfast.run import RunState
+from holdfast.commands import runs as r
+from holdfast.model.run import RunState
+from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
-from holdfast.value import decode
 from standalone import StandaloneCluster, standalone_cluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]

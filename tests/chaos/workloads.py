@@ -14,12 +14,12 @@ from typing import Any
 
 from processes import Pipe, wait_for_start
 
-from holdfast import command as c
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.run import delete, take
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.commands import entries as c
 from holdfast.errors import StaleAttempt, StoreUnavailable, VersionConflict
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 

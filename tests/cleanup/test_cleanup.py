@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
 from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.requests import forget_now_and_then
-from holdfast.condition import Once, RequestId
-from holdfast.entry import ApiWriter
+from holdfast.commands import entries as c
+from holdfast.commands.wrappers import Once, RequestId
 from holdfast.errors import AssetInactive, StoreUnavailable
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.serve import build
 from holdfast.settings import StateStore, load
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 LOAD = TaskScope("etl", "r1", "load")

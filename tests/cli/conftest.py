@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.cli import invoke
-from holdfast.command import DeclareAsset, Now, RegisterTask, Set
-from holdfast.entry import ApiWriter
-from holdfast.scope import TaskScope
-from holdfast.stores.memory import MemoryStore
+from holdfast.commands.entries import DeclareAsset, Now, RegisterTask, Set
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
+from holdfast.testing.model import MemoryStore
 
 
 class Result(NamedTuple):

@@ -8,10 +8,10 @@ import pytest
 
 import pipeline
 from holdfast import Connection
-from holdfast.command import DeclareAsset, ListAssets, Set
+from holdfast.commands.entries import DeclareAsset, ListAssets, Set
 from holdfast.connection import open_store
-from holdfast.entry import ApiWriter
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
 from remembered import remember

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from conftest import Result
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.access.permissions import Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.connection import open_store, whoami
-from holdfast.run import RunKind
-from holdfast.scope import TaskScope
+from holdfast.model.run import RunKind
+from holdfast.model.scope import TaskScope
 from holdfast.server.tokens import Verified, open_tokens
 from holdfast.settings import load
 from holdfast.store import Store

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.command import (
+from holdfast.commands.entries import (
     AssetFilter,
     CleanUpBackend,
     Command,
@@ -18,8 +18,8 @@ from holdfast.command import (
     Set,
     TaskFilter,
 )
-from holdfast.entry import ApiWriter, BackendCleanup
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, BackendCleanup
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 
 SPELLINGS = ["cleanup-task-store", "cleanup-task-states", "clean"]

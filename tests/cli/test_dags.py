@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 import pipeline
+from holdfast.commands.runs import SaveFileError
 from holdfast.connection import open_store
-from holdfast.dagspec import (
+from holdfast.model.dag import (
     AliasSpec,
     AllOf,
     AnyOf,
@@ -19,8 +20,7 @@ from holdfast.dagspec import (
     OnAssets,
     Once,
 )
-from holdfast.run_command import SaveFileError
-from holdfast.schedule import schedule_text
+from holdfast.model.schedule import schedule_text
 from holdfast.settings import load
 from holdfast.store import Store
 

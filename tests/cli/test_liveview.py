@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from holdfast.cli.liveview import LiveView, PlainView, duration_text, progress_text
-from holdfast.run import Run, RunKind, RunState, TaskInstance, TaskState
-from holdfast.scope import TaskScope
+from holdfast.model.run import Run, RunKind, RunState, TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

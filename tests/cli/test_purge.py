@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.accessor import AssetStore, TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter
+from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed
-from holdfast.offloading import Offloading
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 from holdfast.settings import ObjectStore
-from holdfast.stores.memory import MemoryStore
-from holdfast.value import as_reference
+from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("etl", "r1", "load")

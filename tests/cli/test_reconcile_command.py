@@ -57,7 +57,7 @@ def test_a_scope_that_is_not_clear_or_not_known_is_told_before_spark_is_started(
     ("settings", "told"),
     [
         (
-            {"WORKERS__STATE_BACKEND": "holdfast.stores.metastore.MetastoreStateBackend"},
+            {"WORKERS__STATE_BACKEND": "holdfast.stores.backend.metastore.MetastoreStateBackend"},
             "list its objects",
         ),
         ({"OBJECT_STORE__URL": "memory://here"}, "in the memory of each worker"),

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from holdfast import Connection
-from holdfast.accessor import AssetStore
-from holdfast.command import Rewind, ToVersion
+from holdfast.accessor.stores import AssetStore
+from holdfast.commands.entries import Rewind, ToVersion
 from holdfast.connection import open_store
-from holdfast.entry import ApiWriter
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
 from remembered import STARTED, next_number, record, remember

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import pipeline
+from holdfast.actions.logs import log_path
+from holdfast.commands.runs import ClaimRun, CreateRun, GetRun, ListRuns
 from holdfast.connection import open_store
 from holdfast.errors import NotFound
-from holdfast.run import RunKind
-from holdfast.run_command import ClaimRun, CreateRun, GetRun, ListRuns
-from holdfast.runner.logs import log_path
-from holdfast.scope import TaskScope
+from holdfast.model.run import RunKind
+from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 from holdfast.store import Store
 

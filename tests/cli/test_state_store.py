@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.accessor import TaskStore
-from holdfast.command import Get, GetEntry, List, RegisterTask, Set, TaskFilter
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import as_reference
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands.entries import Get, GetEntry, List, RegisterTask, Set, TaskFilter
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 
 LOAD = TaskScope("etl", "r1", "load")
 ORDERS = AssetScope(name="orders")

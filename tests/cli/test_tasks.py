@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import pipeline
-from holdfast.command import Get, Set, StartAttempt
+from holdfast.actions.logs import log_path
+from holdfast.commands.entries import Get, Set, StartAttempt
+from holdfast.commands.runs import FinishRun, GetRun, ListTaskInstances
 from holdfast.connection import open_store
-from holdfast.entry import ApiWriter
-from holdfast.run import RunState, TaskState
-from holdfast.run_command import FinishRun, GetRun, ListTaskInstances
-from holdfast.runner.logs import log_path
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.run import RunState, TaskState
+from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 from holdfast.store import Store
 

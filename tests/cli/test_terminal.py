@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.command import RegisterTask, Set
+from holdfast.commands.entries import RegisterTask, Set
 from holdfast.connection import open_store
-from holdfast.entry import ApiWriter
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 
 

@@ -12,9 +12,9 @@ import pytest
 from scripts import EXAMPLES, RUN, Program, kill, wait_until
 
 import holdfast
-from holdfast.run import AttemptInfo
-from holdfast.run_command import GetResults, ListAttempts
-from holdfast.scope import TaskScope
+from holdfast.commands.runs import GetResults, ListAttempts
+from holdfast.model.run import AttemptInfo
+from holdfast.model.scope import TaskScope
 
 Start = Callable[..., Program]
 

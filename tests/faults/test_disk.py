@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from clarity import refusal
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
+from holdfast.commands import entries as c
 from holdfast.errors import StoreUnavailable
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.dialects import sqlite
 

@@ -16,11 +16,11 @@ import pytest
 import sqlalchemy as sa
 from clarity import refusal
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.commands import bulk as lc
+from holdfast.commands import entries as c
 from holdfast.errors import StoreFailed, StoreUnavailable
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.testing import COLOURS, open_door

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
-from holdfast.scope import TaskScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.stores.sql import SqlStore
 
 ANN = ApiWriter("ann")
@@ -129,7 +129,7 @@ def test_thirty_two_threads_share_a_store(store: SqlStore) -> None:
 
 def test_a_program_that_never_closes_its_store_ends_all_the_same(database_url: str) -> None:
     program = (
-        "import asyncio, sys; from holdfast.command import Now;"
+        "import asyncio, sys; from holdfast.commands.entries import Now;"
         "from holdfast.stores.sql import SqlStore;"
         "store = SqlStore(sys.argv[1]);"
         "[asyncio.run(store.aexecute(Now())) for _ in range(50)]"

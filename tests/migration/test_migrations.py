@@ -18,20 +18,20 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from forks import forks
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.condition import Once, RequestId
-from holdfast.dagspec import AssetSpec, DagSpec, OnAssets
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
+from holdfast.commands.bulk import AddToLoad, Lot, StartLoad
+from holdfast.commands.objects import ReserveObjects
+from holdfast.commands.wrappers import Once, RequestId
 from holdfast.errors import SchemaMismatch
-from holdfast.load_command import AddToLoad, Lot, StartLoad
-from holdfast.purge_command import ReserveObjects
-from holdfast.run import EmittedEvent, Ending, Outcome, Process, RunKind, TaskState
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.dag import AssetSpec, DagSpec, OnAssets
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, RunKind, TaskState
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
 from holdfast.testing import Clock
-from holdfast.value import as_reference
 from servers import NUMBERS, Server
 
 ANN = ApiWriter("ann")

@@ -15,12 +15,12 @@ from textwrap import dedent
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import AttemptInfo, Run, TaskInstance, TaskState
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.run import AttemptInfo, Run, TaskInstance, TaskState
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
-from holdfast.value import decode
 
 MARK = "PROJECT_OF_THE_TEST"
 PATIENT = timedelta(seconds=10)

@@ -10,9 +10,9 @@ import pytest
 from file_backends import kept
 from project import Project, wait_until
 
-from holdfast import command as c
-from holdfast.scope import AssetScope
-from holdfast.value import is_reference
+from holdfast.commands import entries as c
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import is_reference
 
 DAG = """
     from holdfast.sdk import DAG, Asset, task

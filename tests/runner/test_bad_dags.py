@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from project import Project
 
-from holdfast import run_command as r
+from holdfast.commands import runs as r
 
 HEAD = "from holdfast.sdk import DAG, task\n"
 TASK = """

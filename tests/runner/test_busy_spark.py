@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from project import Project
 
-from holdfast.run import Outcome
-from holdfast.runner.messages import SparkAddress, SparkStartup
-from holdfast.spark.check import answers
-from holdfast.spark.session import address_of
+from holdfast.model.run import Outcome
+from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
+from holdfast.spark.session.check import answers
+from holdfast.spark.session.session import address_of
 from webhdfs import WebHdfs, web_hdfs
 
 pytestmark = pytest.mark.xdist_group("spark")

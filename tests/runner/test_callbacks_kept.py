@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 from project import Project, wait_until
 
-from holdfast.run import AttemptInfo
-from holdfast.run_command import ListAttempts
-from holdfast.scope import TaskScope
+from holdfast.commands.runs import ListAttempts
+from holdfast.model.run import AttemptInfo
+from holdfast.model.scope import TaskScope
 
 HEAD = """
 import os, signal, time
@@ -249,7 +249,7 @@ def test_callbacks_that_are_called_again_wait_for_the_store(project: Project) ->
     with project.start("run", "dag.py", "--run-id", "r", PYTHONPATH=faults) as process:
         wait_until(lambda: project.read("notes"))
         project.write("killed", "")
-        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
+        os.kill(min(project.processes("holdfast.runner.scheduler.supervisor_link")), signal.SIGKILL)
         _, said = process.communicate(timeout=60)
 
     assert "callbacks of task d/r/work wait for the store" in said
@@ -263,7 +263,7 @@ def test_callbacks_do_not_depend_on_the_answer_to_an_interruption(project: Proje
     with project.service("scheduler", "dags") as scheduler:
         wait_until(lambda: project.read("notes").count("works") == 2)
         workers = {one.worker for i in (0, 1) for one in _attempts(project, i)}
-        supervisor = min(project.processes("holdfast.runner.supervisor"))
+        supervisor = min(project.processes("holdfast.runner.scheduler.supervisor_link"))
         scheduler.kill()
         os.kill(supervisor, signal.SIGKILL)
         scheduler.wait()
@@ -284,7 +284,7 @@ def test_a_task_that_was_marked_is_not_called_back_for_when_its_supervisor_dies(
         wait_until(lambda: project.read("notes"))
         instance = ("d", "r", "work", "--map-index", "0")
         marked = project.holdfast("tasks", "mark", *instance, f"--{state}")
-        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
+        os.kill(min(project.processes("holdfast.runner.scheduler.supervisor_link")), signal.SIGKILL)
         process.communicate(timeout=60)
 
     assert marked.status == 0, marked.err

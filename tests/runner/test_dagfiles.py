@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.runner.dagfiles import DagDirectory
+from holdfast.runner.scheduler.dag_files import DagDirectory
 
 TEXT = "# holdfast DAG\n"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from project import Project, new_project, wait_until
 
-from holdfast.run import RunState
+from holdfast.model.run import RunState
 from killable import KillableServer
 from servers import postgres_server
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.dagspec import Axis, DagSpec, LiteralAxis, MappedSpec, ResultAxis, TaskSpec
-from holdfast.run import RunState, TaskInstance, TaskState, TriggerRule
-from holdfast.run_command import TaskChange
-from holdfast.runner.decide import Decision, decide
-from holdfast.scope import TaskScope
+from holdfast.commands.runs import TaskChange
+from holdfast.model.dag import Axis, DagSpec, LiteralAxis, MappedSpec, ResultAxis, TaskSpec
+from holdfast.model.run import RunState, TaskInstance, TaskState, TriggerRule
+from holdfast.model.scope import TaskScope
+from holdfast.runner.scheduler.decide import Decision, decide
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

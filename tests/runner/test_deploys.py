@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from project import Project, wait_until
 
-from holdfast import run_command as r
-from holdfast.run import DagInfo, RunState
+from holdfast.commands import runs as r
+from holdfast.model.run import DagInfo, RunState
 
 HEAD = """\
 import os, time

@@ -22,7 +22,7 @@ EXECUTOR = """
 BESIDE = """
     import json, sys
     import holdfast
-    from holdfast.command import PlanScan
+    from holdfast.commands.entries import PlanScan
     from holdfast.errors import HoldfastError
 
     url, token = sys.argv[1:]
@@ -48,7 +48,7 @@ DAG = """
     from holdfast.errors import StaleAttempt
     from pyspark import cloudpickle
     from holdfast.sdk import DAG, Asset, task
-    from holdfast.spark.endpoint import job_endpoint
+    from holdfast.spark.handles import job_endpoint
 
     INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
 

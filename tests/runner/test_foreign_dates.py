@@ -10,9 +10,9 @@ import pendulum
 import pytest
 from project import Project
 
-from holdfast import run_command as r
-from holdfast.base_value import base_datetime, base_timedelta, base_value
-from holdfast.dagspec import DagSpec, Every
+from holdfast.commands import runs as r
+from holdfast.model.base_value import base_datetime, base_timedelta, base_value
+from holdfast.model.dag import DagSpec, Every
 
 FILE = """
 import pendulum

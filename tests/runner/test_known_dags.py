@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import run_command as r
-from holdfast.dagspec import DagSpec
+from holdfast.commands import runs as r
 from holdfast.errors import StoreUnavailable
-from holdfast.runner import known_dags
-from holdfast.runner.conductor import Conductor
-from holdfast.runner.dagfiles import DagDirectory
-from holdfast.runner.known_dags import KnownDags
-from holdfast.runner.messages import Parsed
-from holdfast.runner.orders import FileParsed
+from holdfast.model.dag import DagSpec
+from holdfast.runner.protocol.messages import Parsed
+from holdfast.runner.protocol.orders import FileParsed
+from holdfast.runner.scheduler import known_dags
+from holdfast.runner.scheduler.conductor import Conductor
+from holdfast.runner.scheduler.dag_files import DagDirectory
+from holdfast.runner.scheduler.known_dags import KnownDags
 from holdfast.stores.sql import SqlStore
 
 TEXT = "# holdfast DAG\n"

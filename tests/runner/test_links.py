@@ -10,18 +10,18 @@ from queue import Queue
 
 import pytest
 
-from holdfast.runner.channel import NOTICE, ORDER, Channel, encode
-from holdfast.runner.launcher import Launch
-from holdfast.runner.nursery import LauncherGone, Nursery
-from holdfast.runner.orders import Notice
-from holdfast.runner.supervisor import _listen
+from holdfast.runner.launcher.launcher import Launch
+from holdfast.runner.protocol.orders import Notice
+from holdfast.runner.scheduler.supervisor_link import _listen
+from holdfast.runner.supervisor.launcher_link import LauncherGone, Nursery
 from holdfast.settings import load
+from holdfast.wire.channel import NOTICE, ORDER, Channel, encode
 
 
 def test_a_launcher_ends_silently_when_its_supervisor_dies_with_notices_unread() -> None:
     ours, its = socket.socketpair()
     launcher = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.runner.launcher", str(its.fileno())],
+        [sys.executable, "-m", "holdfast.runner.launcher.launcher", str(its.fileno())],
         pass_fds=[its.fileno()],
         stderr=subprocess.PIPE,
         text=True,

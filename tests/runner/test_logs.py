@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runner.logs import log_path, run_logs, service_logs, watcher_log
-from holdfast.scope import TaskScope
+from holdfast.actions.logs import log_path, run_logs, service_logs, watcher_log
+from holdfast.model.scope import TaskScope
 
 HOME = Path("home")
 

@@ -10,11 +10,11 @@ from datetime import timedelta
 import landing
 from project import Project, wait_until
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.entry import WatcherWriter
-from holdfast.run import EmittedEvent, Process, Watch, WatchInfo
-from holdfast.scope import AssetScope
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import EmittedEvent, Process, Watch, WatchInfo
+from holdfast.model.scope import AssetScope
 
 LANDED = AssetScope(name="landed")
 ANOTHER = Process("another machine", 1, "1")

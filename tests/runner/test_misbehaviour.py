@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from project import Project, Result
 
-from holdfast.run import Outcome
-from holdfast.runner.nursery import LOG_LIMIT
+from holdfast.model.run import Outcome
+from holdfast.runner.supervisor.launcher_link import LOG_LIMIT
 
 MISBEHAVING = """
 import ctypes, os, signal, socket, subprocess, sys, threading, time

@@ -8,16 +8,16 @@ from contextlib import closing
 import pytest
 from project import Project, Result, wait_until
 
-from holdfast import command as c
-from holdfast.accessor import TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands import entries as c
 from holdfast.errors import StaleAttempt
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import reference_in
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
-from holdfast.stores.offload import OffloadStore
-from holdfast.value import reference_in
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from lossy import ANSWER, REQUEST, LossyProxy
 from objectserver import ObjectServer, object_server
 

@@ -7,7 +7,7 @@ import os
 import msgspec
 import pytest
 
-from holdfast.runner import process
+from holdfast import process
 
 
 @pytest.fixture(autouse=True)

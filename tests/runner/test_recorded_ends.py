@@ -6,18 +6,18 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import Rules
-from holdfast.command import Command
-from holdfast.dagspec import TaskSpec
-from holdfast.entry import TaskWriter
+from holdfast.accessor.stores import Rules
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.commands.entries import Command
 from holdfast.errors import StoreUnavailable
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.runner.attempt import Attempt, Surroundings
-from holdfast.runner.messages import Succeeded
-from holdfast.runner.orders import RunTask
-from holdfast.scope import TaskScope
+from holdfast.model.dag import TaskSpec
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import TaskScope
+from holdfast.runner.protocol.messages import Succeeded
+from holdfast.runner.protocol.orders import RunTask
+from holdfast.runner.supervisor.attempt import Attempt, Surroundings
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from servers import SqliteDatabase

@@ -10,7 +10,7 @@ import pytest
 from project import Project, Result, wait_until
 from terminal import Terminal
 
-from holdfast.run import Outcome, RunKind, RunState
+from holdfast.model.run import Outcome, RunKind, RunState
 
 HEAD = """\
 import os, time

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from project import Project, new_project, wait_until
 
-from holdfast import run_command as r
+from holdfast.commands import runs as r
 
 DAG = """
     import time
@@ -109,7 +109,9 @@ SLOW_IMPORT = """
     """
 
 
-@pytest.mark.parametrize("victim", ["holdfast.runner.supervisor", "holdfast.runner.launcher"])
+@pytest.mark.parametrize(
+    "victim", ["holdfast.runner.scheduler.supervisor_link", "holdfast.runner.launcher.launcher"]
+)
 def test_a_file_is_imported_again_when_not_its_import_was_killed(
     project: Project, victim: str
 ) -> None:

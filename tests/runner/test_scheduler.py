@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from project import Project, wait_until
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.entry import ApiWriter
-from holdfast.run import Run, RunKind, RunState
-from holdfast.scope import TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.entry import ApiWriter
+from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.scope import TaskScope
 
 HEAD = """\
 import os, time
@@ -87,7 +87,7 @@ def scheduled(shared_project: Callable[..., Project]) -> Iterator[Scheduled]:
     project.path("dags").mkdir()
     with project.service("scheduler", "dags") as process:
         wait_until((project.home / "holdfast.db").exists)
-        wait_until(lambda: project.processes("holdfast.runner.launcher"))
+        wait_until(lambda: project.processes("holdfast.runner.launcher.launcher"))
         yield Scheduled(project)
         assert process.poll() is None, project.read("scheduler.err")
 

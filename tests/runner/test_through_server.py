@@ -14,10 +14,10 @@ from alternating import alternating
 from project import Project, new_project, wait_until
 from serving import Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import RunState
-from holdfast.scope import TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.run import RunState
+from holdfast.model.scope import TaskScope
 from servers import Server, postgres_server
 
 KEY = "a-key-of-the-test-that-is-long-enough"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.dagspec import AssetSpec, Cron, DagSpec, Every, OnAssets, Once, Schedule
 from holdfast.errors import InvalidInput
-from holdfast.run import RunKind
-from holdfast.runner.timetable import Slot, due, next_after, run_id, slots
+from holdfast.model.dag import AssetSpec, Cron, DagSpec, Every, OnAssets, Once, Schedule
+from holdfast.model.run import RunKind
+from holdfast.model.timetable import Slot, due, next_after, run_id, slots
 
 HOUR = timedelta(hours=1)
 NIGHTLY = Cron("0 3 * * *")

@@ -10,9 +10,9 @@ from datetime import timedelta
 
 from project import Project, wait_until
 
-from holdfast import run_command as r
-from holdfast.runner.attempt import HEARTBEAT
-from holdfast.scope import TaskScope
+from holdfast.commands import runs as r
+from holdfast.model.scope import TaskScope
+from holdfast.runner.supervisor.attempt import HEARTBEAT
 
 DAG = """
     import os, signal, time

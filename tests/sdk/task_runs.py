@@ -10,13 +10,14 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.accessor import Rules
-from holdfast.dagspec import CallbackKind, DagSpec
-from holdfast.entry import TaskWriter
-from holdfast.run import AssetEvent, Run, RunKind, RunState, Watch
-from holdfast.run_command import Emit, GetResults, PutResult, RunEvents, TakeItem
-from holdfast.runner.messages import (
+from holdfast.accessor.stores import Rules
+from holdfast.commands import entries as c
+from holdfast.commands.runs import Emit, GetResults, PutResult, RunEvents, TakeItem
+from holdfast.model.dag import CallbackKind, DagSpec
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import AssetEvent, Run, RunKind, RunState, Watch
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.runner.protocol.messages import (
     CallbackStartup,
     Failed,
     Skipped,
@@ -24,12 +25,11 @@ from holdfast.runner.messages import (
     TaskStartup,
     WatchStartup,
 )
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.sdk.execution import call_back, execute
-from holdfast.sdk.loading import load_file
-from holdfast.sdk.watching import watch
+from holdfast.runner.task.execution import call_back, execute
+from holdfast.runner.task.loading import load_file
+from holdfast.runner.task.watching import watch
 from holdfast.store import Store
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 A = TypeVar("A")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from task_runs import Pipeline, write_file
 
-from holdfast.runner.messages import ParseStartup
-from holdfast.sdk.loading import parse
+from holdfast.runner.protocol.messages import ParseStartup
+from holdfast.runner.task.loading import parse
 
 HEAD = "from holdfast.sdk import DAG, Asset, BaseOperator, asset, task\n"
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from task_runs import Pipeline
 
-from holdfast.dagspec import AssetSpec, Cron, OnAssets
-from holdfast.run import AssetEvent, EmittedEvent, TriggerRule
-from holdfast.runner.messages import Succeeded
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.dag import AssetSpec, Cron, OnAssets
+from holdfast.model.run import AssetEvent, EmittedEvent, TriggerRule
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.runner.protocol.messages import Succeeded
 
 Make = Callable[[str], Pipeline]
 

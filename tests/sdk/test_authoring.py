@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from task_runs import Pipeline, write_file
 
-from holdfast.dagspec import (
+from holdfast.model.dag import (
     AliasSpec,
     AllOf,
     AnyOf,
@@ -27,7 +27,8 @@ from holdfast.dagspec import (
     ResultAxis,
     WatcherSpec,
 )
-from holdfast.run import TriggerRule
+from holdfast.model.run import TriggerRule
+from holdfast.runner.task.loading import load_file
 from holdfast.sdk import (
     DAG,
     Asset,
@@ -40,7 +41,6 @@ from holdfast.sdk import (
     dag,
     task,
 )
-from holdfast.sdk.loading import load_file
 
 Make = Callable[[str], Pipeline]
 

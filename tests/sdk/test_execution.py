@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast.command import DeclareAsset
-from holdfast.run import AssetEvent, EmittedEvent
-from holdfast.runner.messages import Failed, Skipped, Succeeded
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.sdk.execution import execute
+from holdfast.commands.entries import DeclareAsset
+from holdfast.model.run import AssetEvent, EmittedEvent
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.runner.protocol.messages import Failed, Skipped, Succeeded
+from holdfast.runner.task.execution import execute
 
 Make = Callable[[str], Pipeline]
 

@@ -11,9 +11,10 @@ import pytest
 from task_runs import write_file
 
 from holdfast.errors import InvalidDag
-from holdfast.runner.messages import ParseStartup
-from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, loading, task
-from holdfast.sdk.loading import find_dag, load_file, parse
+from holdfast.runner.protocol.messages import ParseStartup
+from holdfast.runner.task import loading
+from holdfast.runner.task.loading import find_dag, load_file, parse
+from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, task
 
 CASES: dict[str, tuple[str, list[str]]] = {
     "a cycle": (

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import command as c
-from holdfast.accessor import AssetStore
-from holdfast.entry import WatcherWriter
+from holdfast.accessor.stores import AssetStore
+from holdfast.commands import entries as c
 from holdfast.errors import HoldfastError, NotSupported, VersionConflict
-from holdfast.scope import AssetScope
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.pending import PendingStore
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.scope import AssetScope
+from holdfast.stores.buffered import PendingStore
+from holdfast.testing.model import MemoryStore
 
 SCOPE = AssetScope(name="a", uri="a")
 

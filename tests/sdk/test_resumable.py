@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
-from holdfast.runner.messages import Failed
-from holdfast.scope import TaskScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
+from holdfast.runner.protocol.messages import Failed
 
 Make = Callable[[str], Pipeline]
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 import pipeline
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import TaskStore
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.scope import TaskScope
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import TaskScope
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.resumable import ResumableJobMixin
 from holdfast.stores.sql import SqlStore

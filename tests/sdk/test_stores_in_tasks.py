@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast import command as c
-from holdfast.entry import TaskWriter
-from holdfast.runner.messages import Failed
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.runner.protocol.messages import Failed
+from holdfast.runner.task.execution import execute
 from holdfast.sdk import NEVER_EXPIRE
-from holdfast.sdk.execution import execute
 from holdfast.sdk.execution_time.context import NEVER_EXPIRE as ALSO_NEVER_EXPIRE
 
 Make = Callable[[str], Pipeline]

@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 from task_runs import write_file
 
-from holdfast.runner.messages import ParseStartup
-from holdfast.sdk.loading import parse
+from holdfast.runner.protocol.messages import ParseStartup
+from holdfast.runner.task.loading import parse
 
 HEAD = """
 from holdfast.sdk import DAG, BaseOperator, task

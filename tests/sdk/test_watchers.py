@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from task_runs import Pipeline
 
-from holdfast.entry import WatcherWriter
-from holdfast.run import EmittedEvent
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import EmittedEvent
 
 Make = Callable[[str], Pipeline]
 

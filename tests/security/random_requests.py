@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import inspect
 
-from holdfast.wire import command_types
+from holdfast.wire.codec import command_types
 
 KEYS = ("k", "spark_job.intent", "a/b", "ü", "k" * 512)
 DIGITS = "9" * 400

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.authority import Role, UserIdentity
-from holdfast.server import door
+from holdfast.access.permissions import Role, UserIdentity
 from holdfast.server.embedded import EmbeddedServer
-from holdfast.server.limits import Bodies
+from holdfast.server.http import middleware as door
+from holdfast.server.http.limits import Bodies
 from holdfast.settings import load
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 PATIENCE = 20.0
 CHUNKED = b"POST /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -15,22 +15,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import command as c
-from holdfast import report
-from holdfast.authority import Role, UserIdentity
-from holdfast.backend import BaseStoreBackend
-from holdfast.blobs import backend, objects
-from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.access.permissions import Role, UserIdentity
+from holdfast.commands import entries as c
 from holdfast.errors import BackendFailed, InvalidInput, ValueTooLarge
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.portable import tables as report
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.server.serve import warn_without_tls
 from holdfast.settings import Api, ObjectStore, Settings, load
 from holdfast.spark.source.predicate import parse_where
-from holdfast.stores import refusal
-from holdfast.stores.backend import BackendStore
+from holdfast.stores import errors as refusal
+from holdfast.stores.backend.adapter import BackendStore
+from holdfast.stores.backend.contract import BaseStoreBackend
 from holdfast.stores.http import HttpStore
-from holdfast.stores.sql import SqlStore, scan_statements
+from holdfast.stores.offload.objects import backend, objects
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql.statements import tables as scan_statements
 
 TASK = TaskScope("sales", "monday", "load")
 

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 from talk import Served
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast import purge_command as pc
-from holdfast import report
-from holdfast import run_command as rc
-from holdfast.authority import Role, TaskIdentity, UserIdentity
-from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
+from holdfast.commands import bulk as lc
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.commands import runs as rc
 from holdfast.errors import InvalidInput
-from holdfast.plain import MOST_LISTED
-from holdfast.run import (
+from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.model.run import (
     MAX_ERROR_LENGTH,
     EmittedEvent,
     Ending,
@@ -29,11 +27,13 @@ from holdfast.run import (
     TaskState,
     Watch,
 )
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.server.content import decode_command
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
+from holdfast.portable import tables as report
+from holdfast.portable.json_rules import MOST_LISTED
+from holdfast.server.execution.content import decode_command
 from holdfast.stores.http import COMMANDS, HttpStore
-from holdfast.value import as_reference
-from holdfast.wire import JSON
+from holdfast.wire.codec import JSON
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

@@ -8,10 +8,7 @@ import msgspec
 import pytest
 from talk import ORDERS, Served
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast.access.permissions import (
     HandleIdentity,
     Identity,
     Role,
@@ -19,10 +16,13 @@ from holdfast.authority import (
     UserIdentity,
     WorkerIdentity,
 )
-from holdfast.entry import TaskWriter, WatcherWriter
-from holdfast.run import Process
-from holdfast.scope import AssetScope
-from holdfast.wire import JSON
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.commands import runs as r
+from holdfast.model.entry import TaskWriter, WatcherWriter
+from holdfast.model.run import Process
+from holdfast.model.scope import AssetScope
+from holdfast.wire.codec import JSON
 
 WORKER = WorkerIdentity("w1")
 ASSET = AssetScope(name=ORDERS[0])

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from talk import ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast import purge_command as pc
-from holdfast import run_command as r
-from holdfast.authority import TaskIdentity, WatcherIdentity
-from holdfast.entry import WatcherWriter
-from holdfast.run import Process
-from holdfast.scope import AssetScope
+from holdfast.access.permissions import TaskIdentity, WatcherIdentity
+from holdfast.commands import bulk as lc
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.commands import runs as r
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import Process
+from holdfast.model.scope import AssetScope
 from holdfast.server import tokens as module
-from holdfast.wire import JSON
+from holdfast.wire.codec import JSON
 
 HERE = Process("here", 1, "1")
 LEASE = timedelta(seconds=30)

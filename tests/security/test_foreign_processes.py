@@ -13,13 +13,13 @@ import pytest
 from project import Project, wait_until
 from talk import Answer, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import Identity, Role, TaskIdentity, UserIdentity, WorkerIdentity
-from holdfast.run import Process, TaskState
-from holdfast.runner.process import MARK, identify, kill_group
-from holdfast.scope import TaskScope
-from holdfast.wire import JSON
+from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.run import Process, TaskState
+from holdfast.model.scope import TaskScope
+from holdfast.process import MARK, identify, kill_group
+from holdfast.wire.codec import JSON
 
 GONE = Process("another machine", 1, "1")
 MOMENT = timedelta(microseconds=1)

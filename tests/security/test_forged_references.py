@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast import purge_command as pc
-from holdfast.blobs.backend import ObjectStoreBackend
 from holdfast.cli import document
-from holdfast.entry import ApiWriter
+from holdfast.commands import bulk as lc
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, InvalidInput
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 from holdfast.settings import ObjectStore
-from holdfast.stores.keeping import Objects
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.offload import OffloadStore
-from holdfast.value import as_reference
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.storage import Objects
+from holdfast.stores.offload.store import OffloadStore
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("d" * 250, "r" * 250, "t" * 250)

@@ -22,9 +22,7 @@ import pytest
 from random_requests import CONTENT_TYPES, Requests
 from talk import ADMIN, ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast.access.permissions import (
     HandleIdentity,
     Identity,
     JobIdentity,
@@ -33,10 +31,12 @@ from holdfast.authority import (
     WatcherIdentity,
     WorkerIdentity,
 )
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.connection import open_store
-from holdfast.entry import Entry, TaskWriter
-from holdfast.run import Process
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import Entry, TaskWriter
+from holdfast.model.run import Process
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.settings import load
 
 pytestmark = pytest.mark.chaos

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import pytest
 import sqlalchemy as sa
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
+from holdfast.commands import entries as c
 from holdfast.errors import StoreUnavailable, UnknownAsset
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.operations.scopes import open_scope
 from holdfast.stores.sql.operations.steps import Context, Steps

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.accessor import TaskStore
-from holdfast.entry import TaskWriter
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, SparkUnavailable
-from holdfast.scope import TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 from holdfast.spark.jobs.claim import claim_key
 from holdfast.spark.jobs.clusters import Cluster
 from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
@@ -20,7 +20,7 @@ from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
 from holdfast.spark.jobs.clusters.yarn import YarnCluster
 from holdfast.spark.jobs.job import SparkJob
 from holdfast.spark.jobs.watch import Watch
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 INTENT = "6c1d9f0e-5a0b-4d53-9d0c-000000000001"
 FOREIGN = "6c1d9f0e-5a0b-4d53-9d0c-000000000002"

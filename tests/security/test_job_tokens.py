@@ -8,8 +8,7 @@ import msgspec
 import pytest
 from talk import ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast.authority import (
+from holdfast.access.permissions import (
     ChildIdentity,
     HandleIdentity,
     Identity,
@@ -17,13 +16,14 @@ from holdfast.authority import (
     TaskIdentity,
     WorkerIdentity,
 )
+from holdfast.commands import entries as c
 from holdfast.errors import StaleAttempt
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.runner.endpoint import open_endpoint
-from holdfast.runner.messages import JobName
-from holdfast.scope import AssetScope
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import encode
+from holdfast.runner.protocol.messages import JobName
+from holdfast.runner.supervisor.endpoint import open_endpoint
 from holdfast.server.endpoint import Endpoints
-from holdfast.value import encode
 
 ORDERS_SCOPE = AssetScope(name="orders")
 ENDINGS = [

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.entry import ApiWriter
-from holdfast.offloading import Offloading
-from holdfast.runner import purger
-from holdfast.scope import TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import as_reference
+from holdfast.runner.supervisor import purger
 from holdfast.settings import ObjectStore
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.offload import BATCH
-from holdfast.value import as_reference
+from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.store import BATCH
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("d", "r", "t")

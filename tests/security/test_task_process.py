@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from project import Project, new_project
 
-from holdfast import command as c
-from holdfast.run import Outcome
-from holdfast.runner.channel import LARGEST_OF_TASK
+from holdfast.commands import entries as c
+from holdfast.model.run import Outcome
+from holdfast.wire.channel import LARGEST_OF_TASK
 
 FORBIDDEN = {
     "read another task's entry": "c.Get(VICTIM, 'password')",
@@ -67,7 +67,7 @@ DAG = f"""
     import msgspec
     from holdfast import command as c, purge_command as pc, run_command as r
     from holdfast.errors import HoldfastError
-    from holdfast.scope import AssetScope, TaskScope
+    from holdfast.model.scope import AssetScope, TaskScope
     from holdfast.sdk import DAG, Asset, AssetAlias, task
 
     OWN, SECRET = AssetScope(name="own"), AssetScope(name="secret")

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.authority import Identity, Role, TaskIdentity, UserIdentity
-from holdfast.entry import ApiWriter
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity
+from holdfast.commands import entries as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Settings
 from holdfast.store import Store

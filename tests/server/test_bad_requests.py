@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from talk import ADMIN, Answer, Served, answer_in, received
 
-from holdfast.authority import TaskIdentity
-from holdfast.server.protocol import LimitedProtocol
+from holdfast.access.permissions import TaskIdentity
+from holdfast.server.http.protocol import LimitedProtocol
 
 
 @pytest.fixture(scope="module")

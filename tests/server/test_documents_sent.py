@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from talk import ADMIN, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import TaskIdentity
-from holdfast.entry import TaskWriter
-from holdfast.run import Ending, Outcome, TaskState
+from holdfast.access.permissions import TaskIdentity
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import Ending, Outcome, TaskState
 
 DEEP = '{"a":' + "[" * 400 + "]" * 400 + "}"
 

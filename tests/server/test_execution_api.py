@@ -12,9 +12,7 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast.access.permissions import (
     JobIdentity,
     Role,
     TaskIdentity,
@@ -22,11 +20,13 @@ from holdfast.authority import (
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
-from holdfast.run import Process
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import as_reference, encode, is_reference
-from holdfast.wire import JSON
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.model.run import Process
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference, encode, is_reference
+from holdfast.wire.codec import JSON
 
 KEYS = ["plain", "a/b c", "😀 émoji", "100%", "a%2Fb", "q?x#y&z=1", "+", "..", "/", "ti/x", "a;b"]
 

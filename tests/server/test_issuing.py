@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast.authority import (
+from holdfast.access.permissions import (
     HandleIdentity,
     Identity,
     JobIdentity,
@@ -21,9 +20,10 @@ from holdfast.authority import (
     Wanted,
     WorkerIdentity,
 )
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import encode
+from holdfast.commands import entries as c
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import encode
 
 WORKER = WorkerIdentity("w1")
 TO_BE_RETRIED = Ending(outcome=Outcome.FAILED, state=TaskState.UP_FOR_RETRY)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.authority import Role, UserIdentity
+from holdfast.access.permissions import Role, UserIdentity
 from holdfast.errors import Forbidden, InvalidSettings
 from holdfast.server import keys as module
 from holdfast.server.keys import FILE_NAME, open_keys, rotate

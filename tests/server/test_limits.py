@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from talk import ADMIN, Served
 
-from holdfast.authority import WorkerIdentity
-from holdfast.command import Command
+from holdfast.access.permissions import WorkerIdentity
+from holdfast.commands.entries import Command
 from holdfast.errors import TooManyRequests
-from holdfast.server import content, door, execution, limits
-from holdfast.server.limits import RateLimit
-from holdfast.stores.memory import MemoryStore
+from holdfast.server.execution import content
+from holdfast.server.execution import routes as execution
+from holdfast.server.http import limits
+from holdfast.server.http import middleware as door
+from holdfast.server.http.limits import RateLimit
+from holdfast.testing.model import MemoryStore
 
 NOW = {"command": "Now"}
 

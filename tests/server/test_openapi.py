@@ -19,9 +19,9 @@ from schemathesis.checks import CHECKS, load_all_checks
 from talk import ADMIN, ORDERS
 
 import pipeline
-from holdfast import command as c
-from holdfast.authority import TaskIdentity
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.access.permissions import TaskIdentity
+from holdfast.commands import entries as c
+from holdfast.model.scope import AssetScope, TaskScope
 from servers import ServerDatabase
 
 LOADING = TaskScope("etl", "r1", "load", 2)

@@ -12,7 +12,7 @@ import pytest
 from public_client import STATE, Api, serving
 
 import pipeline
-from holdfast.authority import (
+from holdfast.access.permissions import (
     Identity,
     JobIdentity,
     Role,
@@ -21,8 +21,8 @@ from holdfast.authority import (
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.run import Watch
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.run import Watch
+from holdfast.model.scope import AssetScope, TaskScope
 from servers import SqliteDatabase
 
 TASK = TaskScope("etl", "r1", "extract")

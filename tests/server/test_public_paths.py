@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 from public_client import Api, serving, state_of
 
-from holdfast import command as c
-from holdfast.scope import TaskScope
+from holdfast.commands import entries as c
+from holdfast.model.scope import TaskScope
 from servers import SqliteDatabase
 
 RUN_ID = "manual__2026-01-01T00:00:00+00:00"

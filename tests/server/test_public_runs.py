@@ -12,11 +12,11 @@ import pytest
 from public_client import STATE, Api, serving, state_of
 
 import pipeline
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import Process, RunState
-from holdfast.runner.logs import run_logs
-from holdfast.scope import TaskScope
+from holdfast.actions.logs import run_logs
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.run import Process, RunState
+from holdfast.model.scope import TaskScope
 from servers import SqliteDatabase
 
 RUNS = "/dags/etl/dagRuns"

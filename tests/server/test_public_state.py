@@ -13,12 +13,12 @@ import pytest
 from public_client import STATE, Api, serving, state_of
 
 import pipeline
-from holdfast import command as c
-from holdfast import paging
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.purge_command import ReserveObjects
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import as_reference
+from holdfast.commands import entries as c
+from holdfast.commands import paging
+from holdfast.commands.objects import ReserveObjects
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 from servers import ServerDatabase, SqliteDatabase
 
 EXTRACT = TaskScope("etl", "r1", "extract")

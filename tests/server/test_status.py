@@ -14,16 +14,16 @@ import pytest
 from talk import ADMIN, Served
 
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.authority import TaskIdentity
-from holdfast.command import Command
-from holdfast.entry import ApiWriter
+from holdfast.access.permissions import TaskIdentity
+from holdfast.commands import entries as c
+from holdfast.commands.entries import Command
+from holdfast.commands.objects import CountPurges, QueueObjects, ReserveObjects
 from holdfast.errors import StoreUnavailable
-from holdfast.purge_command import CountPurges, QueueObjects, ReserveObjects
+from holdfast.model.entry import ApiWriter
+from holdfast.model.value import as_reference
 from holdfast.server import metrics, status
-from holdfast.server.description import command_schemas
-from holdfast.stores.memory import MemoryStore
-from holdfast.value import as_reference
+from holdfast.server.execution.openapi import command_schemas
+from holdfast.testing.model import MemoryStore
 from remembered import remember
 
 

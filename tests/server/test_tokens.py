@@ -14,9 +14,7 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast.access.permissions import (
     CallbackIdentity,
     ChildIdentity,
     HandleIdentity,
@@ -29,14 +27,16 @@ from holdfast.authority import (
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.run import Process, TaskState, Watch
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import Process, TaskState, Watch
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server import tokens as module
 from holdfast.server.keys import GivenKeys, Key
 from holdfast.server.tokens import Tokens
-from holdfast.wire import JSON
+from holdfast.wire.codec import JSON
 
 SCOPE = TaskScope("sales", "r1", "load", 3)
 BEARERS: list[Identity] = [

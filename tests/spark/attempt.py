@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.accessor import ExternalTaskStore, TaskStore
-from holdfast.entry import TaskWriter
+from holdfast.accessor.stores import ExternalTaskStore, TaskStore
 from holdfast.errors import SparkUnavailable
-from holdfast.runner.messages import SparkAddress
-from holdfast.scope import TaskScope
-from holdfast.spark.session import task_session
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.runner.protocol.messages import SparkAddress
+from holdfast.spark.session.session import task_session
+from holdfast.testing.model import MemoryStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

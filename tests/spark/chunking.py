@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 import holdfast
-from holdfast.accessor import TaskStore
-from holdfast.spark import chunks
-from holdfast.spark.chunks import write_chunks
+from holdfast.accessor.stores import TaskStore
+from holdfast.spark.checkpoints import chunks
+from holdfast.spark.checkpoints.chunks import write_chunks
 
 NUMBERS = range(3)
 GATED = 1

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attempt import BEGUN, scope_of, session_of
 
-from holdfast.entry import TaskWriter
 from holdfast.errors import SparkBusy
-from holdfast.runner.messages import SparkAddress
-from holdfast.spark import operations
-from holdfast.spark.session import end_earlier_attempts
+from holdfast.model.entry import TaskWriter
+from holdfast.runner.protocol.messages import SparkAddress
+from holdfast.spark.session import operations
+from holdfast.spark.session.session import end_earlier_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

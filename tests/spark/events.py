@@ -11,9 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holdfast.accessor import AssetStore
-from holdfast.spark.batch import Batch
-from holdfast.spark.streaming import foreach_batch
+from holdfast.accessor.stores import AssetStore
+from holdfast.spark.streams.batch import Batch
+from holdfast.spark.streams.streaming import foreach_batch
 
 
 class Events(NamedTuple):

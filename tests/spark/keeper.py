@@ -10,8 +10,8 @@ from threading import Thread
 import msgspec
 
 from holdfast.errors import SparkUnavailable
-from holdfast.runner.messages import SparkAddress, SparkStartup
-from holdfast.spark.server import serve
+from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
+from holdfast.spark.session.server import serve
 
 
 def tell(address: SparkAddress) -> None:

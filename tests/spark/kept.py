@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from holdfast.run import Process
-from holdfast.runner.messages import SparkAddress, SparkStartup
+from holdfast.model.run import Process
+from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
 
 KEEPER = Path(__file__).with_name("keeper.py")
 

@@ -7,15 +7,15 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import as_reference
 from holdfast.settings import ObjectStore
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
-from holdfast.value import as_reference
 
 ANNA = ApiWriter("anna")
 LOAD = TaskScope("etl", "monday", "load")

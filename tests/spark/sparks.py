@@ -24,7 +24,7 @@ import msgspec
 import psutil
 from kept import kept_server
 
-from holdfast.runner.messages import SparkAddress
+from holdfast.runner.protocol.messages import SparkAddress
 
 if TYPE_CHECKING:
     import pytest
@@ -124,7 +124,7 @@ def session_on(
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
-    from holdfast.spark.session import connection_string
+    from holdfast.spark.session.session import connection_string
 
     cloudpickle.register_pickle_by_value(request.module)
     try:

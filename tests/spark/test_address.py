@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import InvalidSettings
-from holdfast.runner.messages import SparkAddress
-from holdfast.spark.session import address_of, connection_string
+from holdfast.runner.protocol.messages import SparkAddress
+from holdfast.spark.session.session import address_of, connection_string
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.authority import Role, UserIdentity
-from holdfast.entry import ApiWriter
+from holdfast.access.permissions import Role, UserIdentity
+from holdfast.commands import entries as c
+from holdfast.model.entry import ApiWriter
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.spark.source.registration import register

@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.authority import TaskIdentity
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.load_command import StartLoad
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.access.permissions import TaskIdentity
+from holdfast.commands import entries as c
+from holdfast.commands.bulk import StartLoad
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.spark.source.registration import register

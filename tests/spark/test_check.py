@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.errors import HoldfastError, InvalidSettings, MissingDependency, SparkUnavailable
 from holdfast.settings import Settings, Spark
-from holdfast.spark import check as checks
-from holdfast.spark.check import check
+from holdfast.spark.session import check as checks
+from holdfast.spark.session.check import check
 
 DEBIAN_17 = 'openjdk version "17.0.15" 2025-04-15'
 ORACLE_8 = 'java version "1.8.0_202"'

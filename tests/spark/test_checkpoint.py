@@ -15,14 +15,14 @@ import pytest
 from attempt import scope_of, store_of
 
 import holdfast
-from holdfast.accessor import AssetStore, ExternalTaskStore, TaskStore
-from holdfast.command import Command, Set
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.accessor.stores import AssetStore, ExternalTaskStore, TaskStore
+from holdfast.commands.entries import Command, Set
 from holdfast.errors import InvalidInput, InvalidType, StaleAttempt
-from holdfast.scope import AssetScope
-from holdfast.spark.checkpoint import PER_ENTRY, checkpointed
-from holdfast.spark.item import LONGEST, directory_of, name_of
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope
+from holdfast.spark.checkpoints.checkpoint import PER_ENTRY, checkpointed
+from holdfast.spark.checkpoints.item import LONGEST, directory_of, name_of
+from holdfast.testing.model import MemoryStore
 
 A = TypeVar("A")
 
@@ -228,7 +228,7 @@ def test_directories_are_readable_and_of_one_item_only() -> None:
 SCRIPT = """
     import os, signal, sys, time
     import holdfast
-    from holdfast.spark.checkpoint import checkpointed
+    from holdfast.spark.checkpoints.checkpoint import checkpointed
 
     with holdfast.connect(sys.argv[1]) as connection:
         with connection.task_store("d", "r", "t").attempt() as attempt:

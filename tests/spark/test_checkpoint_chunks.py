@@ -21,9 +21,9 @@ from pyspark.sql.functions import lit
 from pyspark.sql.utils import is_remote
 
 from holdfast.errors import HoldfastError, InvalidInput, InvalidType
-from holdfast.spark import chunks
-from holdfast.spark.checkpoint import checkpointed
-from holdfast.spark.chunks import read_chunks, write_chunks
+from holdfast.spark.checkpoints import chunks
+from holdfast.spark.checkpoints.checkpoint import checkpointed
+from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
 
 FILES = ["a b.csv", "2026/01.csv", "ü"]
 
@@ -209,7 +209,7 @@ WORK = """
 
     from pyspark.sql.functions import col, lit, udf
 
-    from holdfast.spark.chunks import write_chunks
+    from holdfast.spark.checkpoints.chunks import write_chunks
 
     OUT = Path("out").absolute()
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from forks import forks
-from holdfast.spark import chunks
-from holdfast.spark.chunks import read_chunks
+from holdfast.spark.checkpoints import chunks
+from holdfast.spark.checkpoints.chunks import read_chunks
 
 pytestmark = pytest.mark.parametrize("spark", ["connect"], indirect=True)
 

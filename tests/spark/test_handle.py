@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import holdfast
-from holdfast import NEVER_EXPIRE, Connection, paging
-from holdfast.authority import Role, TaskIdentity, UserIdentity
-from holdfast.command import RegisterTask, StartAttempt
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast import NEVER_EXPIRE, Connection
+from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
+from holdfast.commands import paging
+from holdfast.commands.entries import RegisterTask, StartAttempt
 from holdfast.errors import (
     Forbidden,
     InvalidInput,
@@ -37,16 +37,17 @@ from holdfast.errors import (
     UnknownAsset,
     VersionConflict,
 )
-from holdfast.plain import MOST_LISTED
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import as_reference, decode, encode
+from holdfast.portable import handle as module
+from holdfast.portable.handle import TaskHandle
+from holdfast.portable.json_rules import MOST_LISTED
+from holdfast.portable.transport import Endpoint, shared
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Settings, load
-from holdfast.spark import handle as module
-from holdfast.spark.endpoint import job_endpoint
-from holdfast.spark.handle import TaskHandle
-from holdfast.stores.memory import MemoryStore
-from holdfast.transport import Endpoint, shared
-from holdfast.value import as_reference, decode, encode
+from holdfast.spark.handles import job_endpoint
+from holdfast.testing.model import MemoryStore
 
 TASK = ("sales", "monday", "load")
 INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"

@@ -13,9 +13,9 @@ from pyspark import cloudpickle
 
 import holdfast
 from holdfast import Connection
-from holdfast.command import Get
+from holdfast.commands.entries import Get
 from holdfast.errors import BackendFailed, MissingDependency, NotSupported
-from holdfast.scope import TaskScope
+from holdfast.model.scope import TaskScope
 
 TASK = ("sales", "monday", "load")
 SETTINGS = """

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor import AssetStore, TaskStore
-from holdfast.entry import TaskWriter
+from holdfast.accessor.stores import AssetStore, TaskStore
 from holdfast.errors import KINDS, HoldfastError, InvalidInput, StaleAttempt, VersionConflict
-from holdfast.scope import TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 
 TASK = ("sales", "monday", "load")
 

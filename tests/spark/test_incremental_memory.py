@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql.types import LongType
 
 from holdfast.errors import HoldfastError
+from holdfast.model.value import encode, fits
 from holdfast.spark.loads.column import SourceColumn
 from holdfast.spark.loads.cursor import cursor_of
 from holdfast.spark.loads.watermark import (
@@ -17,7 +18,6 @@ from holdfast.spark.loads.watermark import (
     from_json,
     latest,
 )
-from holdfast.value import encode, fits
 
 CURSOR = cursor_of(SourceColumn(("at",), LongType()))
 COLUMNS = {"at": "integer", "id": "integer"}

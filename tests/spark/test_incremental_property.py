@@ -22,10 +22,10 @@ from sparks import connect_address, session_on
 
 import holdfast
 from forks import forks
-from holdfast.entry import TaskWriter
-from holdfast.runner.messages import SparkAddress
+from holdfast.model.entry import TaskWriter
+from holdfast.runner.protocol.messages import SparkAddress
 from holdfast.spark.loads.incremental import incremental
-from holdfast.spark.session import task_session
+from holdfast.spark.session.session import task_session
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("loads")]
 

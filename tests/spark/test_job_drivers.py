@@ -13,16 +13,16 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from holdfast import command as c
-from holdfast.accessor import Rules, TaskStore
-from holdfast.authority import JobIdentity
-from holdfast.entry import ApiWriter
+from holdfast.access.permissions import JobIdentity
+from holdfast.accessor.stores import Rules, TaskStore
+from holdfast.commands import entries as c
 from holdfast.errors import OutsideTask
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.spark.jobs.claim import Claim, claim_key
 from holdfast.spark.jobs.driver import NOT_MINE, driver
 from holdfast.spark.jobs.ticket import Ticket
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 from served import ServedStores, serving_stores
 
 KEY = "spark_job"

@@ -17,13 +17,13 @@ import psutil
 import pytest
 from kept import await_true
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import TaskInstance
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.run import TaskInstance
+from holdfast.model.value import decode
 from holdfast.spark.jobs.clusters import State
 from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.stores.sql import SqlStore
-from holdfast.value import decode
 from standalone import StandaloneCluster, standalone_cluster
 
 pytestmark = pytest.mark.xdist_group("spark")

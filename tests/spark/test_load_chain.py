@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor import AssetStore
+from holdfast.accessor.stores import AssetStore
 from holdfast.errors import InvalidInput
-from holdfast.loadchain import Chain, following
+from holdfast.model.load_chain import Chain, following
 from holdfast.spark.loads.chain import loads_that_count
 from holdfast.spark.loads.plan import Planning
 from holdfast.stores.sql import SqlStore

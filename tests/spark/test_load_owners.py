@@ -14,10 +14,10 @@ from loading import connection, frame, save_without_renames
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
-from holdfast.accessor import AssetStore, run
+from holdfast.accessor.stores import AssetStore, run
 from holdfast.actions.loads import loads_of
 from holdfast.errors import InvalidInput, NotFound, StaleAttempt, VersionConflict
-from holdfast.scope import AssetScope
+from holdfast.model.scope import AssetScope
 from holdfast.spark.loads import output
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental

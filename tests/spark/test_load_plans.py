@@ -14,10 +14,10 @@ from loading import connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
-from holdfast.accessor import AssetStore
+from holdfast.accessor.stores import AssetStore
 from holdfast.errors import InvalidInput, SourceChanged, VersionConflict
 from holdfast.spark.loads.incremental import Load, incremental
-from holdfast.spark.operations import other_session
+from holdfast.spark.session.operations import other_session
 
 
 @pytest.fixture

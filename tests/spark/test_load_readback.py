@@ -11,7 +11,7 @@ import pytest
 from loading import connection
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor import AssetStore
+from holdfast.accessor.stores import AssetStore
 from holdfast.errors import InvalidInput
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental

@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from kept import Kept
 
-from holdfast.entry import TaskWriter
-from holdfast.spark.session import session_id
+from holdfast.model.entry import TaskWriter
+from holdfast.spark.session.session import session_id
 from webhdfs import web_hdfs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -9,13 +9,13 @@ from attempt import scope_of, store_of
 from kept import await_true
 from pyspark.sql.connect.shell.progress import StageInfo
 
-from holdfast.accessor import TaskStore
-from holdfast.command import Command
-from holdfast.entry import TaskWriter
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands.entries import Command
 from holdfast.errors import StaleAttempt
-from holdfast.spark.progress import Progress
-from holdfast.spark.rows import RowCount
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import TaskWriter
+from holdfast.spark.session.progress import Progress
+from holdfast.spark.session.rows import RowCount
+from holdfast.testing.model import MemoryStore
 
 A = TypeVar("A")
 

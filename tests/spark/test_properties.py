@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidInput
-from holdfast.spark.properties import write_properties
+from holdfast.spark.session.properties import write_properties
 
 
 def test_a_value_cannot_bring_another_setting(classic_spark: SparkSession, tmp_path: Path) -> None:

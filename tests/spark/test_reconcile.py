@@ -14,20 +14,20 @@ from planted import ANNA, LOAD, LONG, ORDERS, Planted, age
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.blobs.place import part
 from holdfast.cli import invoke
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, MissingDependency
-from holdfast.scope import StoreScope, TaskScope
+from holdfast.model.scope import StoreScope, TaskScope
+from holdfast.model.value import JsonValue, as_reference, encode
 from holdfast.settings import load
-from holdfast.spark import standby
 from holdfast.spark.failure import translated
 from holdfast.spark.reconcile.comparison import Comparison
 from holdfast.spark.reconcile.deletion import Deletion, delete
 from holdfast.spark.reconcile.summary import Part, Size, Summary
+from holdfast.spark.session import maintenance as standby
 from holdfast.spark.source.registration import register
-from holdfast.value import JsonValue, as_reference, encode
+from holdfast.stores.offload.objects.place import part
 from objectserver import object_server
 from servers import ServerDatabase
 

@@ -13,15 +13,15 @@ import pytest
 from loading import connection, frame
 from pyspark.sql import SparkSession
 
-from holdfast.accessor import run
+from holdfast.accessor.stores import run
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli.removal import remove
-from holdfast.entry import ApiWriter
-from holdfast.loadrecord import record_in
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.load_record import record_in
+from holdfast.model.scope import AssetScope
 from holdfast.settings import Settings, load
-from holdfast.spark import standby
 from holdfast.spark.loads.incremental import incremental
+from holdfast.spark.session import maintenance as standby
 from remembered import record
 
 

@@ -19,9 +19,9 @@ import pyspark
 import pytest
 from kept import Kept, await_end, await_true, kept_server, start_keeper
 
-from holdfast.runner.messages import SparkStartup
-from holdfast.runner.process import identify
-from holdfast.spark import server
+from holdfast.process import identify
+from holdfast.runner.protocol.messages import SparkStartup
+from holdfast.spark.session import server
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from kept import Kept, await_true
 
-from holdfast.entry import TaskWriter
-from holdfast.scope import TaskScope
-from holdfast.spark.session import session_id
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.spark.session.session import session_id
 
 pytestmark = pytest.mark.xdist_group("spark")
 

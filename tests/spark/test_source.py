@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
 
 from holdfast import Connection
-from holdfast.authority import Role, UserIdentity
+from holdfast.access.permissions import Role, UserIdentity
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
 from holdfast.spark.source.location import Location

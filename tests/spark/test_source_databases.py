@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.authority import TaskIdentity
-from holdfast.entry import TaskWriter
+from holdfast.access.permissions import TaskIdentity
+from holdfast.commands import entries as c
 from holdfast.errors import Forbidden, InvalidInput, NoToken, StaleAttempt
-from holdfast.scope import TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
 from holdfast.spark.source.location import Location, locate

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.run_command import GetResults
+from holdfast.commands.runs import GetResults
 
 PIPELINE = """
 from holdfast.sdk import Asset, dag, task

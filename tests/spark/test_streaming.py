@@ -19,10 +19,10 @@ from pyspark.sql.utils import is_remote
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor import TaskStore
+from holdfast.accessor.stores import TaskStore
 from holdfast.errors import Conflict
-from holdfast.spark.batch import Batch
-from holdfast.spark.streaming import follow
+from holdfast.spark.streams.batch import Batch
+from holdfast.spark.streams.streaming import follow
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor import TaskStore
-from holdfast.entry import TaskWriter
+from holdfast.accessor.stores import TaskStore
 from holdfast.errors import Conflict, InvalidType, NotFound, UnknownTaskInstance
-from holdfast.spark.batch import Batch, query_of
-from holdfast.spark.streaming import follow, foreach_batch
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import TaskWriter
+from holdfast.spark.streams.batch import Batch, query_of
+from holdfast.spark.streams.streaming import follow, foreach_batch
+from holdfast.testing.model import MemoryStore
 
 
 @pytest.fixture

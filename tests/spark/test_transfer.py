@@ -31,8 +31,8 @@ from transfers import (
 
 import holdfast
 from holdfast import Connection
-from holdfast.authority import Role, UserIdentity
-from holdfast.command import AssetFilter, DeleteRun, List, TaskFilter, Where
+from holdfast.access.permissions import Role, UserIdentity
+from holdfast.commands.entries import AssetFilter, DeleteRun, List, TaskFilter, Where
 from holdfast.errors import (
     Conflict,
     Forbidden,
@@ -43,19 +43,19 @@ from holdfast.errors import (
     SchemaMismatch,
     UnknownAsset,
 )
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
-from holdfast.spark import chunks
+from holdfast.spark.checkpoints import chunks
 from holdfast.spark.source.location import Location
-from holdfast.spark.transfer.arrival import Target
+from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.copying import copy_entries
 from holdfast.spark.transfer.exporting import export_entries
+from holdfast.spark.transfer.filter import selected
 from holdfast.spark.transfer.importing import import_entries
 from holdfast.spark.transfer.manifest import Manifest
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned
-from holdfast.spark.transfer.selection import selected
-from holdfast.spark.transfer.totals import Total
+from holdfast.spark.transfer.target import Target
 from servers import Server, ServerDatabase, SqliteDatabase
 
 DRIVER = Path(__file__).with_name("transfer_driver.py")

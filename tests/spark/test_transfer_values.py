@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.command import DeclareAsset, Get, RegisterTask
-from holdfast.entry import ApiWriter, TaskWriter, Writer
+from holdfast.commands.bulk import AddToLoad, FinishLoad, Lot, StartLoad
+from holdfast.commands.entries import DeclareAsset, Get, RegisterTask
+from holdfast.commands.objects import CountPurges, QueueObjects, TakePurges
 from holdfast.errors import Forbidden, InvalidInput, ObjectBusy
-from holdfast.load_command import AddToLoad, FinishLoad, Lot, StartLoad
-from holdfast.purge_command import CountPurges, QueueObjects, TakePurges
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.sql import SqlStore
 from servers import SqliteDatabase
 

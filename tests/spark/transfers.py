@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor import Rules
-from holdfast.command import AssetFilter, List, TaskFilter
-from holdfast.offloading import Offloading
+from holdfast.accessor.stores import Rules
+from holdfast.commands.entries import AssetFilter, List, TaskFilter
 from holdfast.settings import ObjectStore
 from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.source import register_kept
 from holdfast.store import Store
+from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql import SqlStore
 
 EVERYTHING = {"task_store": "", "asset_store": ""}

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import Entry, Found, Page, signature
+from holdfast.commands import entries as c
+from holdfast.model.entry import Entry, Found, Page, signature
+from holdfast.model.value import larger
 from holdfast.sdk.state import (
     AssetScope,
     BaseStateBackend,
@@ -19,8 +20,7 @@ from holdfast.sdk.state import (
     StoreScope,
     TaskScope,
 )
-from holdfast.stores import refusal
-from holdfast.value import larger
+from holdfast.stores import errors as refusal
 
 
 def wall_clock() -> datetime:

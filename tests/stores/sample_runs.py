@@ -8,12 +8,12 @@ from datetime import timedelta
 from threading import Barrier
 from typing import Any, TypeVar
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.dagspec import AssetSpec, Condition, DagSpec, OnAssets, TaskSpec
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.run import EmittedEvent, Ending, Outcome, Process, TaskInstance, TaskState
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
+from holdfast.model.dag import AssetSpec, Condition, DagSpec, OnAssets, TaskSpec
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, TaskInstance, TaskState
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 
 T = TypeVar("T")

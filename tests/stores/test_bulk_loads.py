@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
-from holdfast.load_command import AddToLoad, FinishLoad, Lot, StartLoad
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands.bulk import AddToLoad, FinishLoad, Lot, StartLoad
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore
 
 ANN, BOB = ApiWriter("ann"), ApiWriter("bob")

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import run_command as rc
-from holdfast.entry import TaskWriter
+from holdfast.commands import runs as rc
 from holdfast.errors import InvalidInput
-from holdfast.run import EmittedEvent, Watch
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import MAX_DEPTH, encode
-from holdfast.wire import JSON, MSGPACK
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import EmittedEvent, Watch
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import MAX_DEPTH, encode
+from holdfast.wire.codec import JSON, MSGPACK
 
 WRITER = TaskWriter(TaskScope("sales", "monday", "load"), 1)
 DEEP = '{"a":' + "[" * 400 + "]" * 400 + "}"

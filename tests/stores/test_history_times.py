@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
-from holdfast.scope import AssetScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import SqlStore
 
 ORDERS = AssetScope(name="orders")

@@ -16,10 +16,9 @@ import pytest
 
 import holdfast
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.authority import Role, TaskIdentity, UserIdentity
-from holdfast.condition import Once
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
+from holdfast.commands import entries as c
+from holdfast.commands.wrappers import Once
 from holdfast.errors import (
     Forbidden,
     HoldfastError,
@@ -35,14 +34,15 @@ from holdfast.errors import (
     UnknownAsset,
     VersionConflict,
 )
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.transport import Response
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.stores.http import HttpStore
-from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sql.store import SqlStore
 from holdfast.testing import Clock, MakeStore, StoreConformance
-from holdfast.transport import Response
+from holdfast.testing.model import MemoryStore
 from served import Everybody, ServedStores
 from servers import ServerDatabase, SqliteDatabase
 from webserver import Answer, WebServer, answer, free_port, serving

@@ -19,18 +19,18 @@ import msgspec
 import pytest
 from sample_runs import FIRST, MINUTE
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.authority import Role, UserIdentity
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.access.permissions import Role, UserIdentity
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import StoreUnavailable
-from holdfast.run import EmittedEvent
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import EmittedEvent
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.transport import Response
 from holdfast.server.tokens import open_tokens
 from holdfast.settings import Settings
 from holdfast.stores.http import HttpStore
 from holdfast.stores.sql import SqlStore
-from holdfast.transport import Response
 from lossy import ANSWER, REQUEST, LossyProxy, losing
 from served import ServedStores
 from servers import SqliteDatabase

@@ -21,17 +21,17 @@ from sample_runs import (
     start,
 )
 
-from holdfast import command as c
-from holdfast import paging
-from holdfast import purge_command as pc
-from holdfast import run_command as rc
-from holdfast.entry import ApiWriter, Found, Page, TaskWriter
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.commands import paging
+from holdfast.commands import runs as rc
 from holdfast.errors import ValueTooLarge
-from holdfast.run import TaskState
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import ApiWriter, Found, Page, TaskWriter
+from holdfast.model.run import TaskState
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import as_reference
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
-from holdfast.value import as_reference
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.condition import Guarded, LiveAttempt, Once, RequestId
-from holdfast.entry import TaskWriter
+from holdfast.commands import entries as c
+from holdfast.commands.wrappers import Guarded, LiveAttempt, Once, RequestId
 from holdfast.errors import NotSupported, StaleRequest, StoreUnavailable
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore
 from servers import ServerDatabase
 

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.entry import ApiWriter
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import ObjectBusy
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores.sql import SqlStore, purge_statements
-from holdfast.stores.sql.statements import ASSETS, TASKS, Shelf
-from holdfast.value import as_reference
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import as_reference
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql.statements import objects as purge_statements
+from holdfast.stores.sql.statements.entries import ASSETS, TASKS, Shelf
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

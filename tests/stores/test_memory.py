@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing import MakeStore, StoreConformance
+from holdfast.testing.model import MemoryStore
 
 
 class TestMemoryStore(StoreConformance):

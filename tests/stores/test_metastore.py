@@ -13,9 +13,9 @@ from dict_backends import DictBackend
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidBackend, UnknownTaskInstance
+from holdfast.model.entry import ApiWriter
 from holdfast.sdk.state import AssetScope, MetastoreStateBackend, TaskScope
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.dialects import parse_url

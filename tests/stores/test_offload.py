@@ -11,23 +11,23 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.accessor import AssetStore, TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, StaleAttempt, StoreUnavailable, VersionConflict
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import is_reference
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.offload import BATCH, OffloadStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import BATCH, OffloadStore
 from holdfast.testing import MakeStore, StoreConformance
 from holdfast.testing.conformance.barriers import Barriers
 from holdfast.testing.conformance.purging import Purging
+from holdfast.testing.conformance.random_commands import Surprises
 from holdfast.testing.conformance.retries import Retries
-from holdfast.testing.conformance.surprises import Surprises
-from holdfast.value import is_reference
+from holdfast.testing.model import MemoryStore
 from objectserver import ObjectServer, object_server
 
 ANN = ApiWriter("ann")
@@ -376,7 +376,7 @@ async def test_writers_at_the_same_time_reserve_together(backend: ObjectStoreBac
 async def test_no_more_is_reserved_together_than_a_command_takes(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.stores.reserving.MOST_PURGES", 8)
+    monkeypatch.setattr("holdfast.stores.offload.reservations.MOST_PURGES", 8)
     inner = Slow()
     inner.execute(c.RegisterTask(TASK))
     task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)

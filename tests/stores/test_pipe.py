@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.authority import ChildIdentity, Identity, Role, UserIdentity
-from holdfast.entry import TaskWriter
+from holdfast.access.permissions import ChildIdentity, Identity, Role, UserIdentity
+from holdfast.commands import entries as c
 from holdfast.errors import Forbidden, NotSupported, StoreUnavailable
-from holdfast.runner.channel import Channel
-from holdfast.runner.relay import relay
-from holdfast.scope import TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.runner.supervisor.relay import relay
 from holdfast.store import Store
 from holdfast.stores.pipe import PipeStore
 from holdfast.stores.sql.store import SqlStore
 from holdfast.testing import MakeStore, StoreConformance
+from holdfast.wire.channel import Channel
 from servers import SqliteDatabase
 
 TASK = TaskScope("sales", "monday", "load")

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, InvalidInput
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import HELD_TEXT, as_reference, reference_in
 from holdfast.settings import ObjectStore
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.offload import OffloadStore
-from holdfast.value import HELD_TEXT, as_reference, reference_in
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("d", "r", "t")

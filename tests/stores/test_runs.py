@@ -20,11 +20,11 @@ from sample_runs import (
     start,
 )
 
-from holdfast import command as c
-from holdfast import run_command as rc
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import Conflict, InvalidInput, NotFound, StaleAttempt
-from holdfast.run import Process, Run, RunKind, RunState, TaskState
-from holdfast.scope import TaskScope
+from holdfast.model.run import Process, Run, RunKind, RunState, TaskState
+from holdfast.model.scope import TaskScope
 from holdfast.store import Store
 from holdfast.testing import Clock
 

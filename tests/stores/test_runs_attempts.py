@@ -26,12 +26,12 @@ from sample_runs import (
     task,
 )
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.entry import TaskWriter
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import Conflict, InvalidInput, StaleAttempt, VersionConflict
-from holdfast.run import AttemptInfo, Ending, Outcome, Process, TaskState
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import AttemptInfo, Ending, Outcome, Process, TaskState
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.testing import Clock
 

@@ -22,15 +22,15 @@ from sample_runs import (
     task,
 )
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.entry import WatcherWriter
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import NotSupported
-from holdfast.run import Ending, TaskState
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import Ending, TaskState
 from holdfast.store import Store
-from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.operations import OPERATIONS
+from holdfast.testing.model import MemoryStore
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from sample_runs import (
     start,
 )
 
-from holdfast import command as c
-from holdfast import run_command as rc
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import UnknownAsset
-from holdfast.run import RunKind, RunState, TaskState, Unfinished
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.run import RunKind, RunState, TaskState, Unfinished
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from sample_runs import CUSTOMERS_SPEC, ORDERS_CHANGED, ORDERS_SPEC, create, dag, emit
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.dagspec import DagSpec, TaskSpec
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.run import DagInfo, FileInfo, RunKind
+from holdfast.model.dag import DagSpec, TaskSpec
+from holdfast.model.run import DagInfo, FileInfo, RunKind
 from holdfast.store import Store
 from holdfast.testing import Clock
 

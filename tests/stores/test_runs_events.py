@@ -17,12 +17,12 @@ from sample_runs import (
     emit,
 )
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.dagspec import AliasSpec, AllOf, AnyOf, AssetRefSpec, Condition, TaskSpec
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import Conflict, NotFound, UnknownAsset
-from holdfast.run import Run, RunKind, RunState
-from holdfast.scope import TaskScope
+from holdfast.model.dag import AliasSpec, AllOf, AnyOf, AssetRefSpec, Condition, TaskSpec
+from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.scope import TaskScope
 from holdfast.store import Store
 from holdfast.testing import Clock
 

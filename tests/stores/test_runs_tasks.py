@@ -21,11 +21,11 @@ from sample_runs import (
     task,
 )
 
-from holdfast import command as c
-from holdfast import run_command as rc
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import Conflict, InvalidInput, StaleAttempt, UnknownTaskInstance
-from holdfast.run import Outcome, RunState, TaskInstance, TaskState
-from holdfast.scope import TaskScope
+from holdfast.model.run import Outcome, RunState, TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
 from holdfast.store import Store
 from holdfast.testing import Clock
 

@@ -18,9 +18,8 @@ from sample_runs import (
     dag,
 )
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.entry import WatcherWriter
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.errors import (
     AssetInactive,
     Conflict,
@@ -29,8 +28,9 @@ from holdfast.errors import (
     UnknownAsset,
     VersionConflict,
 )
-from holdfast.run import EmittedEvent, Process, Watch, WatchInfo
-from holdfast.scope import AssetScope
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import EmittedEvent, Process, Watch, WatchInfo
+from holdfast.model.scope import AssetScope
 from holdfast.store import Store
 from holdfast.testing import Clock
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput
-from holdfast.report import TABLES
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.tables import TABLES
 from holdfast.stores.sql import SqlStore
 from remembered import record, remember
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.report import TABLES
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
+from holdfast.portable.tables import TABLES
 from holdfast.stores.sql import SqlStore
-from holdfast.value import as_reference
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ANNA = ApiWriter("anna")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from dict_backends import DictBackend, SelfCleaning, VersionedBackend
 
-from holdfast import command as c
-from holdfast.backend import load_backend
-from holdfast.entry import ApiWriter, BackendCleanup, TaskWriter
+from holdfast.commands import entries as c
 from holdfast.errors import BackendFailed, InvalidBackend, NotSupported, StaleAttempt
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, BackendCleanup, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.stores.backend.contract import load_backend
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import MakeStore, StoreConformance
 from servers import ServerDatabase, SqliteDatabase
@@ -154,7 +154,7 @@ def test_a_backend_without_cleanup_is_skipped_by_name(ledger: SqlStore) -> None:
         ("dict_backends", "cannot be imported"),
         ("dict_backends.wall_clock", "not a subclass of BaseStoreBackend"),
         ("pathlib.Path", "not a subclass of BaseStoreBackend"),
-        ("holdfast.backend.BaseStoreBackend", "cannot be made"),
+        ("holdfast.stores.backend.contract.BaseStoreBackend", "cannot be made"),
     ],
 )
 def test_a_path_that_is_no_backend_is_a_type_error(path: str, reason: str) -> None:

@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 import pytest
 from dict_backends import AirflowHooks, CanonicalHooks, DraftReferenceHooks, DraftValueHooks
 
-from holdfast.accessor import TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.command import RegisterTask
-from holdfast.entry import ApiWriter
-from holdfast.scope import TaskScope
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands.entries import RegisterTask
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore
-from holdfast.spellings import WorkerHooks
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload.hook_names import WorkerHooks
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.testing import WorkerBackendConformance
+from holdfast.testing.model import MemoryStore
 from holdfast.testing.worker_backend import SCOPES
 
 

@@ -14,17 +14,17 @@ from dict_backends import (
     HooksOnly,
 )
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.accessor import AssetStore, TaskStore
-from holdfast.backend import BaseStoreBackend
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, ObjectBusy, ValueTooLarge
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.spellings import WorkerHooks
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import as_reference, reference_in
 from holdfast.store import Store
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.offload.hook_names import WorkerHooks
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.testing import MakeStore
 from holdfast.testing.conformance.assets import Declarations, Deletion
 from holdfast.testing.conformance.cleanup import Cleanup
@@ -33,7 +33,7 @@ from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.watermarks import Watermarks
-from holdfast.value import as_reference, reference_in
+from holdfast.testing.model import MemoryStore
 
 SPELLINGS = [CanonicalHooks, AirflowHooks, DraftReferenceHooks, DraftValueHooks]
 ANN = ApiWriter("ann")

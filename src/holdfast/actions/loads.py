@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from holdfast import command as c
-from holdfast.accessor import Steps
-from holdfast.entry import Version, Writer
-from holdfast.loadchain import NO_LOADS, Chain, chain_in, standing
-from holdfast.loadrecord import BACKFILLS, RECORD_SUFFIX, LoadRecord, record_of
-from holdfast.paging import each_page
-from holdfast.scope import AssetScope
-from holdfast.value import MAX_KEY_LENGTH, decode_entry, is_reference
+from holdfast.accessor.stores import Steps
+from holdfast.commands import entries as c
+from holdfast.commands.paging import each_page
+from holdfast.model.entry import Version, Writer
+from holdfast.model.load_chain import NO_LOADS, Chain, chain_in, standing
+from holdfast.model.load_record import BACKFILLS, RECORD_SUFFIX, LoadRecord, record_of
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import MAX_KEY_LENGTH, decode_entry, is_reference
 
 
 class Load(NamedTuple):

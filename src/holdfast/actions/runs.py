@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast import run_command as r
+from holdfast.commands import runs as r
 from holdfast.errors import Conflict
-from holdfast.run import DagInfo, Run, RunKind
+from holdfast.model.run import DagInfo, Run, RunKind
 
 
 def manual_run(
     dag_id: str, time: datetime, run_id: str | None = None, conf: str = "{}"
 ) -> r.CreateRun:
     """The run that somebody asks for, standing for that time."""
-    from holdfast.runner.timetable import run_id as id_by_time
+    from holdfast.model.timetable import run_id as id_by_time
 
     return r.CreateRun(
         dag_id=dag_id,

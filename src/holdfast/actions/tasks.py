@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast import run_command as r
-from holdfast.accessor import Steps
+from holdfast.accessor.stores import Steps
+from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.run import TaskInstance, TaskState
-from holdfast.schedule import spec_of
+from holdfast.model.run import TaskInstance, TaskState
+from holdfast.model.schedule import spec_of
 
 FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
 ENOUGH = 1000

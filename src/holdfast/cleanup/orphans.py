@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
-from holdfast import command as c
-from holdfast.entry import AssetInfo
+from holdfast.commands import entries as c
+from holdfast.model.entry import AssetInfo
 from holdfast.store import Store
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from holdfast import command as c
-from holdfast.entry import Expired
+from holdfast.commands import entries as c
+from holdfast.model.entry import Expired
 from holdfast.store import Store
 
 PAGE = 1000

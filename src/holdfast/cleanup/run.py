@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast import command as c
 from holdfast.cleanup.plan import PAGE, CleanupPlan
-from holdfast.entry import Expired
+from holdfast.commands import entries as c
+from holdfast.model.entry import Expired
 
 
 def delete(plan: CleanupPlan, batch_size: int = 0) -> Iterator[int]:

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import run
+from holdfast.accessor.stores import run
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
@@ -17,12 +15,14 @@ from holdfast.cli.opening import as_worker, open_store
 from holdfast.cli.output import json_option, print_document, print_table, say, time_text
 from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
-from holdfast.entry import AssetInfo
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.errors import NotSupported
-from holdfast.run import AssetEvent
-from holdfast.scope import AssetScope
+from holdfast.model.entry import AssetInfo
+from holdfast.model.run import AssetEvent
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import check_key
 from holdfast.settings import load
-from holdfast.value import check_key
 
 EVENTS_SHOWN = 10
 

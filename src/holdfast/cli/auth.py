@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import Assets, Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.access.permissions import Assets, Role, TaskIdentity, UserIdentity, WorkerIdentity
 from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import say
 from holdfast.cli.parameter import MAP_INDEX
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, UnknownTaskInstance
-from holdfast.identifier import check_id
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.identifier import check_id
 from holdfast.settings import Settings, duration, duration_text, load
 from holdfast.store import Store
 

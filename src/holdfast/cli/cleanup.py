@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 import click
 import msgspec
 
-from holdfast import command as c
 from holdfast.cleanup import run
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
@@ -16,7 +15,8 @@ from holdfast.cli import document
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_lines
 from holdfast.cli.parameter import COUNT
-from holdfast.entry import Expired
+from holdfast.commands import entries as c
+from holdfast.model.entry import Expired
 from holdfast.settings import load
 from holdfast.store import Store
 

@@ -8,14 +8,14 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast import command as c
-from holdfast import run_command as r
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import json_option, print_document, print_table, say
-from holdfast.dagspec import TaskSpec
-from holdfast.run import DagInfo, FileInfo, Run
-from holdfast.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.dag import TaskSpec
+from holdfast.model.run import DagInfo, FileInfo, Run
+from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
 from holdfast.settings import load
 
 

@@ -9,12 +9,12 @@ from msgspec import Raw, to_builtins
 
 from holdfast.actions.loads import Load
 from holdfast.cli.parameter import REFERENCE
-from holdfast.entry import Entry, TaskWriter, Version, Writer
 from holdfast.errors import UnreadableValue
-from holdfast.identifier import one_line
-from holdfast.loadrecord import as_json
-from holdfast.scope import StoreScope, TaskScope
-from holdfast.value import reference_in, shown_json
+from holdfast.model.entry import Entry, TaskWriter, Version, Writer
+from holdfast.model.load_record import as_json
+from holdfast.model.scope import StoreScope, TaskScope
+from holdfast.model.value import reference_in, shown_json
+from holdfast.portable.identifier import one_line
 
 
 def of_scope(scope: StoreScope) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 import msgspec
 
-from holdfast.identifier import one_line
-from holdfast.run import Run, TaskInstance, TaskState
-from holdfast.scope import TaskScope
+from holdfast.model.run import Run, TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
+from holdfast.portable.identifier import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

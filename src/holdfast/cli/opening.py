@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.entry import ApiWriter
+from holdfast.model.entry import ApiWriter
 from holdfast.settings import Settings
 from holdfast.store import Store
 
@@ -25,7 +25,7 @@ def open_store(settings: Settings) -> Store:
 def as_worker(store: Store, settings: Settings) -> Store:
     """The same store, with the values that are in the workers' storage, where that is configured
     here."""
-    from holdfast.offloading import Offloading
+    from holdfast.stores.offload.configuration import Offloading
 
     return Offloading.of(settings).over(store)
 

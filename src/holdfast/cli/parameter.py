@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 import click
 
 from holdfast.errors import InvalidInput
-from holdfast.identifier import check_text
-from holdfast.retention import NEVER_EXPIRE
+from holdfast.model.value import check_key, decode, parse
+from holdfast.portable.identifier import check_text
+from holdfast.portable.retention import NEVER_EXPIRE
 from holdfast.settings import duration
-from holdfast.value import check_key, decode, parse
 
 REFERENCE = "reference to "
 """How a reference is printed in the place of a value."""

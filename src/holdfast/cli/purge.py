@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from holdfast import purge_command as pc
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, say
 from holdfast.cli.scope import part_options
+from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, InvalidSettings
-from holdfast.identifier import one_line
-from holdfast.offloading import Offloading
-from holdfast.scope import StoreScope
+from holdfast.model.scope import StoreScope
+from holdfast.portable.identifier import one_line
 from holdfast.settings import load
 from holdfast.store import Store
+from holdfast.stores.offload.configuration import Offloading
 
 
 @click.command("purge")

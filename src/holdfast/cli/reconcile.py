@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from holdfast import command as c
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
 from holdfast.cli.question import ask, yes_or_terminal
 from holdfast.cli.scope import part_options
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, InvalidSettings, NotSupported, ObjectMissing
-from holdfast.scope import AssetScope, StoreScope
+from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.settings import Settings, duration, duration_text, load
 from holdfast.store import Store
 
 if TYPE_CHECKING:
-    from holdfast.blobs.backend import ObjectStoreBackend
     from holdfast.spark.reconcile.comparison import Comparison
     from holdfast.spark.reconcile.deletion import Deletion
     from holdfast.spark.reconcile.summary import Summary
+    from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 
 def _grace(ctx: click.Context, parameter: click.Parameter, text: str) -> timedelta:
@@ -112,8 +112,8 @@ def reconciled(
     as_json: bool,
 ) -> Summary:
     from holdfast.spark.reconcile.comparison import Comparison
+    from holdfast.spark.session.maintenance import maintenance_session
     from holdfast.spark.source.registration import register
-    from holdfast.spark.standby import maintenance_session
 
     with maintenance_session(settings) as spark:
         register(spark)
@@ -139,7 +139,7 @@ def delete_orphans(
     comparison: Comparison, backend: ObjectStoreBackend, store: Store, scope: StoreScope | None
 ) -> Deletion:
     from holdfast.spark.reconcile.deletion import delete
-    from holdfast.stores.offload import OffloadStore
+    from holdfast.stores.offload.store import OffloadStore
 
     done = delete(comparison.orphans(), backend, OffloadStore(store, backend), scope)
     say(f"Deleted {counted(done.deleted, 'object', 'objects')}.")
@@ -152,8 +152,8 @@ def delete_orphans(
 
 def storage(settings: Settings) -> ObjectStoreBackend:
     """The workers' storage, which must be one that can be listed, and from other processes."""
-    from holdfast.backend import load_backend
-    from holdfast.blobs.backend import ObjectStoreBackend
+    from holdfast.stores.backend.contract import load_backend
+    from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
     name = settings.workers.state_backend
     if not name:

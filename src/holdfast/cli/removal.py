@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.actions.loads import Load
 from holdfast.errors import HoldfastError
-from holdfast.loadrecord import LoadRecord
+from holdfast.model.load_record import LoadRecord
 from holdfast.settings import Settings
 
 _LOCAL: Final = re.compile(r"file:(//)?(?=/)")
@@ -79,7 +79,7 @@ def _local_path(settings: Settings, directory: str) -> str | None:
 
 def _is_own(record: LoadRecord, names: Sequence[str], read: Callable[[str], str]) -> bool:
     """Tell whether the load of a record has saved the directory that has these names in it."""
-    from holdfast.spark.edition import TRY
+    from holdfast.spark.checkpoints.edition import TRY
     from holdfast.spark.publication import FILE
 
     if FILE not in names:
@@ -126,7 +126,7 @@ def _empty(path: str) -> None:
 def _remove_elsewhere(
     settings: Settings, directories: Sequence[tuple[str, LoadRecord]], removal: Removal
 ) -> None:
-    from holdfast.spark.standby import maintenance_session
+    from holdfast.spark.session.maintenance import maintenance_session
     from holdfast.spark.transfer.directory import Directory
 
     with maintenance_session(settings) as spark:

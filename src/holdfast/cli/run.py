@@ -12,7 +12,7 @@ import click
 
 from holdfast.cli.output import say
 from holdfast.cli.parameter import conf_option
-from holdfast.secrecy import hide_this_process
+from holdfast.process import hide_this_process
 from holdfast.settings import load
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 @conf_option
 def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None) -> None:
     """Run the DAG in FILE to its end. The exit status is 0 only if it succeeded."""
-    from holdfast.run import RunState
-    from holdfast.runner.local import LocalRun
+    from holdfast.model.run import RunState
+    from holdfast.runner.scheduler.local import LocalRun
 
     hide_this_process()
     # As Ctrl-C: so that a container's stop leaves the run for another process to go on with.

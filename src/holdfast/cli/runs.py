@@ -10,8 +10,6 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from holdfast import command as c
-from holdfast import run_command as r
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.cli.assets import of_event
 from holdfast.cli.document import of_value
@@ -22,10 +20,12 @@ from holdfast.cli.output import counted, json_option, print_document, print_tabl
 from holdfast.cli.parameter import conf_option, limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
-from holdfast.dagspec import Cron, DagSpec
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.errors import Conflict, InvalidInput
-from holdfast.run import Run, RunKind, RunState
-from holdfast.schedule import spec_of
+from holdfast.model.dag import Cron, DagSpec
+from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.schedule import spec_of
 from holdfast.settings import load
 from holdfast.store import Store
 
@@ -170,7 +170,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
     Dates are in the time zone of the schedule; a time may be given too. A scheduler carries the
     runs out.
     """
-    from holdfast.runner.timetable import run_id, slots
+    from holdfast.model.timetable import run_id, slots
 
     with open_store(load()) as store:
         info = store.execute(r.GetDag(dag_id))
@@ -215,7 +215,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
 @json_option
 def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
     """Forget a run with its task instances, their task stores and logs."""
-    from holdfast.runner.logs import run_logs
+    from holdfast.actions.logs import run_logs
 
     settings = load()
     with open_store(settings) as store:

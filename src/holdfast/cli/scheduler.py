@@ -19,7 +19,7 @@ def command(dags_dir: Path, with_parent: int | None) -> None:
     Files are read again when they change. Expired entries and the state of forgotten assets are
     removed at each cleanup_interval.
     """
-    from holdfast.runner.scheduler import Scheduler
+    from holdfast.runner.scheduler.scheduler import Scheduler
 
     log_to_stderr()
     stop = stopping(with_parent)

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import click
 
 from holdfast.cli.parameter import MAP_INDEX
-from holdfast.command import AssetFilter, TaskFilter, Where
+from holdfast.commands.entries import AssetFilter, TaskFilter, Where
 from holdfast.errors import InvalidInput
-from holdfast.identifier import check_text
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.portable.identifier import check_text
 
 Function: TypeAlias = Callable[..., None]
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 import click
 
-from holdfast.secrecy import hide_this_process
+from holdfast.process import hide_this_process
 
 ROUND = 0.5
 

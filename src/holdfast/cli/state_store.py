@@ -8,7 +8,6 @@ from datetime import timedelta
 import click
 import msgspec
 
-from holdfast import command as c
 from holdfast.cli import document
 from holdfast.cli.cleanup import cleanup_task_store
 from holdfast.cli.opening import open_connection, open_store, person
@@ -28,11 +27,12 @@ from holdfast.cli.reconcile import reconcile
 from holdfast.cli.rewind import rewind
 from holdfast.cli.scope import asset_options, filter_options, scope_options
 from holdfast.cli.transfer import copy_command, export_command, import_command
-from holdfast.entry import Entry, Found
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, NotFound, NotSupported
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import Entry, Found
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import decode, fits, too_large
 from holdfast.settings import load
-from holdfast.value import decode, fits, too_large
 
 
 @click.group("state-store")

@@ -9,9 +9,7 @@ from typing import Any, Literal
 
 import click
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import run as run_steps
+from holdfast.accessor.stores import run as run_steps
 from holdfast.actions.tasks import choose, find
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
@@ -21,9 +19,11 @@ from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
 from holdfast.cli.parameter import COUNT, MAP_INDEX, whole_number
 from holdfast.cli.question import ask, yes_option
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.identifier import one_line
-from holdfast.run import AttemptInfo, TaskInstance, TaskState
+from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
+from holdfast.portable.identifier import one_line
 from holdfast.settings import load
 
 map_index_option = click.option(
@@ -230,7 +230,7 @@ def logs(
     tail: int | None,
 ) -> None:
     """Print what an attempt of a task printed."""
-    from holdfast.runner.logs import log_path
+    from holdfast.actions.logs import log_path
 
     settings = load()
     with open_store(settings) as store:

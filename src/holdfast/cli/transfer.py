@@ -14,7 +14,7 @@ from holdfast.cli.opening import open_connection
 from holdfast.cli.output import counted, json_option, print_document, say
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.scope import filter_options
-from holdfast.command import Where
+from holdfast.commands.entries import Where
 from holdfast.errors import InvalidInput
 from holdfast.settings import load
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.connection import Connection
     from holdfast.spark.source.location import Location
-    from holdfast.spark.transfer.totals import Total
+    from holdfast.spark.transfer.checksum import Total
 
 _resolve_option = click.option(
     "--resolve",
@@ -52,7 +52,7 @@ def export_command(directory: str, where: Where, resolve: bool, yes: bool, as_js
     """
     with _spark() as (spark, connection, _):
         from holdfast.spark.transfer.exporting import export_entries
-        from holdfast.spark.transfer.selection import selected
+        from holdfast.spark.transfer.filter import selected
 
         manifest = export_entries(
             *(spark, connection, directory, selected(where)),
@@ -122,7 +122,7 @@ def copy_command(
     with _spark() as (spark, connection, here):
         from holdfast.spark.source.location import locate
         from holdfast.spark.transfer.copying import copy_entries
-        from holdfast.spark.transfer.selection import selected
+        from holdfast.spark.transfer.filter import selected
 
         totals = copy_entries(
             *(spark, connection, locate({"url": url}, here), selected(where)),
@@ -140,7 +140,7 @@ def copy_command(
 @contextmanager
 def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
     """Spark, with the configured store registered, and that store."""
-    from holdfast.spark.standby import maintenance_session
+    from holdfast.spark.session.maintenance import maintenance_session
 
     settings = load()
     with (
@@ -148,9 +148,9 @@ def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
         open_connection(settings) as connection,
         maintenance_session(settings) as spark,
     ):
-        from holdfast.offloading import Offloading
         from holdfast.spark.source.location import configured
         from holdfast.spark.transfer.source import register_kept
+        from holdfast.stores.offload.configuration import Offloading
 
         location = configured()
         register_kept(spark, location, Offloading.of(settings))

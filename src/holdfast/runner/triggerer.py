@@ -8,13 +8,13 @@ from datetime import datetime
 from threading import Event
 from typing import NamedTuple
 
-from holdfast import run_command as r
+from holdfast.commands import runs as r
 from holdfast.connection import open_store
-from holdfast.dagspec import WatcherSpec
 from holdfast.errors import StoreUnavailable
-from holdfast.runner.orders import Unwatch, WatchAsset
-from holdfast.runner.supervisor import SupervisorLink
-from holdfast.schedule import spec_of
+from holdfast.model.dag import WatcherSpec
+from holdfast.model.schedule import spec_of
+from holdfast.runner.protocol.orders import Unwatch, WatchAsset
+from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 
 ROUND = 1.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypedDict
 
-from holdfast.base_value import base_timedelta
-from holdfast.dagspec import CallbackKind, Inlet, Outlet
 from holdfast.errors import InvalidDag
-from holdfast.run import TriggerRule
+from holdfast.model.base_value import base_timedelta
+from holdfast.model.dag import CallbackKind, Inlet, Outlet
+from holdfast.model.run import TriggerRule
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef
 from holdfast.sdk.param import Param, as_params
 

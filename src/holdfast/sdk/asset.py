@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from holdfast.dagspec import AliasSpec, AllOf, AnyOf, AssetRefSpec, AssetSpec, Condition
 from holdfast.errors import InvalidDag, InvalidInput
-from holdfast.identifier import MAX_ASSET_LENGTH, check_id
-from holdfast.scope import AssetScope
+from holdfast.model.dag import AliasSpec, AllOf, AnyOf, AssetRefSpec, AssetSpec, Condition
+from holdfast.model.scope import AssetScope
+from holdfast.portable.identifier import MAX_ASSET_LENGTH, check_id
 from holdfast.sdk.triggers import BaseEventTrigger
 
 

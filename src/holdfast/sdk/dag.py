@@ -13,8 +13,8 @@ from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
 
-from holdfast.dagspec import DagSpec, TaskSpec, WatcherSpec
 from holdfast.errors import InvalidDag
+from holdfast.model.dag import DagSpec, TaskSpec, WatcherSpec
 from holdfast.sdk.arguments import Callbacks, callbacks, count, duration, refuse
 from holdfast.sdk.asset import Asset, AssetWatcher
 from holdfast.sdk.node import TaskNode, check_name

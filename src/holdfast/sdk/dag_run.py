@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from holdfast.run import Run
+from holdfast.model.run import Run
 
 
 @dataclass(frozen=True)

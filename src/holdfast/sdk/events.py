@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.command import GetAsset
+from holdfast.commands.entries import GetAsset
+from holdfast.commands.runs import RunEvents
 from holdfast.errors import InvalidInput, InvalidType, UndeclaredAsset
-from holdfast.run import AssetEvent as RecordedEvent
-from holdfast.run import EmittedEvent
-from holdfast.run_command import RunEvents
-from holdfast.scope import AssetScope
+from holdfast.model.run import AssetEvent as RecordedEvent
+from holdfast.model.run import EmittedEvent
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import encode
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef, Metadata
 from holdfast.store import Store
-from holdfast.value import encode
 
 
 class OutletEvent:

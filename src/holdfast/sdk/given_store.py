@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.accessor import TaskStore
+from holdfast.accessor.stores import TaskStore
 from holdfast.sdk.context import TASK_STORE
 
 

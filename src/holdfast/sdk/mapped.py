@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from holdfast.dagspec import Axis, LiteralAxis, MappedSpec, ResultAxis
 from holdfast.errors import InvalidDag, InvalidType
+from holdfast.model.dag import Axis, LiteralAxis, MappedSpec, ResultAxis
 from holdfast.sdk.arguments import KNOWN, settle
 from holdfast.sdk.node import TaskNode
 from holdfast.sdk.operator import BaseOperator, arguments_of

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.dagspec import MappedSpec
 from holdfast.errors import InvalidDag
-from holdfast.identifier import check_id
+from holdfast.model.dag import MappedSpec
+from holdfast.portable.identifier import check_id
 from holdfast.sdk.arguments import TaskSettings
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef
 from holdfast.sdk.dependency import Dependency

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.errors import InvalidDag, InvalidInput, InvalidType
-from holdfast.value import encode
+from holdfast.model.value import encode
 
 REQUIRED: Final = object()
 """In place of a default: whoever starts a run gives the value."""

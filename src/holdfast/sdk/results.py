@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.commands.runs import GetResults
 from holdfast.errors import NotFound
-from holdfast.run import RETURN_VALUE
-from holdfast.run_command import GetResults
+from holdfast.model.run import RETURN_VALUE
+from holdfast.model.value import decode
 from holdfast.sdk.xcomarg import XComArg
 from holdfast.store import Store
-from holdfast.value import decode
 
 ABSENT: Any = object()
 

@@ -8,15 +8,15 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from holdfast.accessor import TaskStore
-from holdfast.authority import INTENT_SUFFIX
-from holdfast.command import Now
-from holdfast.entry import TaskWriter
+from holdfast.access.permissions import INTENT_SUFFIX
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands.entries import Now
+from holdfast.commands.runs import ListAttempts
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.identifier import is_uuid
-from holdfast.retention import NEVER_EXPIRE
-from holdfast.run import AttemptInfo, Outcome
-from holdfast.run_command import ListAttempts
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import AttemptInfo, Outcome
+from holdfast.portable.identifier import is_uuid
+from holdfast.portable.retention import NEVER_EXPIRE
 from holdfast.sdk.given_store import GivenStore, task_store
 
 if TYPE_CHECKING:

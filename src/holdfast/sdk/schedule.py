@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
-from holdfast.base_value import base_datetime, base_timedelta
-from holdfast.dagspec import Cron, Every, OnAssets, Once, Schedule
 from holdfast.errors import InvalidDag
+from holdfast.model.base_value import base_datetime, base_timedelta
+from holdfast.model.dag import Cron, Every, OnAssets, Once, Schedule
 from holdfast.sdk.asset import AssetAll, BaseAsset
 
 PRESETS = {

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.run import RETURN_VALUE
-from holdfast.run_command import PutResult, TakeItem
-from holdfast.runner.messages import TaskStartup
+from holdfast.commands.runs import PutResult, TakeItem
+from holdfast.model.run import RETURN_VALUE
+from holdfast.model.value import encode
+from holdfast.runner.protocol.messages import TaskStartup
 from holdfast.sdk.results import Results
 from holdfast.store import Store
-from holdfast.value import encode
 
 if TYPE_CHECKING:
     from holdfast.sdk.node import TaskNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.errors import InvalidDag
-from holdfast.run import RETURN_VALUE
+from holdfast.model.run import RETURN_VALUE
 from holdfast.sdk.dependency import Dependency
 from holdfast.sdk.reference import Reference
 

@@ -9,11 +9,13 @@ import msgspec
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Lifespan
 
-from holdfast.server import execution, problem, status
-from holdfast.server.description import command_schemas
-from holdfast.server.door import Door
-from holdfast.server.lean import LeanRoutes
-from holdfast.server.limits import Connections, Turns
+from holdfast.server import status
+from holdfast.server.execution import routes as execution
+from holdfast.server.execution.openapi import command_schemas
+from holdfast.server.http import errors as problem
+from holdfast.server.http.limits import Connections, Turns
+from holdfast.server.http.middleware import Door
+from holdfast.server.http.routes import LeanRoutes
 from holdfast.server.public.routes import routes as public_routes
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Settings

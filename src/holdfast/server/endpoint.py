@@ -13,9 +13,9 @@ from holdfast.settings import Settings, load
 from holdfast.store import Store
 
 if TYPE_CHECKING:
-    from holdfast.authority import Wanted
+    from holdfast.access.permissions import Wanted
+    from holdfast.portable.transport import Endpoint
     from holdfast.server.embedded import EmbeddedServer
-    from holdfast.transport import Endpoint
 
 SAME = 3600.0
 """Seconds for which whoever asks again gets the same token."""
@@ -37,7 +37,7 @@ class Endpoints:
         For some time it stays the same, so that handles share a connection.
         """
         # Loaded when needed: every script imports this module, and few ask for an endpoint.
-        from holdfast.issuing import standing
+        from holdfast.access.issuing import standing
         from holdfast.stores.http import HttpStore
 
         if not isinstance(self._store, HttpStore):
@@ -50,8 +50,8 @@ class Endpoints:
             return self._opened[wanted][0]
 
     def _made(self, wanted: Wanted) -> Endpoint:
+        from holdfast.portable.transport import Endpoint
         from holdfast.stores.http import HttpStore
-        from holdfast.transport import Endpoint
 
         if isinstance(self._store, HttpStore):
             url, token = self._store.url, self._store.token_for(wanted)

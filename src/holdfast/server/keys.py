@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import InvalidSettings
-from holdfast.secrecy import PRIVATE
+from holdfast.process import PRIVATE
 from holdfast.settings import Settings
 
 FILE_NAME = "signing-keys.json"

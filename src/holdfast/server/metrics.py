@@ -20,8 +20,8 @@ from prometheus_client import (
 )
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from holdfast.loadrecord import micros
-from holdfast.purge_command import PurgeQueue
+from holdfast.commands.objects import PurgeQueue
+from holdfast.model.load_record import micros
 from holdfast.server.newest_loads import NewestLoad
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from holdfast import command as c
-from holdfast.accessor import Steps
-from holdfast.paging import LARGEST_PAGE
-from holdfast.report import LARGEST_SLICE, LONGEST_LIST
+from holdfast.accessor.stores import Steps
+from holdfast.commands import entries as c
+from holdfast.commands.paging import LARGEST_PAGE
+from holdfast.portable.tables import LARGEST_SLICE, LONGEST_LIST
 
 MOST: Final = 10_000
 """So many watermarks are looked at."""

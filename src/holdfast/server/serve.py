@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cleanup.requests import forget_now_and_then
 from holdfast.connection import open_store
 from holdfast.errors import InvalidSettings
-from holdfast.secrecy import hide_this_process
+from holdfast.process import hide_this_process
 from holdfast.server import packages
 from holdfast.settings import Settings, load
 from holdfast.store import Store
@@ -47,7 +47,7 @@ WORKER_PATIENCE = 60
 def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> None:
     """Answer requests until told to stop. `say` is told the address, once it is listened on."""
     packages.check()
-    from holdfast.server.limits import raise_file_limit
+    from holdfast.server.http.limits import raise_file_limit
 
     check_tls(settings)
     warn_without_tls(settings)
@@ -135,7 +135,7 @@ def configure(app: Any, settings: Settings, **options: Any) -> Config:
     """How uvicorn serves our application."""
     import uvicorn
 
-    from holdfast.server.protocol import LimitedProtocol
+    from holdfast.server.http.protocol import LimitedProtocol
 
     certificate, key = tls_files(settings)
     return uvicorn.Config(

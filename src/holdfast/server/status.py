@@ -15,14 +15,14 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from holdfast.accessor import arun
-from holdfast.command import Now
+from holdfast.accessor.stores import arun
+from holdfast.commands.entries import Now
+from holdfast.commands.objects import CountPurges
 from holdfast.errors import HoldfastError, NotSupported
-from holdfast.purge_command import CountPurges
 from holdfast.server import metrics
+from holdfast.server.http.errors import MEDIA_TYPE
+from holdfast.server.http.request import store_of
 from holdfast.server.newest_loads import newest_loads
-from holdfast.server.problem import MEDIA_TYPE
-from holdfast.server.request import store_of
 from holdfast.store import Store
 from holdfast.version import __version__
 

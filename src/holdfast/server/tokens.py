@@ -11,7 +11,7 @@ from typing import TypeAlias
 import jwt
 import msgspec
 
-from holdfast.authority import (
+from holdfast.access.permissions import (
     HandleIdentity,
     Identity,
     JobIdentity,

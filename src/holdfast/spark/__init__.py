@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.spark.checkpoint import checkpointed
-    from holdfast.spark.chunks import read_chunks, write_chunks
+    from holdfast.spark.checkpoints.checkpoint import checkpointed
+    from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
     from holdfast.spark.jobs.driver import driver
     from holdfast.spark.jobs.job import SparkJob
     from holdfast.spark.loads.directory import read_loads
     from holdfast.spark.loads.incremental import incremental, portions
     from holdfast.spark.source.registration import register
-    from holdfast.spark.streaming import follow, foreach_batch
+    from holdfast.spark.streams.streaming import follow, foreach_batch
 
 __all__ = [
     "SparkJob",

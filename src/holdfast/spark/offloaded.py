@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.offloading import Offloading
 from holdfast.store import Store
 from holdfast.stores.http import HttpStore
-from holdfast.wire import JSON
+from holdfast.stores.offload.configuration import Offloading
+from holdfast.wire.codec import JSON
 
 
 def ask(url: str, token: str, retry_window: float, offloading: str, command: bytes) -> Any:

@@ -1,1 +1,1 @@
-"""The stores: each answers the commands of `holdfast.command`."""
+"""The stores: each answers the commands of `holdfast.commands.entries`."""

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.authority import Wanted, is_read
-from holdfast.command import Command
+from holdfast.access.permissions import Wanted, is_read
+from holdfast.commands.entries import Command
+from holdfast.commands.paging import in_pages
 from holdfast.errors import (
     Forbidden,
     HoldfastError,
@@ -22,10 +23,15 @@ from holdfast.errors import (
     TokenRefused,
     TooManyRequests,
 )
-from holdfast.paging import in_pages
+from holdfast.portable.transport import (
+    InvalidAddress,
+    InvalidToken,
+    Response,
+    Transport,
+    Unreachable,
+)
 from holdfast.store import Store
-from holdfast.transport import InvalidAddress, InvalidToken, Response, Transport, Unreachable
-from holdfast.wire import JSON, Refusal, raised
+from holdfast.wire.codec import JSON, Refusal, raised
 
 A = TypeVar("A")
 

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.command import Command
+from holdfast.commands.entries import Command
+from holdfast.commands.paging import in_pages
 from holdfast.errors import NotSupported, StoreUnavailable, ValueTooLarge
-from holdfast.paging import in_pages
-from holdfast.runner.channel import Channel
-from holdfast.runner.messages import Purpose
+from holdfast.portable.transport import Endpoint
+from holdfast.runner.protocol.messages import Purpose
 from holdfast.store import Store
-from holdfast.transport import Endpoint
-from holdfast.wire import MSGPACK, command_types
+from holdfast.wire.channel import Channel
+from holdfast.wire.codec import MSGPACK, command_types
 
 A = TypeVar("A")
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import AssetInfo, Entry, Expired, Found, Page, Version
+from holdfast.commands import entries as c
 from holdfast.errors import AssetInactive, HoldfastError, InvalidType, VersionConflict
-from holdfast.scope import AssetScope, StoreScope
+from holdfast.model.entry import AssetInfo, Entry, Expired, Found, Page, Version
+from holdfast.model.scope import AssetScope, StoreScope
 
 
 def comparable(command: c.Command[Any], answer: Any) -> Any:

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
+from holdfast.commands import entries as c
 from holdfast.errors import HoldfastError, NotSupported
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing.answers import comparable, pages, versions
+from holdfast.testing.client import open_door
 from holdfast.testing.clock import Clock
-from holdfast.testing.door import open_door
+from holdfast.testing.model import MemoryStore
 
 TASKS = [
     TaskScope("sales", "monday", "load", 0),

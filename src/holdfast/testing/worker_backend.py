@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from holdfast.backend import BaseStoreBackend
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.spellings import WorkerHooks
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.offload.hook_names import WorkerHooks
 
 VALUES: tuple[Any, ...] = (
     {"id": "app_1", "tries": [1, 2.5, None, True]},

@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import Query
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast import command as c
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.server.problems import problems
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.public.asset_state import AssetStateStoreEntry
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.entry import fields
+from holdfast.server.public.error_docs import problems
 from holdfast.server.public.model import Answer, AssetId, AssetName, Id, Index
 from holdfast.server.public.parameter import AssetEntries, TaskEntries
 from holdfast.server.public.route import public_router

@@ -6,13 +6,13 @@ from datetime import datetime
 
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast.accessor import rewind_target
-from holdfast.entry import Version
+from holdfast.accessor.stores import rewind_target
+from holdfast.commands import entries as c
 from holdfast.errors import NotFound
-from holdfast.server.problems import BODY, problems
+from holdfast.model.entry import Version
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import (
     Answer,
     Body,

@@ -10,15 +10,15 @@ from fastapi import Query
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast import command as c
-from holdfast import run_command as r
 from holdfast.actions.loads import Load, loads_of
-from holdfast.entry import AssetInfo
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, UnknownAsset
-from holdfast.run import AssetEvent as Event
-from holdfast.scope import AssetScope
-from holdfast.server.problems import BODY, problems
+from holdfast.model.entry import AssetInfo
+from holdfast.model.run import AssetEvent as Event
+from holdfast.model.scope import AssetScope
 from holdfast.server.public.caller import Asker
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import (
     Answer,
     AssetId,

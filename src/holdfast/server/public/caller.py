@@ -8,15 +8,15 @@ from typing import Annotated, Any, TypeVar, cast
 from fastapi import Depends, Request
 from msgspec.structs import replace
 
-from holdfast.accessor import Rules, Steps, arun
-from holdfast.authority import UserIdentity
-from holdfast.command import Command, History
+from holdfast.access.permissions import UserIdentity
+from holdfast.accessor.stores import Rules, Steps, arun
+from holdfast.commands.entries import Command, History
+from holdfast.commands.paging import LARGEST_PAGE, bounded, may_go_on
+from holdfast.commands.runs import RunEvents
 from holdfast.connection import rules
-from holdfast.entry import ApiWriter, Page
 from holdfast.errors import Forbidden, ValueTooLarge
-from holdfast.paging import LARGEST_PAGE, bounded, may_go_on
-from holdfast.run_command import RunEvents
-from holdfast.server.request import identity_of, perform, settings_of, store_of
+from holdfast.model.entry import ApiWriter, Page
+from holdfast.server.http.request import identity_of, perform, settings_of, store_of
 from holdfast.settings import Settings
 
 A = TypeVar("A")

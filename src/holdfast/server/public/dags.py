@@ -8,19 +8,13 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.dagspec import Cron, Every, OnAssets, Schedule, TaskSpec
-from holdfast.run import DagInfo, TriggerRule
-from holdfast.schedule import (
-    asset_text,
-    interval_text,
-    next_run_at,
-    schedule_text,
-    spec_of,
-)
-from holdfast.server.problems import BODY, problems
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec
+from holdfast.model.run import DagInfo, TriggerRule
+from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
 from holdfast.server.public.caller import Asker
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body
 from holdfast.server.public.parameter import DagId, Limit, Offset
 from holdfast.server.public.route import public_router

@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast.entry import Entry
+from holdfast.commands import entries as c
 from holdfast.errors import NotFound
-from holdfast.scope import StoreScope
+from holdfast.model.entry import Entry
+from holdfast.model.scope import StoreScope
+from holdfast.model.value import decode_entry
 from holdfast.server.public.caller import Caller
 from holdfast.server.public.model import Body, LastUpdatedBy, Stored, stored
-from holdfast.value import decode_entry
 
 
 class StateStoreEntry(Stored):

@@ -17,10 +17,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from holdfast.entry import ApiWriter, TaskWriter, Writer
 from holdfast.errors import InvalidInput, UnreadableValue
-from holdfast.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
-from holdfast.value import MAX_KEY_LENGTH, decode_entry, reference_in
+from holdfast.model.entry import ApiWriter, TaskWriter, Writer
+from holdfast.model.value import MAX_KEY_LENGTH, decode_entry, reference_in
+from holdfast.portable.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
 
 EXAMPLE_TIME = "2026-01-31T12:00:00Z"
 

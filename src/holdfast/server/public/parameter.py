@@ -7,13 +7,13 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import Depends, Path, Query
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast import command as c
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput
-from holdfast.identifier import MAX_ID_LENGTH, check_id
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.server.path import decoded
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import MAX_KEY_LENGTH, check_key
+from holdfast.portable.identifier import MAX_ID_LENGTH, check_id
+from holdfast.server.http.path import decoded
 from holdfast.server.public.model import AssetId, Index, KeyPrefix, Time, VersionNumber
-from holdfast.value import MAX_KEY_LENGTH, check_key
 
 ALL = "~"
 """In the place of an id: of all of them, where a listing says so."""

@@ -15,9 +15,9 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from holdfast.errors import InvalidInput
-from holdfast.server.limits import read_aside
-from holdfast.server.problems import problems
-from holdfast.server.strictness import check_content_type, check_query
+from holdfast.server.http.limits import read_aside
+from holdfast.server.http.strictness import check_content_type, check_query
+from holdfast.server.public.error_docs import problems
 
 PREFIX = "/api/v2"
 

@@ -10,20 +10,20 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import located
+from holdfast.accessor.stores import located
+from holdfast.actions.logs import run_logs
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.run import Run, RunKind, RunState
-from holdfast.runner.logs import run_logs
-from holdfast.server.problems import BODY, problems
+from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.value import decode, encode
 from holdfast.server.public.assets import AssetEvent, of_event
 from holdfast.server.public.caller import Asker
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Time
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId
 from holdfast.server.public.route import public_router
-from holdfast.value import decode, encode
 
 router = public_router("DAG runs")
 

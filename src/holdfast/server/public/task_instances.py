@@ -10,12 +10,12 @@ from fastapi import Query
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast import run_command as r
 from holdfast.actions.tasks import choose, find
-from holdfast.run import AttemptInfo, Outcome, TaskState
-from holdfast.run import TaskInstance as Known
-from holdfast.server.problems import BODY, problems
+from holdfast.commands import runs as r
+from holdfast.model.run import AttemptInfo, Outcome, TaskState
+from holdfast.model.run import TaskInstance as Known
 from holdfast.server.public.caller import Asker
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Index
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId, TaskInPath
 from holdfast.server.public.route import public_router

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import Field
 
-from holdfast import command as c
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput
-from holdfast.retention import expires_at as default_expiry
-from holdfast.server.problems import BODY, problems
+from holdfast.portable.retention import expires_at as default_expiry
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Time
 from holdfast.server.public.parameter import IfVersion, Key, TaskEntries, TaskInPath
 from holdfast.server.public.route import public_router

@@ -7,15 +7,15 @@ from datetime import datetime
 
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast.accessor import located
+from holdfast.accessor.stores import located
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, InvalidType, VersionConflict
-from holdfast.scope import StoreScope
+from holdfast.model.scope import StoreScope
+from holdfast.model.value import JsonValue, encode, fits, too_large
 from holdfast.server.public.caller import Caller
 from holdfast.server.public.entry import absent
 from holdfast.server.public.model import Answer
-from holdfast.stores.refusal import conflict
-from holdfast.value import JsonValue, encode, fits, too_large
+from holdfast.stores.errors import conflict
 
 TRIES = 10
 """How often a change of the value alone begins anew because somebody else has written."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import TaskWriter
+from holdfast.commands import entries as c
 from holdfast.errors import VersionConflict
-from holdfast.run import Process
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import Process
+from holdfast.model.value import decode_entry, encode
 from holdfast.store import Store
-from holdfast.value import decode_entry, encode
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.run import Process
-from holdfast.runner.process import this_process
+from holdfast.model.run import Process
+from holdfast.process import this_process
 
 _NOT_FOUND = 127
 

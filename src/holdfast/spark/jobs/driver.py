@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import msgspec
 
-from holdfast.accessor import AssetStore, TaskStore
-from holdfast.entry import TaskWriter
+from holdfast.accessor.stores import AssetStore, TaskStore
 from holdfast.errors import HoldfastError, InvalidInput, StaleAttempt
-from holdfast.runner.process import identify
-from holdfast.scope import AssetScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope
+from holdfast.process import identify
 from holdfast.spark.jobs.claim import Claim, Claims
 from holdfast.spark.jobs.clusters.identity import own_id
 from holdfast.spark.jobs.ticket import Ticket

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.errors import HoldfastError, InvalidDag
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.resumable import ResumableJobMixin
-from holdfast.spark.endpoint import job_endpoint
+from holdfast.spark.handles import job_endpoint
 from holdfast.spark.jobs.claim import claim_key
 from holdfast.spark.jobs.clusters import Cluster, State
 from holdfast.spark.jobs.log import DriverLog

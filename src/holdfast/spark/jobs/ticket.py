@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.accessor import Rules
+from holdfast.accessor.stores import Rules
 from holdfast.errors import InvalidInput, OutsideTask
-from holdfast.scope import TaskScope
+from holdfast.model.scope import TaskScope
 
 VARIABLE: Final = "HOLDFAST_JOB"
 TOKEN_VARIABLE: Final = "HOLDFAST_JOB_TOKEN"  # noqa: S105  (its name, not its content)

@@ -6,13 +6,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from holdfast.entry import TaskWriter
 from holdfast.errors import InvalidInput, SparkUnavailable, StaleAttempt
+from holdfast.model.entry import TaskWriter
 from holdfast.spark.jobs.claim import Claim, Claims
 from holdfast.spark.jobs.clusters import Cluster, State, Status
 
 if TYPE_CHECKING:
-    from holdfast.accessor import TaskStore
+    from holdfast.accessor.stores import TaskStore
 
 AWAY: Final = 120.0
 """Seconds that a cluster may be away before the attempt fails; its job goes on all the same."""

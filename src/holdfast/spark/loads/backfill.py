@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor import AssetStore, run
+from holdfast.accessor.stores import AssetStore, run
 from holdfast.errors import VersionConflict
-from holdfast.loadrecord import BACKFILLS
+from holdfast.model.load_record import BACKFILLS
 from holdfast.spark.loads.output import Writing
 
 NOTHING: Final[dict[str, Any]] = {}

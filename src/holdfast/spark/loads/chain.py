@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.accessor import AssetStore
-from holdfast.entry import Entry
+from holdfast.accessor.stores import AssetStore
 from holdfast.errors import NotSupported
-from holdfast.loadchain import Chain, chain_in, standing
-from holdfast.loadrecord import RECORD_SUFFIX, record_in
+from holdfast.model.entry import Entry
+from holdfast.model.load_chain import Chain, chain_in, standing
+from holdfast.model.load_record import RECORD_SUFFIX, record_in
 
 PLAN_SUFFIX: Final = "/plan"
 """The plan of the watermark `orders` is stored as `orders/plan`."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from holdfast.accessor import AssetStore
+from holdfast.accessor.stores import AssetStore
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.loadchain import NO_LOADS, Chain
-from holdfast.loadrecord import BACKFILLS
-from holdfast.spark.edition import TRY
+from holdfast.model.load_chain import NO_LOADS, Chain
+from holdfast.model.load_record import BACKFILLS
+from holdfast.spark.checkpoints.edition import TRY
 from holdfast.spark.loads import readback, saved
 from holdfast.spark.loads.backfill import Backfill, backfills_at
 from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count

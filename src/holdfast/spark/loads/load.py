@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from holdfast.accessor import AssetStore
-from holdfast.entry import Entry, TaskWriter
+from holdfast.accessor.stores import AssetStore
 from holdfast.errors import InvalidInput, InvalidType, SourceChanged
-from holdfast.loadchain import NO_TRY, following
-from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
-from holdfast.loadrecord import as_json as record_as_json
+from holdfast.model.entry import Entry, TaskWriter
+from holdfast.model.load_chain import NO_TRY, following
+from holdfast.model.load_record import RECORD_SUFFIX, LoadRecord
+from holdfast.model.load_record import as_json as record_as_json
+from holdfast.model.value import check_key
 from holdfast.spark.failure import has_raised
 from holdfast.spark.loads import contract, saved
 from holdfast.spark.loads.backfill import Backfill, Backfilling
@@ -40,7 +41,6 @@ from holdfast.spark.publication import (
     renames,
     withdraw,
 )
-from holdfast.value import check_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

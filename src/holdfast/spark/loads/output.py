@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.spark.edition import TRY
+from holdfast.spark.checkpoints.edition import TRY
 from holdfast.spark.failure import has_raised
 from holdfast.spark.loads import readback, saved
 from holdfast.spark.loads.column import Columns, quoted

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor import AssetStore, run
-from holdfast.entry import Entry
+from holdfast.accessor.stores import AssetStore, run
 from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
+from holdfast.model.entry import Entry
 from holdfast.spark.loads.chain import PLAN_SUFFIX, highest_number, loads_that_count
 from holdfast.spark.loads.naming import digest_of
 
@@ -216,7 +216,7 @@ class Planning:
             return
         from pyspark.errors import PySparkException
 
-        from holdfast.spark.operations import LIMIT, await_end, other_session
+        from holdfast.spark.session.operations import LIMIT, await_end, other_session
 
         spark: Any = self._spark
         other = other_session(spark, before)

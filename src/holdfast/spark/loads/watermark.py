@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from holdfast.errors import InvalidInput
-from holdfast.loadchain import Chain
+from holdfast.model.load_chain import Chain
 from holdfast.spark.loads.cursor import Cursor, Value
 
 GROUPS: Final = 32

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.scope import StoreScope
+from holdfast.model.scope import StoreScope
 from holdfast.spark.failure import translated
 from holdfast.spark.reconcile import listing, naming
 from holdfast.spark.reconcile.summary import Part, Size, Summary
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.sql.rows import micros
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from holdfast import purge_command as pc
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.scope import StoreScope
-from holdfast.stores.offload import OffloadStore
-from holdfast.value import as_reference
+from holdfast.commands import objects as pc
+from holdfast.model.scope import StoreScope
+from holdfast.model.value import as_reference
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 
 BATCH: Final = 1000
 

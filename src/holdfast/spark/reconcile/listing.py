@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from holdfast.blobs import place
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.scope import StoreScope
+from holdfast.model.scope import StoreScope
+from holdfast.stores.offload.objects import place
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.plain import REFERENCE
-from holdfast.scope import StoreScope, TaskScope
-from holdfast.spark.transfer.selection import selected
+from holdfast.model.scope import StoreScope, TaskScope
+from holdfast.portable.json_rules import REFERENCE
+from holdfast.spark.transfer.filter import selected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, IntegralType, StringType, StructType, TimestampType
 
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.identifier import MAX_ASSET_LENGTH, check_id, check_map_index
+from holdfast.portable.identifier import MAX_ASSET_LENGTH, check_id, check_map_index
 
 Owner: TypeAlias = tuple[Any, ...]
 """What the scope's columns of a row hold."""

@@ -15,12 +15,12 @@ import pyarrow as pa
 import sqlalchemy as sa
 from psycopg.sql import Literal
 
-from holdfast import command as c
+from holdfast.commands import entries as c
 from holdfast.spark.source.snapshot import BEGIN, Snapshot, shared_snapshot
-from holdfast.stores.sql import scan_statements as s
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect
-from holdfast.stores.sql.operations.scanning import scan_query
+from holdfast.stores.sql.operations.tables import scan_query
+from holdfast.stores.sql.statements import tables as s
 
 BYTES = str(2 * 2**20)
 """About so much is made a batch."""

@@ -14,22 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from holdfast import command as c
+from holdfast.commands import entries as c
 from holdfast.connection import open_store
 from holdfast.errors import HoldfastError, InvalidUrl
-from holdfast.loadrecord import expand_records
-from holdfast.plain import LITERAL
-from holdfast.report import LOADS, stored_columns
+from holdfast.model.load_record import expand_records
+from holdfast.model.value import shown
+from holdfast.portable.json_rules import LITERAL
+from holdfast.portable.tables import LOADS, stored_columns
 from holdfast.settings import load
 from holdfast.spark.source.location import Location
 from holdfast.spark.source.reading import Range, Reading, record_batch
 from holdfast.store import Store
-from holdfast.stores.sql import scan_statements as s
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
-from holdfast.stores.sql.operations.scanning import scan_query
-from holdfast.value import shown
+from holdfast.stores.sql.operations.tables import scan_query
+from holdfast.stores.sql.statements import tables as s
 
 ROWS = 10_000
 """So many rows are fetched at once."""

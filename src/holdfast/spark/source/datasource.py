@@ -7,7 +7,7 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
 from pyspark.sql.types import StructType
 
-from holdfast.report import check_table
+from holdfast.portable.tables import check_table
 from holdfast.spark.source.location import Location, locate
 from holdfast.spark.source.options import READING, WRITING, check_options
 from holdfast.spark.source.plainness import plainly

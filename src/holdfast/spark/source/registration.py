@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.accessor import TaskStore
-from holdfast.runner.messages import Tables
+from holdfast.accessor.stores import TaskStore
+from holdfast.runner.protocol.messages import Tables
 from holdfast.spark.source.datasource import HoldfastSource
 from holdfast.spark.source.location import Location, configured, locate
 from holdfast.spark.source.shipping import ship

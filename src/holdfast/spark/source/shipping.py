@@ -11,13 +11,13 @@ from pyspark import cloudpickle
 
 SHIPPED: Final = (
     "holdfast.errors",
-    "holdfast.identifier",
-    "holdfast.report",
-    "holdfast.retention",
-    "holdfast.transport",
+    "holdfast.portable.identifier",
+    "holdfast.portable.tables",
+    "holdfast.portable.retention",
+    "holdfast.portable.transport",
     "holdfast.spark.source.tables",
     "holdfast.spark.source.location",
-    "holdfast.spark.source.served",
+    "holdfast.portable.client",
     "holdfast.spark.source.options",
     "holdfast.spark.source.plainness",
     "holdfast.spark.source.predicate",

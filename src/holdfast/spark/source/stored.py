@@ -6,8 +6,8 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from holdfast import load_command as c
-from holdfast.command import Command
+from holdfast.commands import bulk as c
+from holdfast.commands.entries import Command
 from holdfast.connection import rules
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.settings import load

@@ -13,12 +13,12 @@ from holdfast.errors import InvalidInput
 from holdfast.settings import without_password
 from holdfast.spark.failure import translated
 from holdfast.spark.source.location import Location
-from holdfast.spark.transfer.arrival import Target, check_declared
+from holdfast.spark.transfer.checksum import Total
+from holdfast.spark.transfer.filter import entries
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned
-from holdfast.spark.transfer.record import Record, resumed
-from holdfast.spark.transfer.selection import entries
+from holdfast.spark.transfer.resume import Record, resumed
 from holdfast.spark.transfer.source import open_kept
-from holdfast.spark.transfer.totals import Total
+from holdfast.spark.transfer.target import Target, check_declared
 
 
 def copy_entries(

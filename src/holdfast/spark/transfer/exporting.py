@@ -9,18 +9,18 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor import TaskStore
+from holdfast.accessor.stores import TaskStore
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
-from holdfast.spark.chunks import read_chunks, write_chunks
+from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
+from holdfast.spark.checkpoints.item import directory_of
 from holdfast.spark.failure import translated
-from holdfast.spark.item import directory_of
 from holdfast.spark.source.tables import full_schema
+from holdfast.spark.transfer.checksum import Total, columns
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.manifest import FILE, Manifest, Part, Table, write_manifest
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned
-from holdfast.spark.transfer.record import Record, resumed
-from holdfast.spark.transfer.totals import Total, columns
+from holdfast.spark.transfer.resume import Record, resumed
 from holdfast.version import __version__
 
 

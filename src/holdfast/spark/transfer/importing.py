@@ -9,20 +9,20 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from holdfast.command import TaskFilter, Where
+from holdfast.commands.entries import TaskFilter, Where
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.spark.failure import translated
 from holdfast.spark.source.location import Location
 from holdfast.spark.source.tables import full_schema
-from holdfast.spark.transfer.arrival import Target, check_declared
+from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.exporting import totals_of
+from holdfast.spark.transfer.filter import conditions
 from holdfast.spark.transfer.manifest import Manifest, read_manifest
 from holdfast.spark.transfer.plan import Chunk
-from holdfast.spark.transfer.record import Record, resumed
-from holdfast.spark.transfer.selection import conditions
-from holdfast.spark.transfer.totals import Total
+from holdfast.spark.transfer.resume import Record, resumed
+from holdfast.spark.transfer.target import Target, check_declared
 
 
 def import_entries(

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import InvalidInput
+from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.directory import Directory
+from holdfast.spark.transfer.filter import CONTENT
 from holdfast.spark.transfer.plan import Chunk
-from holdfast.spark.transfer.selection import CONTENT
-from holdfast.spark.transfer.totals import Total
 
 FILE: Final = "manifest.json"
 VERSION: Final = 1

@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.report import LONGEST_LIST
+from holdfast.portable.tables import LONGEST_LIST
 from holdfast.spark.source.location import Location
 from holdfast.spark.source.reading import DEFAULT_PARTITIONS
 from holdfast.spark.source.reading import ROWS as ROWS_OF_PARTITION
-from holdfast.spark.transfer.selection import entries, equals, literal
+from holdfast.spark.transfer.filter import entries, equals, literal
 
 ROWS: Final = 50_000
 """About so many entries are a chunk; a run or an asset is never divided."""

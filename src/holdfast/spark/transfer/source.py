@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from holdfast import command as c
+from holdfast.commands import entries as c
 from holdfast.connection import connect
-from holdfast.entry import Entry
 from holdfast.errors import InvalidSettings, UnknownAsset, UnknownTaskInstance
-from holdfast.offloading import Offloading
-from holdfast.report import check_table
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import Entry
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import is_reference
+from holdfast.portable.tables import check_table
 from holdfast.spark.source.database import open_location
 from holdfast.spark.source.datasource import HoldfastSource
 from holdfast.spark.source.location import Location, locate
@@ -31,8 +31,8 @@ from holdfast.spark.source.options import READING
 from holdfast.spark.source.reading import make_reader
 from holdfast.spark.source.writing import make_writer
 from holdfast.store import Store
+from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql.rows import writer_column
-from holdfast.value import is_reference
 
 FORMAT: Final = "holdfast_kept"
 LOOK: Final = '{"__holdfast_'

@@ -1,4 +1,4 @@
-"""Between rows and the values of `holdfast.entry`."""
+"""Between rows and the values of `holdfast.model.entry`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.entry import AssetInfo, Entry, Expired, TaskWriter, Version, Writer, signature
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import AssetInfo, Entry, Expired, TaskWriter, Version, Writer, signature
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 
 Row = Sequence[Any]
 

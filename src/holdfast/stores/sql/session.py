@@ -7,8 +7,8 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy.orm import Session
 
-from holdfast.colour import Call
-from holdfast.command import Command
+from holdfast.commands.entries import Command
+from holdfast.flow import Call
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate

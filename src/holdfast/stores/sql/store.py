@@ -13,9 +13,9 @@ from threading import RLock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
-from holdfast.colour import Call
-from holdfast.command import Command
+from holdfast.commands.entries import Command
 from holdfast.errors import HoldfastError
+from holdfast.flow import Call
 from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import connect, make_engine, parse_url
@@ -30,8 +30,8 @@ from holdfast.stores.sql.operations.steps import (
     Query,
     Steps,
 )
-from holdfast.stores.sql.patience import Limit, Patience, Progress, unanswered
 from holdfast.stores.sql.pool import AsyncPool, Link, Pool, cancel, cut
+from holdfast.stores.sql.retries import Limit, Patience, Progress, unanswered
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
 

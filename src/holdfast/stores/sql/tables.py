@@ -10,8 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH
-from holdfast.value import MAX_KEY_LENGTH
+from holdfast.model.value import MAX_KEY_LENGTH
+from holdfast.portable.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH
 
 
 class ExactText(sa.types.TypeDecorator[str]):
@@ -87,7 +87,7 @@ metadata = sa.MetaData(
 
 _digest = sa.String(64)
 _word = ExactText(20)
-"""A state, kind or outcome of `holdfast.run`."""
+"""A state, kind or outcome of `holdfast.model.run`."""
 
 
 def _cascade(target: str) -> sa.ForeignKey:

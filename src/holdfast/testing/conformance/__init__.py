@@ -17,10 +17,10 @@ from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.loads import Loads
 from holdfast.testing.conformance.pickling import Pickling
 from holdfast.testing.conformance.purging import Purging
+from holdfast.testing.conformance.random_commands import Surprises
 from holdfast.testing.conformance.requests import Requests
 from holdfast.testing.conformance.retries import Retries
 from holdfast.testing.conformance.staging import Staging
-from holdfast.testing.conformance.surprises import Surprises
 from holdfast.testing.conformance.versions import Versions
 from holdfast.testing.conformance.watermarks import Watermarks
 

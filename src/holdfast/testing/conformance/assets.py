@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import (
+from holdfast.commands import entries as c
+from holdfast.commands.entries import (
     DeclareAsset,
     DeclareDagAssets,
     DeleteOrphans,
@@ -20,9 +20,10 @@ from holdfast.command import (
     ListOrphans,
     Set,
 )
-from holdfast.entry import AssetInfo, TaskWriter
 from holdfast.errors import AssetInactive, InvalidInput, UnknownAsset, UnknownTaskInstance
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import AssetInfo, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import (
     ANN,
@@ -33,7 +34,6 @@ from holdfast.testing.conformance.fixtures import (
     StoreFixtures,
     supported,
 )
-from holdfast.testing.door import Door
 
 DAY = timedelta(days=1)
 

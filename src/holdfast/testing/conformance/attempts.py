@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import (
+from holdfast.commands import entries as c
+from holdfast.commands.entries import (
     Advance,
     Clear,
     Delete,
@@ -20,11 +20,11 @@ from holdfast.command import (
     SetMany,
     StartAttempt,
 )
-from holdfast.entry import TaskWriter
 from holdfast.errors import StaleAttempt, UnknownTaskInstance
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.conformance.fixtures import ANN, ORDERS, TASK, StoreFixtures, supported
-from holdfast.testing.door import Door
 
 FIRST = TaskWriter(TASK, 1)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import InvalidInput, ObjectBusy
-from holdfast.scope import StoreScope, TaskScope
+from holdfast.model.scope import StoreScope, TaskScope
+from holdfast.model.value import as_reference
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 from holdfast.testing.conformance.purging import MINUTE, TAKER, named, put, reserve
-from holdfast.testing.door import Door
-from holdfast.value import as_reference
 
 
 class Barriers(StoreFixtures):

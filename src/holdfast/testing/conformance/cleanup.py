@@ -6,13 +6,21 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import CountExpired, DeleteExpired, Get, List, ListExpired, Set, TakeExpired
-from holdfast.entry import Expired
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands.entries import (
+    CountExpired,
+    DeleteExpired,
+    Get,
+    List,
+    ListExpired,
+    Set,
+    TakeExpired,
+)
+from holdfast.model.entry import Expired
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 HOUR = timedelta(hours=1)
 

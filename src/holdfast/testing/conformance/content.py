@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from holdfast import command as c
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 KEYS = {
     "slashes": "a/b//c/../d",

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import Clear, Delete, Get, GetEntry, List, RegisterTask, Set, SetMany
-from holdfast.entry import TaskWriter, WatcherWriter, Writer
+from holdfast.commands import entries as c
+from holdfast.commands.entries import Clear, Delete, Get, GetEntry, List, RegisterTask, Set, SetMany
 from holdfast.errors import UnknownAsset, UnknownTaskInstance
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter, WatcherWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import (
     ANN,
@@ -23,7 +24,6 @@ from holdfast.testing.conformance.fixtures import (
     StoreFixtures,
     supported,
 )
-from holdfast.testing.door import Door
 
 MAPPED = [TaskScope("sales", "monday", "load", index) for index in range(3)]
 

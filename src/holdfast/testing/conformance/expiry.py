@@ -8,13 +8,23 @@ from typing import Any
 
 import pytest
 
-from holdfast.accessor import Rules
-from holdfast.command import Clear, CountExpired, Get, GetEntry, List, Now, Set, SetMany, TaskFilter
-from holdfast.retention import NEVER_EXPIRE
-from holdfast.scope import TaskScope
+from holdfast.accessor.stores import Rules
+from holdfast.commands.entries import (
+    Clear,
+    CountExpired,
+    Get,
+    GetEntry,
+    List,
+    Now,
+    Set,
+    SetMany,
+    TaskFilter,
+)
+from holdfast.model.scope import TaskScope
+from holdfast.portable.retention import NEVER_EXPIRE
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 HOUR = timedelta(hours=1)
 AGES = timedelta(days=365 * 100)

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import pytest
 
-from holdfast import command as c
-from holdfast.accessor import Accessor, AssetStore, Rules, TaskStore
-from holdfast.entry import ApiWriter, TaskWriter, Writer
+from holdfast.accessor.stores import Accessor, AssetStore, Rules, TaskStore
+from holdfast.commands import entries as c
 from holdfast.errors import NotSupported
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
+from holdfast.testing.client import COLOURS, Door, open_door
 from holdfast.testing.clock import Clock
-from holdfast.testing.door import COLOURS, Door, open_door
 
 A = TypeVar("A")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.authority import is_read
-from holdfast.command import (
+from holdfast.access.permissions import is_read
+from holdfast.commands import entries as c
+from holdfast.commands.entries import (
     Clear,
     Delete,
     FinishAttempt,
@@ -21,15 +21,15 @@ from holdfast.command import (
     SetMany,
     StartAttempt,
 )
-from holdfast.condition import CurrentIntent, Guarded, LiveAttempt, Once, RequestId
-from holdfast.entry import TaskWriter
+from holdfast.commands.wrappers import CurrentIntent, Guarded, LiveAttempt, Once, RequestId
 from holdfast.errors import StaleAttempt, UnknownTaskInstance
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import encode
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, ORDERS, TASK, StoreFixtures, supported
-from holdfast.testing.door import Door
-from holdfast.value import encode
 
 FIRST = TaskWriter(TASK, 1)
 JOB = TaskWriter(TASK)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import Clear, Delete, Get, History, Rewind, Set, SetMany, ToVersion
-from holdfast.entry import TaskWriter, WatcherWriter, Writer
+from holdfast.commands import entries as c
+from holdfast.commands.entries import Clear, Delete, Get, History, Rewind, Set, SetMany, ToVersion
 from holdfast.errors import HistoryGone, VersionConflict
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import TaskWriter, WatcherWriter, Writer
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, CUSTOMERS_URI, StoreFixtures
-from holdfast.testing.door import Door
 
 MONDAY = TaskWriter(TaskScope("sales", "monday", "load"))
 TUESDAY = TaskWriter(TaskScope("sales", "tuesday", "load", 3))

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.accessor import Rules
-from holdfast.entry import TaskWriter
+from holdfast.accessor.stores import Rules
 from holdfast.errors import HoldfastError
-from holdfast.retention import NEVER_EXPIRE
+from holdfast.model.entry import TaskWriter
+from holdfast.portable.retention import NEVER_EXPIRE
 from holdfast.testing.conformance.fixtures import StoreFixtures
 
 NOT_JSON: list[tuple[Any, type[Exception], str]] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from holdfast.command import (
+from holdfast.commands.entries import (
     AssetFilter,
     DeclareAsset,
     DeclareDagAssets,
@@ -17,12 +17,12 @@ from holdfast.command import (
     SetMany,
     TaskFilter,
 )
-from holdfast.entry import Page
-from holdfast.plain import MOST_LISTED
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import Page
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.portable.json_rules import MOST_LISTED
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, CUSTOMERS_URI, StoreFixtures
-from holdfast.testing.door import Door
 
 BY_CODE_POINT = [
     "!",

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.command import (
+from holdfast.commands.bulk import AddToLoad, DropLoad, FinishLoad, Lot, StartLoad
+from holdfast.commands.entries import (
     DeclareDagAssets,
     Delete,
     DeleteAsset,
@@ -19,7 +20,6 @@ from holdfast.command import (
     StartAttempt,
     TaskFilter,
 )
-from holdfast.entry import TaskWriter, Writer
 from holdfast.errors import (
     AssetInactive,
     Conflict,
@@ -29,12 +29,12 @@ from holdfast.errors import (
     StaleAttempt,
     UnknownAsset,
 )
-from holdfast.load_command import AddToLoad, DropLoad, FinishLoad, Lot, StartLoad
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import encode
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, StoreFixtures
-from holdfast.testing.door import Door
-from holdfast.value import encode
 
 LOAD = "load-1"
 NEW = TaskScope("imported", "first", "load", 3)

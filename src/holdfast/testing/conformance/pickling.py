@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.entry import Expired, TaskWriter, WatcherWriter
+from holdfast.commands import entries as c
 from holdfast.errors import HoldfastError
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import Expired, TaskWriter, WatcherWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Door, open_door
 from holdfast.testing.conformance.fixtures import ANN, ORDERS, ORDERS_URI, TASK, StoreFixtures
-from holdfast.testing.door import Door, open_door
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 ATTEMPT = TaskWriter(TASK, 2)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.entry import TaskWriter, Writer
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
 from holdfast.errors import (
     AssetInactive,
     InvalidInput,
@@ -18,11 +17,12 @@ from holdfast.errors import (
     StaleAttempt,
     UnknownTaskInstance,
 )
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import as_reference, is_in_place, is_reference
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, ORDERS_URI, TASK, StoreFixtures
-from holdfast.testing.door import Door
-from holdfast.value import as_reference, is_in_place, is_reference
 
 A, B = as_reference("s3://lake/a"), as_reference("s3://lake/b")
 MINUTE = timedelta(minutes=1)

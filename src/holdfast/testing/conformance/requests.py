@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import (
+from holdfast.commands import entries as c
+from holdfast.commands.entries import (
     Advance,
     Clear,
     DeclareAsset,
@@ -22,18 +22,18 @@ from holdfast.command import (
     SetMany,
     StartAttempt,
 )
-from holdfast.condition import Once, RequestId
-from holdfast.entry import TaskWriter
+from holdfast.commands.wrappers import Once, RequestId
 from holdfast.errors import (
     StaleAttempt,
     StaleRequest,
     UnknownTaskInstance,
     VersionConflict,
 )
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, TASK, StoreFixtures, supported
-from holdfast.testing.door import Door
 
 FIRST = TaskWriter(TASK, 1)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 from holdfast.testing.conformance.purging import (
     MINUTE,
@@ -17,7 +18,6 @@ from holdfast.testing.conformance.purging import (
     take,
     taken,
 )
-from holdfast.testing.door import Door
 
 
 class Retries(StoreFixtures):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import (
+from holdfast.commands import entries as c
+from holdfast.commands.entries import (
     Advance,
     DeclareAsset,
     DeclareDagAssets,
@@ -21,9 +21,10 @@ from holdfast.command import (
     Set,
     StartAttempt,
 )
-from holdfast.entry import TaskWriter
 from holdfast.errors import AssetInactive, InvalidType, VersionConflict
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import (
     ANN,
@@ -32,7 +33,6 @@ from holdfast.testing.conformance.fixtures import (
     ORDERS_URI,
     StoreFixtures,
 )
-from holdfast.testing.door import Door
 
 
 class Staging(StoreFixtures):

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import Clear, Delete, Get, GetEntry, Set, SetMany
+from holdfast.commands import entries as c
+from holdfast.commands.entries import Clear, Delete, Get, GetEntry, Set, SetMany
 from holdfast.errors import VersionConflict
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Door
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 
 class Versions(StoreFixtures):

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import Advance, Get, GetEntry
-from holdfast.entry import WatcherWriter
+from holdfast.commands import entries as c
+from holdfast.commands.entries import Advance, Get, GetEntry
 from holdfast.errors import HoldfastError
-from holdfast.scope import AssetScope
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.scope import AssetScope
+from holdfast.testing.client import Door
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 NUMBERS: list[tuple[float, float]] = [
     (-5, 3),

@@ -13,7 +13,7 @@ from holdfast.spark.jobs.submission import (
     spark_home,
     submit_command,
 )
-from holdfast.spark.properties import properties
+from holdfast.spark.session.properties import properties
 
 LIMIT: Final = 300.0
 _SHOWN: Final = 8

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import InvalidInput, SparkUnavailable
-from holdfast.identifier import is_uuid
-from holdfast.run import Process
-from holdfast.runner.process import has_ended, this_process
+from holdfast.model.run import Process
+from holdfast.portable.identifier import is_uuid
+from holdfast.process import has_ended, this_process
 from holdfast.spark.jobs import detached
 from holdfast.spark.jobs.clusters import Cluster, State, Status
 from holdfast.spark.jobs.submission import Submission, spark_environment, submit_command
-from holdfast.spark.properties import write_properties
+from holdfast.spark.session.properties import write_properties
 
 START_SECONDS: Final = 30.0
 GRACE: Final = 5.0

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
 
-from holdfast.secrecy import PRIVATE
+from holdfast.process import PRIVATE
 from holdfast.stores.sql.dialects.base import (
     DatabaseClock,
     Dialect,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast import purge_command as pc
-from holdfast import run_command as rc
-from holdfast.condition import Guarded, Once
+from holdfast.commands import bulk as lc
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.commands import runs as rc
+from holdfast.commands.wrappers import Guarded, Once
 from holdfast.errors import NotSupported
 from holdfast.stores.sql.operations import (
     attempts,
@@ -18,21 +18,21 @@ from holdfast.stores.sql.operations import (
     entries,
     events,
     expiry,
-    guards,
     history,
     leases,
     listing,
-    loads,
-    purging,
     registry,
     requests,
     results,
     runs,
-    scanning,
     schedules,
     tasks,
     watches,
 )
+from holdfast.stores.sql.operations import bulk as loads
+from holdfast.stores.sql.operations import objects as purging
+from holdfast.stores.sql.operations import tables as scanning
+from holdfast.stores.sql.operations import wrappers as guards
 from holdfast.stores.sql.operations.steps import Operation
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.entry import TaskWriter, Writer
-from holdfast.run import (
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.run import (
     RETURN_VALUE,
     AttemptInfo,
     EmittedEvent,
@@ -18,11 +18,10 @@ from holdfast.run import (
     RunKind,
     TaskState,
 )
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores import refusal
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import HELD_TEXT, larger
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import run_statements as r
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations import events, results
 from holdfast.stores.sql.operations.entries import check_version, entry_of, put
 from holdfast.stores.sql.operations.entries import empty as empty_entries
@@ -30,7 +29,8 @@ from holdfast.stores.sql.operations.runs import lock_held_run
 from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope
 from holdfast.stores.sql.operations.staging import staged_by
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
-from holdfast.value import HELD_TEXT, larger
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import runs as r
 
 Apply: TypeAlias = Callable[[Context, int, list[rows.Row], TaskWriter], Steps[None]]
 """How staged writes to one asset take effect."""

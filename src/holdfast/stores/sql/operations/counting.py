@@ -6,14 +6,14 @@ from functools import cache
 
 import sqlalchemy as sa
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.stores.sql import dag_statements as d
-from holdfast.stores.sql import statements as s
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
 from holdfast.stores.sql.operations.events import events_query
 from holdfast.stores.sql.operations.runs import runs_query
 from holdfast.stores.sql.operations.steps import Context, Query, Steps
 from holdfast.stores.sql.operations.tasks import task_instances_query
+from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements import entries as s
 
 
 def count(context: Context, command: rc.Count) -> Steps[int]:

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.dagspec import AliasSpec, DagSpec, OnAssets
-from holdfast.run import DagInfo, FileInfo
-from holdfast.stores import refusal
-from holdfast.stores.sql import dag_statements as d
-from holdfast.stores.sql import event_statements as e
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
+from holdfast.model.dag import AliasSpec, DagSpec, OnAssets
+from holdfast.model.run import DagInfo, FileInfo
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.registry import declare_for_dag, settle_assets
 from holdfast.stores.sql.operations.schedules import condition_in, follow, leaves
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
+from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import events as e
 
 _SEEN_AT_ONCE: Final = 500
 _ERRORS_KEPT: Final = timedelta(hours=1)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from holdfast import command as c
-from holdfast.entry import Entry, TaskWriter, Writer
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores import refusal
+from holdfast.commands import entries as c
+from holdfast.model.entry import Entry, TaskWriter, Writer
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import is_reference
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
-from holdfast.stores.sql.operations.purging import claim_objects
+from holdfast.stores.sql.operations.objects import claim_objects
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
@@ -23,7 +23,7 @@ from holdfast.stores.sql.operations.scopes import (
 )
 from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
 from holdfast.stores.sql.operations.steps import Context, Steps
-from holdfast.value import is_reference
+from holdfast.stores.sql.statements import entries as s
 
 
 def get(context: Context, command: c.Get) -> Steps[str | None]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import run_command as rc
-from holdfast.entry import AssetInfo
-from holdfast.run import AssetEvent, EmittedEvent
-from holdfast.scope import TaskScope
-from holdfast.stores.sql import event_statements as e
+from holdfast.commands import runs as rc
+from holdfast.model.entry import AssetInfo
+from holdfast.model.run import AssetEvent, EmittedEvent
+from holdfast.model.scope import TaskScope
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.registry import declare
 from holdfast.stores.sql.operations.runs import get_run
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.steps import Context, Query, Steps, window
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import events as e
 
 
 def by_asset(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from holdfast import command as c
-from holdfast.entry import AssetInfo, Expired
-from holdfast.scope import AssetScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import AssetInfo, Expired
+from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.steps import BEGIN, NO_LIMIT, Context, Steps
+from holdfast.stores.sql.statements import entries as s
 
 
 def now(context: Context, command: c.Now) -> Steps[datetime]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from holdfast import command as c
-from holdfast.entry import Version
-from holdfast.rewind import choose
+from holdfast.commands import entries as c
+from holdfast.model.entry import Version
+from holdfast.model.rewind import choose
+from holdfast.model.value import larger
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.entries import entry_of, put, record
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, known, open_scope
 from holdfast.stores.sql.operations.staging import stage_advance
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
-from holdfast.value import larger
+from holdfast.stores.sql.statements import entries as s
 
 
 def advance(context: Context, command: c.Advance) -> Steps[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from holdfast import run_command as rc
-from holdfast.stores.sql import event_statements as e
+from holdfast.commands import runs as rc
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import run_statements as s
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.stores.sql.operations.watches import watch_params
+from holdfast.stores.sql.statements import events as e
+from holdfast.stores.sql.statements import runs as s
 
 T = TypeVar("T")
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import Found, Page
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.commands import entries as c
+from holdfast.model.entry import Found, Page
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.staging import (
@@ -21,6 +20,7 @@ from holdfast.stores.sql.operations.staging import (
     too_large_to_merge,
 )
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
+from holdfast.stores.sql.statements import entries as s
 
 
 def list_(context: Context, command: c.List) -> Steps[Page]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.command import count_within
+from holdfast.commands.entries import count_within
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.steps import SNAPSHOT, Query, Steps
-from holdfast.stores.sql.statements import Select
+from holdfast.stores.sql.statements.entries import Select
 
 SMALL = 1024
 """Characters of a text that is read without being measured first, however many rows there are."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from holdfast import command as c
-from holdfast.entry import AssetInfo
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores import refusal
-from holdfast.stores.sql import deletion_statements as d
+from holdfast.commands import entries as c
+from holdfast.model.entry import AssetInfo
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import run_statements as r
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
+from holdfast.stores.sql.statements import deletion as d
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import runs as r
 
 
 def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:

@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.condition import Guarded, Once, RequestId
+from holdfast.commands import entries as c
+from holdfast.commands.wrappers import Guarded, Once, RequestId
 from holdfast.errors import HoldfastError
-from holdfast.stores import refusal
-from holdfast.stores.sql import request_statements as q
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations import entries
 from holdfast.stores.sql.operations.steps import (
@@ -24,7 +23,8 @@ from holdfast.stores.sql.operations.steps import (
     Steps,
     joined,
 )
-from holdfast.wire import JSON
+from holdfast.stores.sql.statements import requests as q
+from holdfast.wire.codec import JSON
 
 
 def once(

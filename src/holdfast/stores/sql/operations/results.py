@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast import run_command as rc
-from holdfast.stores.sql import run_statements as s
+from holdfast.commands import runs as rc
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import Owner, open_scope
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
-from holdfast.stores.sql.statements import measured
+from holdfast.stores.sql.statements import runs as s
+from holdfast.stores.sql.statements.entries import measured
 
 
 def keep(context: Context, owner: Owner, key: str, value: str) -> Steps[None]:

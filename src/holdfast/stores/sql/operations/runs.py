@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from holdfast import run_command as rc
+from holdfast.commands import runs as rc
 from holdfast.errors import InvalidInput, StaleAttempt
-from holdfast.run import Process, Run, RunKind, RunState, Unfinished
-from holdfast.stores import refusal
-from holdfast.stores.sql import dag_statements as d
+from holdfast.model.run import Process, Run, RunKind, RunState, Unfinished
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import run_statements as s
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
-from holdfast.stores.sql.statements import measured
+from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements import runs as s
+from holdfast.stores.sql.statements.entries import measured
 
 
 class LockedRun(NamedTuple):

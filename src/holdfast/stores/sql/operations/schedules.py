@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from holdfast import run_command as rc
-from holdfast.dagspec import (
+from holdfast.commands import runs as rc
+from holdfast.model.dag import (
     AliasSpec,
     AllOf,
     AnyOf,
@@ -22,15 +22,15 @@ from holdfast.dagspec import (
     OnAssets,
     Schedule,
 )
-from holdfast.run import Run, RunKind
-from holdfast.scope import AssetScope
-from holdfast.stores import refusal
-from holdfast.stores.sql import dag_statements as d
-from holdfast.stores.sql import event_statements as e
+from holdfast.model.run import Run, RunKind
+from holdfast.model.scope import AssetScope
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.runs import add_run, get_run
 from holdfast.stores.sql.operations.scopes import find
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements import events as e
 
 Leaf: TypeAlias = AssetSpec | AssetRefSpec | AliasSpec
 

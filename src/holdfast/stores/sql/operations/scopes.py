@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from holdfast.entry import TaskWriter, Writer
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores import refusal
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.steps import BEGIN, Steps
+from holdfast.stores.sql.statements import entries as s
 
 
 class Owner(NamedTuple):

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import Entry, Found, Page, TaskWriter, signature
+from holdfast.commands import entries as c
 from holdfast.errors import InvalidType, ValueTooLarge
-from holdfast.scope import AssetScope, StoreScope
+from holdfast.model.entry import Entry, Found, Page, TaskWriter, signature
+from holdfast.model.scope import AssetScope, StoreScope
+from holdfast.model.value import larger
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import Owner, find
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
-from holdfast.value import larger
+from holdfast.stores.sql.statements import entries as s
 
 LARGEST_MERGE = 8
 """Pages of entries that are read at once, to lay staged writes over them."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from holdfast.colour import Call
-from holdfast.command import Command
+from holdfast.commands.entries import Command
+from holdfast.flow import Call
 from holdfast.stores.sql.dialects import Dialect
 
 A = TypeVar("A")

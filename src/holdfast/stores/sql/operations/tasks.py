@@ -6,18 +6,26 @@ from typing import Any
 
 import msgspec
 
-from holdfast import run_command as rc
+from holdfast.commands import runs as rc
 from holdfast.errors import InvalidInput
-from holdfast.run import AttemptInfo, Ending, Outcome, RunKind, RunState, TaskInstance, TaskState
-from holdfast.scope import TaskScope
-from holdfast.stores import refusal
+from holdfast.model.run import (
+    AttemptInfo,
+    Ending,
+    Outcome,
+    RunKind,
+    RunState,
+    TaskInstance,
+    TaskState,
+)
+from holdfast.model.scope import TaskScope
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import run_rows
-from holdfast.stores.sql import run_statements as s
 from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settle
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
 from holdfast.stores.sql.operations.scopes import known, lock_scope, open_scope
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
+from holdfast.stores.sql.statements import runs as s
 
 
 def task_instances_query(command: rc.ListTaskInstances) -> Query:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.entry import WatcherWriter
-from holdfast.identifier import check_id
-from holdfast.run import Watch, WatchInfo
-from holdfast.scope import AssetScope
-from holdfast.stores import refusal
-from holdfast.stores.sql import event_statements as e
+from holdfast.commands import entries as c
+from holdfast.commands import runs as rc
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import Watch, WatchInfo
+from holdfast.model.scope import AssetScope
+from holdfast.portable.identifier import check_id
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations import entries, events, history
 from holdfast.stores.sql.operations.runs import free
 from holdfast.stores.sql.operations.scopes import lock_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Operation, Steps, joined
+from holdfast.stores.sql.statements import events as e
 
 WRITES: Mapping[type[c.Command[Any]], Operation] = {
     c.Set: entries.set_,

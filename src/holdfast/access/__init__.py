@@ -1,0 +1,1 @@
+"""Identities, and what each may ask for."""

@@ -1,0 +1,1 @@
+"""Task stores and asset stores, as pipelines use them."""

@@ -1,0 +1,1 @@
+"""The contract: every request to a store, one noun per file."""

@@ -1,0 +1,189 @@
+"""Lists that are longer than a server gives at once: asked for page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from holdfast import flow as colour
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.commands.objects import TakePurges
+from holdfast.errors import InvalidInput, StoreUnavailable, ValueTooLarge
+from holdfast.model.entry import AssetInfo, Page, Version
+from holdfast.model.run import AssetEvent, DagInfo, Run, TaskInstance
+from holdfast.portable.json_rules import MOST_LISTED
+
+A = TypeVar("A")
+Steps: TypeAlias = Generator[c.Command[Any], Any, A]
+
+_LISTINGS = (
+    c.List,
+    c.ListAssets,
+    r.ListDags,
+    r.ListRuns,
+    r.ListTaskInstances,
+    r.ListAssetEvents,
+    r.RunEvents,
+)
+_SIZED = (
+    *(c.List, c.Scan, c.History, r.GetResults, r.ListAssetEvents, r.ListRuns, r.RunEvents),
+    TakePurges,
+)
+_TRIES = 10
+LARGEST_PAGE = 8 * 2**20
+"""Characters of values after which a server ends a page."""
+
+
+def check_page(command: c.Command[Any]) -> None:
+    """Raise InvalidInput where a command lists more than a server gives at once."""
+    if isinstance(command, (*_LISTINGS, c.ListExpired, c.TakeExpired)) and _is_long(command):
+        raise InvalidInput(
+            f"{type(command).__name__} asks for "
+            + ("everything" if command.limit is None else f"{command.limit:,} items"),
+            hint=f"`limit` is {MOST_LISTED:,} at most; go on with `after`, or `offset`",
+        )
+
+
+def bounded(command: c.Command[A]) -> c.Command[A]:
+    """The command with a bound on the size of its answer, where that may be large."""
+    if not isinstance(command, _SIZED):
+        return command
+    given = LARGEST_PAGE if command.max_size is None else command.max_size
+    return cast(c.Command[A], msgspec.structs.replace(command, max_size=min(given, LARGEST_PAGE)))
+
+
+def may_go_on(command: Any, answer: Any) -> bool:
+    """Whether an answer to a command without `max_size` may have ended early for its size."""
+    if isinstance(answer, Page):
+        return answer.more
+    return is_large(answer) and len(answer) != getattr(command, "limit", None)
+
+
+def is_large(answer: Sequence[Any]) -> bool:
+    """Whether versions, results or rows may have ended early for their size."""
+    return sum(map(_length, answer)) > LARGEST_PAGE
+
+
+def _length(item: Any) -> int:
+    match item:
+        case Version():
+            return len(item.value or "")
+        case Run():
+            return len(item.conf)
+        case AssetEvent():
+            return len(item.extra)
+        case (int(), str(text)):
+            return len(text)
+    return 0
+
+
+def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
+    """The answer to a command, where necessary from several pages. No item is in it twice, and
+    none is left out that was there all the time. One with `max_size` is asked for as it is."""
+    if getattr(command, "max_size", None) is not None:
+        return cast(A, ask(command))
+    if isinstance(command, c.List):
+        return cast(A, colour.run(_entries(command), ask))
+    if isinstance(command, _LISTINGS):
+        return cast(A, colour.run(_rows(command), ask))
+    if isinstance(command, c.History | r.GetResults):
+        return cast(A, colour.run(_parts(command), ask))
+    return cast(A, ask(command))
+
+
+def _is_long(command: Any) -> bool:
+    return command.limit is None or command.limit > MOST_LISTED
+
+
+def each_page(command: c.List, take: Callable[[Page], None]) -> Steps[None]:
+    """Ask for page after page, and hand each on. One begins behind the last entry of the one
+    before, whatever is written meanwhile."""
+    part = msgspec.structs.replace(command, max_size=LARGEST_PAGE)
+    size, count = _size(command, 0), 0
+    while True:
+        page = yield msgspec.structs.replace(part, limit=size)
+        take(page)
+        count += len(page.found)
+        ended = len(page.found) < size and not page.more
+        if ended or count == command.limit:
+            return
+        last = page.found[-1]
+        part = msgspec.structs.replace(part, offset=0, after=(last.scope, last.entry.key))
+        # Few where values are large: a server looks at all that might fit into a page.
+        size = min(_size(command, count), 2 * len(page.found))
+
+
+def _entries(command: c.List) -> Steps[Page]:
+    pages: list[Page] = []
+    yield from each_page(command, pages.append)
+    found = tuple(one for page in pages for one in page.found)
+    if command.after is not None:
+        return Page(found, len(found))
+    if command.limit is None and found:
+        return Page(found, command.offset + len(found))
+    return Page(found, pages[0].total)
+
+
+def _parts(command: c.History | r.GetResults) -> Steps[tuple[Any, ...]]:
+    """Each part begins behind the last item of the one before."""
+    found: list[Any] = []
+    part: Any = command
+    while True:
+        answer = yield part
+        found += answer
+        if not is_large(answer):
+            return tuple(found)
+        if isinstance(command, c.History):
+            part = msgspec.structs.replace(part, before=answer[-1].version)
+        else:
+            part = msgspec.structs.replace(part, after=answer[-1][0])
+
+
+def _rows(command: Any) -> Steps[tuple[Any, ...]]:
+    """Each page begins with the last row of the one before, and has room for another. Where that
+    is another row by now, something came or went before it, and all is read anew."""
+    for _ in range(_TRIES):
+        rows: list[Any] = []
+        while True:
+            again = bool(rows)
+            size = min(MOST_LISTED, _size(command, len(rows)) + again)
+            offset = command.offset + len(rows) - again
+            page = yield msgspec.structs.replace(command, limit=size, offset=offset)
+            if again and (not page or _identity(page[0]) != _identity(rows[-1])):
+                break
+            if again and len(page) == 1 and is_large(page):
+                raise ValueTooLarge(
+                    f"{type(command).__name__}: {_identity(page[0])} has more than "
+                    f"{LARGEST_PAGE:,} characters",
+                    hint="nothing so large can be written any more; delete it",
+                )
+            rows += page[again:]
+            ended = len(page) < size and not is_large(page)
+            if ended or not _size(command, len(rows)):
+                return tuple(rows)
+    raise StoreUnavailable(
+        f"what {type(command).__name__} lists changed each time while it was read",
+        hint="ask again, or for less: with filters, or a `limit`",
+    )
+
+
+def _size(command: Any, found: int) -> int:
+    """How large the next page is."""
+    return MOST_LISTED if command.limit is None else min(MOST_LISTED, command.limit - found)
+
+
+def _identity(row: AssetInfo | DagInfo | Run | TaskInstance | AssetEvent) -> Any:
+    match row:
+        case AssetInfo():
+            return row.asset_id
+        case DagInfo():
+            return row.dag_id
+        case Run():
+            return row.dag_id, row.run_id
+        case TaskInstance():
+            return row.scope
+        case AssetEvent():
+            return row.asset, row.number

@@ -1,0 +1,67 @@
+"""Which step of a history a rewind goes back to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.commands.entries import AtTime, BeforeRun, Target, ToVersion
+from holdfast.errors import HistoryGone, NotSupported
+from holdfast.model.entry import TaskWriter, Version
+from holdfast.model.value import is_in_place
+
+
+def choose(history: Sequence[Version[str]], target: Target, where: str) -> Version[str] | None:
+    """The step to put back, from a history with the newest first; None: the entry was absent.
+
+    Where the history no longer reaches back far enough, that is an error, not an absence; and so
+    is a value that was kept where the next one has taken its place.
+    """
+    step = _chosen(history, target, where)
+    if step is not None and step.value is not None and is_in_place(step.value):
+        raise NotSupported(
+            f"the value of {where} was kept elsewhere, and the next one has taken its place",
+            hint="there is nothing to go back to; ObjectStoreBackend keeps old values",
+        )
+    return step
+
+
+def _chosen(history: Sequence[Version[str]], target: Target, where: str) -> Version[str] | None:
+    if not history:
+        raise HistoryGone(f"{where} has no history", hint="check the key; `list` shows what exists")
+    match target:
+        case ToVersion(version):
+            for step in history:
+                if step.version == version:
+                    return step
+            raise HistoryGone(
+                f"{where} has no version {version}",
+                hint=f"versions kept: {_shown(history)}",
+            )
+        case AtTime(at):
+            before = [step for step in history if step.updated_at <= at]
+            sought = f"what it was at {at.isoformat()}"
+        case BeforeRun(run_id):
+            mine = [step.version for step in history if _run_of(step) == run_id]
+            if not mine:
+                raise HistoryGone(
+                    f"run `{run_id}` did not write {where}, as far as its history goes",
+                    hint="`history` shows which runs did",
+                )
+            before = [step for step in history if step.version < mine[-1]]
+            sought = f"what it was before run `{run_id}`"
+    if before:
+        return before[0]
+    if history[-1].previous:
+        raise HistoryGone(
+            f"the history of {where} no longer reaches back to {sought}",
+            hint=f"versions kept: {_shown(history)}; asset_history_limit says how many are",
+        )
+    return None
+
+
+def _run_of(step: Version[str]) -> str | None:
+    return step.writer.scope.run_id if isinstance(step.writer, TaskWriter) else None
+
+
+def _shown(history: Sequence[Version[str]]) -> str:
+    return f"{history[-1].version} to {history[0].version}"

@@ -1,0 +1,271 @@
+"""What may be stored: JSON values and keys, how they are encoded, and how values compare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.errors import InvalidInput, InvalidType, ValueTooLarge
+from holdfast.model.scope import StoreScope
+from holdfast.portable.identifier import check_id, check_text
+from holdfast.portable.json_rules import (
+    HELD,
+    LITERAL,
+    MAX_DEPTH,
+    PLACE,
+    REFERENCE,
+    escaped,
+    exact,
+    not_json,
+    plain,
+    reference,
+    unescaped,
+)
+
+JsonValue: TypeAlias = (
+    "str | float | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue] | None"
+)
+
+MAX_KEY_LENGTH = 512
+MAX_REFERENCE_LENGTH = 8192
+LONGEST_OBJECT: Final = 2**20
+"""Characters of a run's conf, of a DAG's params and of what an event says."""
+"""Longer than the path of any object: below its URL, that has up to 700 characters."""
+
+_to_json = msgspec.json.Encoder().encode
+_from_json = msgspec.json.Decoder().decode
+_skip_json = msgspec.json.Decoder(msgspec.Raw).decode
+_NOT_JSON = (msgspec.DecodeError, UnicodeEncodeError, RecursionError)
+
+
+def check_key(key: str, scope: StoreScope | None = None) -> str:
+    """Return a key as plain text. Refuse what cannot be one: empty, over 512 characters, with
+    control characters."""
+    if type(key) is str and 0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable():
+        return key
+    where = f" for {scope}" if scope else ""
+    if not isinstance(key, str):
+        raise InvalidType(
+            f"a key must be text, not {type(key).__name__}{where}", hint="use str(key)"
+        )
+    if not key:
+        raise InvalidInput(f"the key is empty{where}", hint="name what the entry holds: 'cursor'")
+    if len(key) > MAX_KEY_LENGTH:
+        raise InvalidInput(
+            f"the key {key[:40]!r}…{where} has {len(key)} characters; the limit is "
+            f"{MAX_KEY_LENGTH}",
+            hint="shorten it, such as by a digest in place of its end",
+        )
+    check_text(f"the key {key!r}{where}", key)
+    return exact(key)
+
+
+def encode(value: JsonValue) -> str:
+    """The value as JSON text. Errors name the path inside the value and what to store instead."""
+    return encoded(value).decode()
+
+
+def encoded(value: JsonValue) -> bytes:
+    """The same in UTF-8."""
+    return _to_json(escaped(plain(value)))
+
+
+def decode(text: str | bytes) -> Any:
+    """The value behind JSON text that `encode` has made."""
+    return unescaped(_from_json(text))
+
+
+def decode_entry(text: str | bytes, where: str) -> Any:
+    """Decode what an entry holds. UnreadableValue, which says where, if that is not JSON."""
+    try:
+        return decode(text)
+    except _NOT_JSON as error:
+        raise not_json(where, error) from None
+
+
+def shown(text: str) -> str:
+    """The JSON of the value itself, for those who know nothing of how it is kept. What is not JSON
+    is shown as it is."""
+    if LITERAL not in text:
+        return text
+    try:
+        return _to_json(decode(text)).decode()
+    except _NOT_JSON:
+        return text
+
+
+def shown_json(text: str, where: str) -> str:
+    """The same, of what an entry holds. UnreadableValue, which says where, if that is not JSON."""
+    try:
+        _skip_json(text)
+    except _NOT_JSON as error:
+        raise not_json(where, error) from None
+    return shown(text)
+
+
+def parse(text: str) -> str:
+    """JSON text that a person or another program wrote, as `encode` would have written it."""
+    try:
+        value = _from_json(text)
+    except _NOT_JSON as error:
+        raise InvalidInput(
+            f"the value is not JSON: {error}", hint="text is written in quotes: '\"like this\"'"
+        ) from None
+    if value is None or not _is_harmless(text):
+        return encode(value)
+    return _to_json(escaped(value)).decode()
+
+
+def _is_harmless(text: str) -> bool:
+    """No integer in it is too large, no character a surrogate, and nothing nested too deeply: it
+    need not be looked through value by value, which would take ten times as long."""
+    nested = text.count("[") + text.count("{")
+    return nested <= MAX_DEPTH and "\\u" not in text and _LONG_NUMBER.search(text) is None
+
+
+_LONG_NUMBER = re.compile("[0-9]{19}")
+
+
+def check_json(what: str, text: str) -> Any:
+    """The value behind JSON text, which is to be kept as it is; refused where `encode` would not
+    have written it."""
+    try:
+        value = decode(text)
+    except _NOT_JSON as error:
+        raise InvalidInput(f"{what} is not JSON: {error}") from None
+    # Not by `plain`, whose paths take their time: results of tasks may be large.
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        if any(type(item) is int and not -(2**63) <= item < 2**63 for item in level):
+            raise InvalidInput(f"{what} has an integer beyond 64 bits")
+        level = [inner for item in level for inner in _parts(item)]
+        if not level:
+            return value
+    raise InvalidInput(f"{what} is nested deeper than {MAX_DEPTH} levels")
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def check_json_object(what: str, text: str) -> None:
+    """The same, for what has to be a JSON object, of `LONGEST_OBJECT` characters at most."""
+    if len(text) > LONGEST_OBJECT:
+        raise InvalidInput(
+            f"{what} has {len(text):,} characters as JSON",
+            hint=f"{LONGEST_OBJECT:,} at most: keep the data elsewhere, and say where it is",
+        )
+    if not isinstance(check_json(what, text), dict):
+        raise InvalidInput(
+            f"{what} is no JSON object: {text[:40]}", hint="""write '{"key": "value"}'"""
+        )
+
+
+def as_reference(place: str, in_place: bool = False) -> str:
+    """The JSON text that stands for a reference to a value kept elsewhere; `in_place` where the
+    next value of its key is going to take its place."""
+    return _to_json({PLACE if in_place else REFERENCE: place}).decode()
+
+
+def check_reference(where: str, text: str) -> None:
+    """Raise InvalidInput unless JSON text stands for a reference exactly as `as_reference` writes
+    it, within the limit and without control characters. A reference in place may be any text: the
+    hooks of a third party may keep a whole value in it."""
+    place = reference_in(text)
+    if place is None or as_reference(place, is_in_place(text)) != text:
+        raise InvalidInput(f"{where}: {text!r:.60} is no reference")
+    if not is_in_place(text):
+        check_id(f"{where}: the reference", place, MAX_REFERENCE_LENGTH)
+
+
+def is_reference(text: str) -> bool:
+    """Whether JSON text stands for a reference."""
+    return text.startswith((REFERENCE_PREFIX, PLACE_PREFIX))
+
+
+def is_in_place(text: str) -> bool:
+    """Whether it is a reference to what the next value overwrites."""
+    return text.startswith(PLACE_PREFIX)
+
+
+def reference_in(text: str) -> str | None:
+    """The reference that JSON text stands for, if it does."""
+    if not is_reference(text):
+        return None
+    try:
+        return reference(_from_json(text))
+    except msgspec.DecodeError:
+        return None
+
+
+REFERENCE_PREFIX: Final = f'{{"{REFERENCE}":'
+PLACE_PREFIX: Final = f'{{"{PLACE}":'
+HELD_TEXT: Final = f'{{"{HELD}":true}}'
+"""The JSON text that stands for a staged value which does not leave its worker before success."""
+
+
+def fits(text: str, limit: int) -> bool:
+    """Whether a value's JSON text is within `max_value_storage_bytes`; 0 means no limit."""
+    return not limit or len(text) * 4 <= limit or len(text.encode()) <= limit
+
+
+def too_large(text: str, limit: int, where: str) -> ValueTooLarge:
+    return ValueTooLarge(
+        f"{where}: the value has {len(text.encode()):,} bytes as JSON; the limit is {limit:,}",
+        hint="keep it in a file or object store and store its path, or raise "
+        "[state_store] max_value_storage_bytes",
+    )
+
+
+def too_large_to_offload(size: int, limit: int, where: str) -> ValueTooLarge:
+    return ValueTooLarge(
+        f"{where}: the value has {size:,} bytes as JSON; the limit is {limit:,}",
+        hint="keep it in files of your own and store their path, or raise [object_store] "
+        "max_value_bytes",
+    )
+
+
+def size_warning(text: str, limit: int, where: str) -> str:
+    """Describe a worker's value over the limit, which is stored: no task is interrupted for it."""
+    return (
+        f"{where}: the value has {len(text.encode()):,} bytes as JSON, more than [state_store] "
+        f"max_value_storage_bytes ({limit:,}); it is stored all the same. Store large values as "
+        "files and keep their paths here, or set [workers] state_backend, which does so"
+    )
+
+
+def larger(standing: str | None, proposed: str, where: str) -> str:
+    """The larger of two JSON texts, both numbers or both strings. Equal: the one that stands."""
+    new = decode(proposed)
+    if _order(new) is None:
+        raise InvalidType(
+            f"{where}: only numbers and strings can advance, not {type(new).__name__}"
+        )
+    if standing is None:
+        return proposed
+    if is_reference(standing):
+        raise InvalidType(
+            f"{where} holds a value that is kept elsewhere, which cannot be compared here",
+            hint="the next attempt to advance it brings it here first",
+        )
+    old = decode_entry(standing, where)
+    if _order(old) is not _order(new):
+        raise InvalidType(
+            f"{where} holds a {type(old).__name__}; a {type(new).__name__} cannot advance it",
+            hint="advance with the type that stands, or set the key anew",
+        )
+    return proposed if new > old else standing
+
+
+def _order(value: Any) -> type | None:
+    """What a value compares with: numbers with numbers, strings with strings."""
+    if isinstance(value, str):
+        return str
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float
+    return None

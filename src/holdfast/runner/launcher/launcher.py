@@ -1,0 +1,277 @@
+"""The launcher: a process without secrets that forks a child for each order.
+
+It has loaded what children need, so that a child starts in milliseconds. It copies their output to
+their logs, tells the supervisor how they end, and leaves nothing of theirs running: each child is
+a process group of its own, killed when its first process has ended, and when the launcher has.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.wire.channel import NOTICE, Channel, encode
+
+_READ = 1 << 16
+
+
+class Launch(msgspec.Struct, frozen=True, tag="launch"):
+    """Fork a child. The end of the channel that it shall have comes along as a descriptor."""
+
+    child: int
+
+
+class WriteLog(msgspec.Struct, frozen=True, tag="log"):
+    """Where a child's output goes. Until this is known, it waits in the pipe."""
+
+    child: int
+    path: str
+    limit: int
+
+
+class Kill(msgspec.Struct, frozen=True, tag="kill"):
+    """Send a signal to a child's process, or with SIGKILL to all of its group."""
+
+    child: int
+    signal: int
+
+
+class PreloadSpark(msgspec.Struct, frozen=True, tag="preload"):
+    """Load what Spark tasks need."""
+
+
+Order: TypeAlias = Launch | WriteLog | Kill | PreloadSpark
+
+
+class Launched(msgspec.Struct, frozen=True, tag="launched"):
+    child: int
+    pid: int
+
+
+class Exited(msgspec.Struct, frozen=True, tag="exited"):
+    """A child's end: its exit status, or minus the number of the signal that ended it."""
+
+    child: int
+    status: int
+
+
+Notice: TypeAlias = Launched | Exited
+
+_order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
+
+
+@dataclass
+class _Child:
+    number: int
+    pid: int
+    output: int
+    log: int | None = None
+    room: int = 0
+    """Bytes that the log may still grow by; below zero once its end was written."""
+
+    def write(self, data: bytes) -> None:
+        if self.log is None or self.room < 0:
+            return
+        _write_all(self.log, data[: self.room])
+        if len(data) > self.room:
+            _write_all(self.log, b"\n[the log ends here: it has reached its limit]\n")
+        self.room -= len(data)
+
+
+class Launcher:
+    """The process's loop: orders, ends of children, and their output."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = Channel(control)
+        self._descriptors: list[int] = []
+        self._children: dict[int, _Child] = {}
+        self._selector = selectors.DefaultSelector()
+        self._lifeline, self._life = os.pipe()
+        """Children watch the reading end; it closes when this process is gone."""
+        self._woken, waker = socket.socketpair()
+        for end in (self._woken, waker):
+            end.setblocking(False)
+        self._waker = waker
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        # It ends when the supervisor does, which lets tasks end first.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        self._selector.register(control, selectors.EVENT_READ, self._take_orders)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._reap)
+
+    def run(self) -> None:
+        """Until the supervisor closes its end."""
+        self._open = True
+        while self._open:
+            for key, _ in self._selector.select():
+                # What came before it may have been the end of the child that it is about, and its
+                # descriptor may be another's by now.
+                if self._selector.get_map().get(key.fd) is key:
+                    key.data()
+        for child in self._children.values():
+            _kill_group(child.pid)
+
+    def _take_orders(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control.sock, _READ, 64)
+        except ConnectionResetError:  # the supervisor has died with notices that it had not read
+            data, descriptors = b"", []
+        self._descriptors += descriptors
+        self._open = bool(data)
+        self._control.feed(data)
+        while (frame := self._control.taken()) is not None:
+            self._carry_out(_order_decoder.decode(frame[1]))
+
+    def _carry_out(self, order: Order) -> None:
+        if isinstance(order, Launch):
+            self._launch(order, socket.socket(fileno=self._descriptors.pop(0)))
+        elif isinstance(order, PreloadSpark):
+            _preload_spark()
+        elif (child := self._children.get(order.child)) is None:
+            return
+        elif isinstance(order, WriteLog):
+            child.log = _open_log(order.path)
+            child.room = order.limit
+            self._selector.register(
+                child.output, selectors.EVENT_READ, lambda: self._copy_output(child)
+            )
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, order.signal)
+            if order.signal == signal.SIGKILL:
+                _kill_group(child.pid)
+
+    def _launch(self, order: Launch, sock: socket.socket) -> None:
+        output, writes = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(output)
+            self._become_child(sock, writes)
+        os.close(writes)
+        sock.close()
+        os.set_blocking(output, False)
+        self._children[order.child] = _Child(order.child, pid, output)
+        self._tell(Launched(order.child, pid))
+
+    def _become_child(self, sock: socket.socket, output: int) -> None:
+        """Nothing of the launcher stays open here: not its control, nor other children's ends."""
+        status = 1
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._selector.close()
+            for ours in (self._control.sock, self._woken, self._waker):
+                ours.close()
+            for descriptor in (self._life, *(child.output for child in self._children.values())):
+                os.close(descriptor)
+            for child in self._children.values():
+                if child.log is not None:
+                    os.close(child.log)
+            for standard in (1, 2):
+                os.dup2(output, standard)
+            os.close(output)
+            from holdfast.runner.task import child as process
+
+            status = process.main(sock, self._lifeline)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+    def _copy_output(self, child: _Child) -> bool:
+        """Some of a child's output to its log; False where there is none now."""
+        try:
+            data = os.read(child.output, _READ)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._forget_output(child)
+        child.write(data)
+        return bool(data)
+
+    def _forget_output(self, child: _Child) -> None:
+        with suppress(KeyError):  # its end may have been seen before
+            self._selector.unregister(child.output)
+
+    def _reap(self) -> None:
+        with suppress(BlockingIOError):
+            while self._woken.recv(_READ):
+                pass
+        for child in list(self._children.values()):
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            if pid:
+                _kill_group(pid)  # what it has left behind keeps the number of the group taken
+                self._bury(child, os.waitstatus_to_exitcode(status))
+
+    def _bury(self, child: _Child, status: int) -> None:
+        del self._children[child.number]
+        if child.log is not None:
+            while self._copy_output(child):
+                pass
+            self._forget_output(child)
+            os.close(child.log)
+        os.close(child.output)
+        self._tell(Exited(child.number, status))
+
+    def _tell(self, notice: Notice) -> None:
+        with suppress(OSError):
+            self._control.send(NOTICE, encode(notice))
+
+
+def _open_log(path: str) -> int:
+    """Where it cannot be written the output is dropped: a task must not wait for its log."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        print(f"there will be no log {path}: {error}", file=sys.stderr, flush=True)
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def _preload_spark() -> None:
+    with suppress(Exception):  # the task that needs it imports it again, and says what is wrong
+        from holdfast.spark.session.preload import preload
+
+        preload()
+    gc.freeze()
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    with suppress(OSError):  # a full disk must not end the task
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+
+def main() -> None:
+    import holdfast.runner.task.child
+    import holdfast.runner.task.execution
+    import holdfast.runner.task.loading  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+    Launcher(socket.socket(fileno=int(sys.argv[1]))).run()
+
+
+if __name__ == "__main__":
+    main()

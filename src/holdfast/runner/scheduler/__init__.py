@@ -1,0 +1,1 @@
+"""The scheduler process: which runs and tasks are due."""

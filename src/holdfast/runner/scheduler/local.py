@@ -1,0 +1,174 @@
+"""`holdfast run`: one run of a file's DAG, from its start, or from where it stopped, to its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast.actions.runs import manual_run
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.errors import InvalidDag, InvalidInput, NotFound, StaleAttempt, UnreadableValue
+from holdfast.model.dag import DagSpec
+from holdfast.model.run import Run, RunState, TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import decode_entry
+from holdfast.runner.scheduler.conductor import ActiveRun, Conductor
+from holdfast.settings import Settings
+from holdfast.spark.session import progress as spark_progress
+from holdfast.store import Store
+
+REFRESH = 0.25
+
+
+class View(Protocol):
+    """Where the progress of a run is shown."""
+
+    def update(
+        self, run: Run, tasks: list[TaskInstance], progress: Mapping[TaskScope, Any]
+    ) -> None: ...
+
+
+class LocalRun:
+    """A run of this process's own. Use it in a `with` statement: leaving it stops the run."""
+
+    def __init__(self, settings: Settings, file: Path) -> None:
+        if not file.is_file():
+            raise NotFound(f"there is no file {file}", hint="give the path of a DAG file")
+        self._settings = settings
+        self._file = os.path.abspath(file)
+        self._conductor = Conductor(settings)
+
+    def __enter__(self) -> LocalRun:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ask the tasks to end, and let go of the run."""
+        self._conductor.close()
+
+    def abandon(self) -> None:
+        """End at once, without a word to the tasks."""
+        self._conductor.abandon()
+
+    def load(self, dag_id: str | None) -> DagSpec:
+        """The file's DAG, or the one of its DAGs that is named; all of them are saved."""
+        self._conductor.parse(self._file)
+        while not (parsed := self._conductor.parsed()):
+            self._conductor.turn(REFRESH)
+        found = parsed[0].parsed
+        if found.error:
+            raise InvalidDag(found.error)
+        dag = _choose(found.dags, dag_id, self._file)
+        if any(task.spark for task in dag.tasks):
+            from holdfast.spark.session.check import check
+
+            check(self._settings)
+            self._conductor.warm_spark()
+        self._save(found.dags)
+        return dag
+
+    def _save(self, dags: tuple[DagSpec, ...]) -> None:
+        """Under the name that a scheduler has for the file, where one knows it: its path inside a
+        directory."""
+        ids = {dag.dag_id for dag in dags}
+        path = Path(self._file)
+        known = self._conductor.store.execute(r.ListDags())
+        names = [info.file for info in known if info.dag_id in ids and _ends_with(path, info.file)]
+        self._conductor.store.execute(r.SaveFile((names or [path.name])[0], dags))
+
+    def begin(self, dag: DagSpec, run_id: str | None, conf: str | None) -> Run:
+        """A new run, or the unfinished one with that id, held by this process unless it ended."""
+        run = self._known(dag, run_id)
+        if run is None:
+            new = manual_run(dag.dag_id, datetime.now(UTC), run_id, conf or "{}")
+            run = self._conductor.store.execute(new)
+        elif conf is not None:
+            raise InvalidInput(
+                f"run `{run_id}` exists and has its own conf", hint="leave --conf out to go on"
+            )
+        if not run.state.ended:
+            self._active = self._conductor.adopt(run, dag)
+        return run
+
+    def carry_on(self, view: View) -> RunState:
+        """To the end of the run and of its callbacks."""
+        active = self._active
+        while active.key in self._conductor.runs:
+            self._conductor.turn(REFRESH)
+            view.update(active.run, self._in_order(active.tasks), self._progress(active))
+        ended = self._conductor.store.execute(r.GetRun(*active.key))
+        if not ended.state.ended:
+            raise StaleAttempt(
+                f"run `{ended.run_id}` is carried out by {ended.owner or 'nobody'} now",
+                hint="that process goes on with it",
+            )
+        view.update(ended, self._in_order(self.tasks()), {})
+        while self._conductor.calls_back:
+            self._conductor.turn(REFRESH)
+        return ended.state
+
+    def tasks(self) -> list[TaskInstance]:
+        dag_id, run_id = self._active.key
+        tasks = self._conductor.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        return list(tasks)
+
+    def _in_order(self, tasks: Iterable[TaskInstance]) -> list[TaskInstance]:
+        """As the DAG has them, and not by name."""
+        places = {task.task_id: place for place, task in enumerate(self._active.dag.tasks)}
+        return sorted(tasks, key=lambda one: places.get(one.scope.task_id, len(places)))
+
+    def _known(self, dag: DagSpec, run_id: str | None) -> Run | None:
+        if run_id is None:
+            return None
+        try:
+            return self._conductor.store.execute(r.GetRun(dag.dag_id, run_id))
+        except NotFound:
+            return None
+
+    def _progress(self, active: ActiveRun) -> dict[TaskScope, Any]:
+        """Return the progress of running tasks: the author's own entry, or else that of Spark."""
+        store: Store = self._conductor.store
+        if not store.supports(c.List):
+            return {}
+        if not any(one.state is TaskState.RUNNING for one in active.tasks):
+            return {}
+        where = c.TaskFilter(*active.key)
+        found: dict[TaskScope, Any] = {}
+        for key in (spark_progress.KEY, "progress"):
+            for one in store.execute(c.List(where, prefix=key)).found:
+                if one.entry.key == key and isinstance(one.scope, TaskScope):
+                    with suppress(UnreadableValue):  # the run goes on without
+                        found[one.scope] = decode_entry(one.entry.value, f"`{key}` of {one.scope}")
+        return found
+
+
+def _ends_with(path: Path, name: str) -> bool:
+    parts = Path(name).parts
+    return bool(parts) and path.parts[-len(parts) :] == parts
+
+
+def _choose(dags: tuple[DagSpec, ...], dag_id: str | None, file: str) -> DagSpec:
+    if not dags:
+        raise InvalidDag(
+            f"{file} holds no DAG",
+            hint="a DAG is made by `with DAG(…)`, by calling a function decorated with @dag, or by "
+            "@asset",
+        )
+    ids = [dag.dag_id for dag in dags]
+    if dag_id is None:
+        if len(dags) > 1:
+            raise InvalidInput(
+                f"{file} has {len(dags)} DAGs", hint=f"say which: --dag-id {' | '.join(ids)}"
+            )
+        return dags[0]
+    for dag in dags:
+        if dag.dag_id == dag_id:
+            return dag
+    raise NotFound(f"{file} has no DAG `{dag_id}`", hint=f"it has: {', '.join(ids)}")

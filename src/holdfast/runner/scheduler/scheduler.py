@@ -1,0 +1,211 @@
+"""`holdfast scheduler`: starts runs when they are due, and carries out all that are to be."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from holdfast.cleanup.periodic import PeriodicCleanup
+from holdfast.commands import runs as r
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    InvalidInput,
+    NotFound,
+    StoreUnavailable,
+)
+from holdfast.model import timetable
+from holdfast.model.dag import DagSpec, OnAssets
+from holdfast.model.run import DagInfo, Run, RunKind, RunState, Unfinished
+from holdfast.process import has_ended
+from holdfast.runner.scheduler.conductor import Conductor
+from holdfast.runner.scheduler.dag_files import DagDirectory
+from holdfast.runner.scheduler.known_dags import KnownDags
+from holdfast.settings import Settings
+
+ROUND = 1.0
+"""Seconds from one look at files, schedules and queued runs to the next."""
+SEEN_ELSEWHERE: Final = timedelta(seconds=30)
+"""For so long after another scheduler has had a DAG, its runs are left to that one."""
+_CARRIED_OUT: Final = tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL)
+_PAGE: Final = 1000
+
+log = logging.getLogger("holdfast.scheduler")
+
+
+class Scheduler:
+    """Everything that it knows comes from the files and from the store: another may take over."""
+
+    def __init__(self, settings: Settings, directory: Path) -> None:
+        files = DagDirectory(directory)  # before anything is started: it may not be there
+        self._conductor = Conductor(settings)
+        self._store = self._conductor.store
+        self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
+        self._cleanup = PeriodicCleanup(self._store, settings.state_store)
+        self._waiting: dict[str, str] = {}
+        """DAGs whose runs were told to wait, and why."""
+
+    def run(self, stopping: Event) -> None:
+        """Until told to stop; then what runs is interrupted and let go of."""
+        next_round = 0.0
+        try:
+            while not stopping.is_set():
+                try:
+                    if time.monotonic() >= next_round:
+                        next_round = time.monotonic() + ROUND
+                        self._look_around()
+                    self._conductor.turn(max(0.0, next_round - time.monotonic()))
+                    self._known.save()
+                except StoreUnavailable as error:
+                    log.warning("%s; trying again", error.message)
+                    stopping.wait(ROUND)
+        finally:
+            self._conductor.close()
+
+    def _look_around(self) -> None:
+        self._known.look()
+        if self._known.complete:
+            infos = {info.dag_id: info for info in self._store.execute(r.ListDags())}
+            self._create_runs(infos)
+            self._adopt_runs(infos)
+        self._cleanup.tick()
+
+    def _unfinished(self) -> dict[str, Unfinished]:
+        return {one.dag_id: one for one in self._store.execute(r.UnfinishedRuns())}
+
+    def _create_runs(self, infos: dict[str, DagInfo]) -> None:
+        unfinished = self._unfinished()
+        for dag_id, dag in self._known.dags.items():
+            info = infos.get(dag_id)
+            if info is None or info.paused:
+                continue
+            try:
+                if isinstance(dag.schedule, OnAssets):
+                    if timetable.is_open(dag, datetime.now(UTC)):
+                        self._create_asset_run(dag)
+                else:
+                    busy = unfinished.get(dag_id, Unfinished(dag_id, 0, 0))
+                    free = dag.max_active_runs - busy.queued - busy.running
+                    self._create_scheduled_runs(dag, info, free)
+            except StoreUnavailable:
+                raise
+            except HoldfastError as error:
+                # Such as that another scheduler was quicker; no DAG stops the others.
+                log.warning("no run of %s was made: %s", dag_id, error.message)
+
+    def _create_scheduled_runs(self, dag: DagSpec, info: DagInfo, most: int) -> None:
+        until = info.scheduled_until
+        for _ in range(most):
+            slot = timetable.due(dag, until, datetime.now(UTC), info.created_at)
+            if slot is None:
+                return
+            until = slot.logical_date
+            run_id = timetable.run_id(RunKind.SCHEDULED, until)
+            self._store.execute(
+                r.CreateRun(
+                    dag_id=dag.dag_id,
+                    run_id=run_id,
+                    kind=RunKind.SCHEDULED,
+                    logical_date=until,
+                    data_interval_start=slot.data_interval_start,
+                    data_interval_end=slot.data_interval_end,
+                    schedule=True,
+                )
+            )
+            log.info("%s is due: run %s", dag.dag_id, run_id)
+
+    def _create_asset_run(self, dag: DagSpec) -> None:
+        run_id = timetable.run_id(RunKind.ASSET, datetime.now(UTC))
+        run = self._store.execute(r.CreateAssetRun(dag.dag_id, run_id))
+        if run is not None:
+            log.info("assets of %s have changed: run %s", dag.dag_id, run_id)
+
+    def _adopt_runs(self, infos: dict[str, DagInfo]) -> None:
+        now = datetime.now(UTC)
+        for run in self._running_runs():
+            dag = self._known.dags.get(run.dag_id)
+            if dag is not None and not self._is_held(run, now):
+                self._adopt(run, dag)
+        unfinished = self._unfinished()
+        for dag_id, dag in self._known.dags.items():
+            one = unfinished.get(dag_id)
+            if one is not None and one.queued and one.running < dag.max_active_runs:
+                for run in self._queued_runs(dag_id, dag.max_active_runs - one.running):
+                    if not self._is_held(run, now):
+                        self._adopt(run, dag)
+        self._tell_waiting(unfinished, infos, now)
+
+    def _running_runs(self) -> Iterator[Run]:
+        """Of all DAGs, in pages: there may be any number of them."""
+        offset = 0
+        while True:
+            page = self._store.execute(
+                r.ListRuns(
+                    states=(RunState.RUNNING,),
+                    kinds=_CARRIED_OUT,
+                    limit=_PAGE,
+                    offset=offset,
+                    oldest_first=True,
+                )
+            )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            offset += _PAGE
+
+    def _queued_runs(self, dag_id: str, most: int) -> tuple[Run, ...]:
+        """The oldest of a DAG."""
+        return self._store.execute(
+            r.ListRuns(
+                dag_id=dag_id,
+                states=(RunState.QUEUED,),
+                kinds=_CARRIED_OUT,
+                limit=min(most, _PAGE),
+                oldest_first=True,
+            )
+        )
+
+    def _tell_waiting(
+        self, unfinished: dict[str, Unfinished], infos: dict[str, DagInfo], now: datetime
+    ) -> None:
+        """Once for each DAG that has runs and no sound file, here or at another scheduler."""
+        waiting = {
+            dag_id: self._known.why_without(dag_id)
+            for dag_id in unfinished
+            if dag_id not in self._known.dags
+            and (self._known.broken_file(dag_id) or not _seen_lately(infos.get(dag_id), now))
+        }
+        for dag_id, why in waiting.items():
+            if self._waiting.get(dag_id) != why:
+                count = unfinished[dag_id].queued + unfinished[dag_id].running
+                runs, wait = ("run", "waits") if count == 1 else ("runs", "wait")
+                log.warning("%s %s of DAG %s %s: %s", count, runs, dag_id, wait, why)
+        self._waiting = waiting
+
+    def _is_held(self, run: Run, now: datetime) -> bool:
+        """Whether a process seems to carry the run out; claiming it tells for certain."""
+        if (run.dag_id, run.run_id) in self._conductor.runs:
+            return True
+        if run.owner is None or run.leased_until is None or run.leased_until <= now:
+            return False
+        return not has_ended(run.owner)
+
+    def _adopt(self, run: Run, dag: DagSpec) -> None:
+        try:
+            self._conductor.adopt(run, dag, dag.max_active_runs)
+        except (Conflict, InvalidInput, NotFound) as error:  # another one has it, or had it
+            log.info("%s", error.message)
+        else:
+            went_on = "goes on" if run.state is RunState.RUNNING else "begins"
+            log.info("run %s of %s %s", run.run_id, run.dag_id, went_on)
+
+
+def _seen_lately(info: DagInfo | None, now: datetime) -> bool:
+    if info is None or not info.file or info.seen_at is None:
+        return False
+    return info.seen_at > now - SEEN_ELSEWHERE

@@ -1,0 +1,1 @@
+"""The supervisor process: attempts and watchers, each in a child of its own."""

@@ -1,0 +1,310 @@
+"""One attempt of a task instance, from its process's start to its recorded end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.access.permissions import CallbackIdentity, ChildIdentity
+from holdfast.accessor.stores import Rules
+from holdfast.actions.logs import log_path
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable, ValueTooLarge
+from holdfast.model.dag import CallbackKind
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.runner.protocol.messages import CallbackStartup, Done, Failed, Report, TaskStartup
+from holdfast.runner.protocol.orders import Ended, RunTask
+from holdfast.runner.supervisor.declared import Declared, own_report
+from holdfast.runner.supervisor.ending import MOST_INTERRUPTIONS, StopReason, ending_of
+from holdfast.runner.supervisor.endpoint import open_endpoint
+from holdfast.runner.supervisor.launcher_link import Child, LauncherGone, Nursery
+from holdfast.runner.supervisor.relay import relay
+from holdfast.runner.supervisor.spark_server import SparkServer
+from holdfast.runner.task.child import STARTUP
+from holdfast.server.endpoint import Endpoints
+from holdfast.store import Store
+from holdfast.wire.channel import encode
+
+LEASE = timedelta(seconds=30)
+"""How long a run, an attempt or a watch belongs to who has it without a heartbeat."""
+HEARTBEAT = 2.0
+"""Seconds from one heartbeat to the next."""
+GRACE = 10.0
+"""Seconds that a task has to end by itself after SIGTERM."""
+FAREWELL = 5.0
+"""Seconds that its process has to end after its report, or after it closed its channel."""
+CALLBACK_LIMIT = 60.0
+"""Seconds that callbacks may take."""
+PAUSE = 0.1
+"""Seconds before callbacks are tried with another launcher."""
+
+CALLBACKS: dict[TaskState, CallbackKind] = {
+    TaskState.SUCCESS: "success",
+    TaskState.FAILED: "failure",
+    TaskState.UP_FOR_RETRY: "retry",
+    TaskState.SKIPPED: "skipped",
+}
+
+log = logging.getLogger("holdfast.supervisor")
+
+
+class Surroundings(NamedTuple):
+    """What an attempt needs of its supervisor."""
+
+    store: Store
+    nursery: Nursery
+    rules: Rules
+    home: Path
+    spark: SparkServer
+    endpoints: Endpoints
+
+
+class Attempt:
+    """Runs in a thread of its own; `tick` and `stop` are for others."""
+
+    def __init__(self, order: RunTask, surroundings: Surroundings) -> None:
+        self._order = order
+        self._with = surroundings
+        self._child: Child | None = None
+        self._stop: StopReason | None = None
+        self._timeout_at: float | None = None
+        self._kill_at: float | None = None
+        self._declared = Declared((), {})
+        self.writer: TaskWriter | None = None
+        """Set while the attempt is live."""
+
+    def run(self) -> Ended:
+        scope = self._order.instance.scope
+        try:
+            child = self._with.nursery.launch()
+        except LauncherGone as error:
+            return Ended(scope, error.message, begun=False)
+        self._child = child
+        try:
+            return self._begin(child)
+        finally:
+            self.writer = None
+            child.kill()
+            child.channel.close()
+
+    def _begin(self, child: Child) -> Ended:
+        scope = self._order.instance.scope
+        if self._stop is not None:  # it came while there was no child to be told
+            return Ended(scope)
+        try:
+            self._declared = Declared.by(self._order.task, self._with.store)
+            start = c.StartAttempt(scope, child.process, LEASE, after=self._order.instance.attempt)
+            self.writer = TaskWriter(scope, self._with.store.execute(start))
+        except HoldfastError as error:
+            return Ended(scope, error.message)
+        try:
+            return self._supervise(child, self.writer)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            # Our own mistake, which must not leave the task running for ever in the store.
+            log.exception("supervising %s failed", scope)
+            why = f"its supervisor failed: {type(error).__name__}: {error}"
+            self._finish(self.writer, Failed(error=why), None)
+            return Ended(scope, called=False)
+
+    def call_back(self, kind: CallbackKind, error: str) -> bool:
+        """Call the task's callbacks for an attempt whose own supervisor could not. Return whether
+        they were called, or never will be."""
+        self._declared = Declared.by(self._order.task, self._with.store)
+        instance = self._order.instance
+        writer = TaskWriter(instance.scope, instance.attempt + 1)
+        return self._call_back(writer, kind, error, None)
+
+    def stop(self, why: StopReason) -> None:
+        """Ask the task to end, and make it after a while."""
+        if self._stop is None:
+            self._stop = why
+        if self._child is not None and self._kill_at is None:
+            self._kill_at = time.monotonic() + GRACE
+            self._child.kill(signal.SIGTERM)
+
+    def tick(self) -> None:
+        """Called now and then: what has to happen at its time."""
+        now = time.monotonic()
+        if self._timeout_at is not None and now > self._timeout_at:
+            self._timeout_at = None
+            self.stop(StopReason.TIMEOUT)
+        if self._child is not None and self._kill_at is not None and now > self._kill_at:
+            self._child.kill()
+
+    def _supervise(self, child: Child, writer: TaskWriter) -> Ended:
+        assert writer.attempt is not None
+        child.log_to(log_path(self._with.home, writer.scope, writer.attempt))
+        report = self._carry_out(child, writer)
+        if not child.wait(FAREWELL):
+            if report is None and self._stop is None:
+                self._stop = StopReason.SILENT
+            child.kill()
+            child.wait()
+        if self._stop is StopReason.LOST:
+            return Ended(writer.scope, called=False)
+        ending = self._finish(writer, report, child.status)
+        if ending is None:
+            return Ended(writer.scope, called=False)
+        self.writer = None
+        called, kind = True, CALLBACKS.get(ending.state)
+        if kind in self._order.task.callbacks:
+            exception = report.exception if isinstance(report, Failed) else None
+            called = self._call_back(writer, kind, ending.error, exception)
+        return Ended(writer.scope, called=called)
+
+    def _carry_out(self, child: Child, writer: TaskWriter) -> Report | None:
+        startup = self._startup(writer)
+        try:
+            if self._order.task.spark:
+                startup = msgspec.structs.replace(startup, spark=self._with.spark.address())
+        except HoldfastError as error:
+            child.kill()
+            child.wait(FAREWELL)
+            # Where nobody saw its end, the launcher has died, and Spark with it.
+            return None if child.status is None else Failed(error=str(error))
+        task = self._order.task
+        if task.execution_timeout is not None:
+            self._timeout_at = time.monotonic() + task.execution_timeout.total_seconds()
+        if self._stop is not None:  # while it waited for Spark
+            child.kill()
+        try:
+            child.channel.send(STARTUP, encode(startup))
+        except OSError:
+            return None
+        except ValueTooLarge as error:
+            return Failed(error=f"it could not be started: {error.message}")
+        store, identity = self._with.store, self._declared.child(writer)
+        endpoint = partial(open_endpoint, self._with.endpoints, store, identity)
+        limit = self._with.rules.max_value_bytes
+        report = own_report(task, relay(child.channel, store, identity, limit, endpoint))
+        self._timeout_at = None
+        if isinstance(report, Failed) and startup.spark:
+            if report.spark_is_busy:
+                self._with.spark.end(startup.spark)
+            if self._with.spark.is_lost(startup.spark):
+                self._stop = self._stop or StopReason.SPARK
+        return report
+
+    def _startup(self, writer: TaskWriter) -> TaskStartup:
+        order = self._order
+        return TaskStartup(
+            file=order.file,
+            writer=writer,
+            run=order.run,
+            max_tries=(writer.attempt or 1) + order.task.retries - order.instance.failures,
+            rules=self._with.rules,
+            aliases=self._declared.aliases,
+        )
+
+    def _finish(
+        self, writer: TaskWriter, report: Report | None, status: int | None
+    ) -> Ending | None:
+        """Record the end; None where the attempt was superseded before that."""
+        task, instance, now = self._order.task, self._order.instance, datetime.now(UTC)
+        ending = ending_of(task, instance, report, status, self._stop, now)
+        try:
+            return self._record(writer, ending)
+        except StaleAttempt:
+            return None
+        except StoreUnavailable:
+            raise
+        except HoldfastError as error:
+            # The success did not stand, such as for a staged write whose version has moved on.
+            failed = Failed(error=error.message)
+            ending = ending_of(task, instance, failed, status, None, now)
+            return self._record(writer, ending)
+
+    def _record(self, writer: TaskWriter, ending: Ending) -> Ending:
+        succeeded = ending.outcome is Outcome.SUCCESS
+        clear = succeeded and self._with.rules.clear_on_success
+        finish = c.FinishAttempt(writer, succeeded, clear, ending)
+        try:
+            self._with.store.execute(finish)
+        except StoreUnavailable:
+            # The answer may have been lost after the commit; only the store can tell.
+            if not self._is_recorded(writer, ending.outcome):
+                self._with.store.execute(finish)
+        return ending
+
+    def _is_recorded(self, writer: TaskWriter, outcome: Outcome) -> bool:
+        attempts = self._with.store.execute(r.ListAttempts(writer.scope))
+        return any(one.number == writer.attempt and one.outcome is outcome for one in attempts)
+
+    def _call_back(
+        self, writer: TaskWriter, kind: CallbackKind, error: str, exception: bytes | None
+    ) -> bool:
+        assert writer.attempt is not None
+        startup = CallbackStartup(
+            file=self._order.file,
+            run=self._order.run,
+            kind=kind,
+            task=self._startup(writer),
+            error=error,
+            exception=exception,
+        )
+        path = log_path(self._with.home, writer.scope, writer.attempt)
+        return call_back(self._with, startup, path, self._declared.child(writer))
+
+
+def call_back(
+    surroundings: Surroundings,
+    startup: CallbackStartup,
+    path: Path,
+    task: ChildIdentity | None = None,
+) -> bool:
+    """Run callbacks of a task, or of a run, in a process of their own, and again where the launcher
+    dies meanwhile. What comes of them changes nothing else. Return False where the DAG's file is
+    broken: they may be called once it is mended."""
+    identity = CallbackIdentity(startup.run.dag_id, startup.run.run_id, task)
+    why = ""
+    for _ in range(MOST_INTERRUPTIONS):
+        try:
+            report = _call(surroundings, startup, path, identity)
+        except LauncherGone as error:
+            why = error.message
+            time.sleep(PAUSE)
+            continue
+        except HoldfastError as error:
+            why = error.message
+            break
+        if isinstance(report, Done):
+            return True
+        if isinstance(report, Failed) and report.file_is_broken:
+            return False
+        why = report.error if isinstance(report, Failed) else "their process ended before they did"
+        break
+    log.warning("callbacks of %s did not return: %s; see %s", startup.whose, why, path)
+    return True
+
+
+def _call(
+    surroundings: Surroundings, startup: CallbackStartup, path: Path, identity: CallbackIdentity
+) -> Report | None:
+    """Return what became of the callbacks; None where their process did not tell. Raise
+    LauncherGone where nobody knows."""
+    child = surroundings.nursery.launch()
+    report = None
+    try:
+        child.log_to(path)
+        with child.limited(CALLBACK_LIMIT), suppress(OSError):
+            child.channel.send(STARTUP, encode(startup))
+            report = relay(child.channel, surroundings.store, identity)
+    finally:
+        child.kill()
+        child.wait()
+        child.channel.close()
+    if report is None and child.status is None:
+        raise LauncherGone("the process that starts tasks has ended")
+    return report

@@ -1,0 +1,82 @@
+"""What a task declares: the assets that its process may use, and the events that it may report."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.access.permissions import ChildIdentity
+from holdfast.commands import entries as c
+from holdfast.commands import runs as r
+from holdfast.errors import UnknownAsset
+from holdfast.model.dag import AliasSpec, TaskSpec
+from holdfast.model.entry import AssetInfo, TaskWriter
+from holdfast.model.run import EmittedEvent
+from holdfast.model.scope import AssetScope
+from holdfast.runner.protocol.messages import Failed, Report, Succeeded
+from holdfast.store import Store
+
+
+class Declared(NamedTuple):
+    """The assets of a task, as they were when its attempt began."""
+
+    named: tuple[AssetScope, ...]
+    """Those among its inlets and outlets."""
+    aliases: dict[str, tuple[AssetScope, ...]]
+    """Those behind each alias among its inlets."""
+
+    @classmethod
+    def by(cls, task: TaskSpec, store: Store) -> Declared:
+        """Look up what a task declares. What the store does not know stays as it was given."""
+        aliases: dict[str, tuple[AssetScope, ...]] = {}
+        named: dict[AssetScope, None] = {}
+        for one in (*task.inlets, *task.outlets):
+            if not isinstance(one, AliasSpec):
+                named[_known(AssetScope(name=one.name, uri=one.uri), store)] = None
+            elif one in task.inlets:
+                found = store.execute(r.AliasAssets(one.name))
+                aliases[one.name] = tuple(map(_scope, found))
+        return cls(tuple(named), aliases)
+
+    def child(self, writer: TaskWriter) -> ChildIdentity:
+        """Return who the process of the task's attempt is."""
+        scopes = [*self.named, *(scope for behind in self.aliases.values() for scope in behind)]
+        return ChildIdentity(
+            writer,
+            tuple((scope.name, scope.uri) for scope in scopes),
+            tuple(scope.asset_id for scope in scopes if scope.asset_id is not None),
+        )
+
+
+def _known(scope: AssetScope, store: Store) -> AssetScope:
+    try:
+        return _scope(store.execute(c.GetAsset(scope)))
+    except UnknownAsset:
+        return scope
+
+
+def _scope(info: AssetInfo) -> AssetScope:
+    return AssetScope(info.asset_id, info.name, info.uri)
+
+
+def own_report(task: TaskSpec, report: Report | None) -> Report | None:
+    """Return the report of a task, or its failure where it has events that are not its own."""
+    if isinstance(report, Succeeded):
+        for event in report.events:
+            if not _is_own(task, event):
+                by = f" by the aliases {', '.join(event.aliases)}" if event.aliases else ""
+                return Failed(
+                    error=f"it reported an event of asset `{event.name}`{by}, which is not among "
+                    "the outlets that the task declares"
+                )
+    return report
+
+
+def _is_own(task: TaskSpec, event: EmittedEvent) -> bool:
+    aliases = {one.name for one in task.outlets if isinstance(one, AliasSpec)}
+    # A reference has one of the two.
+    named = any(
+        one.name in (None, event.name) and one.uri in (None, event.uri)
+        for one in task.outlets
+        if not isinstance(one, AliasSpec)
+    )
+    return (named or bool(event.aliases)) and aliases.issuperset(event.aliases)

@@ -1,0 +1,121 @@
+"""What becomes of a task instance when an attempt of it has ended."""
+
+from __future__ import annotations
+
+import signal
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from holdfast.model.dag import TaskSpec
+from holdfast.model.run import Ending, Outcome, TaskInstance, TaskState
+from holdfast.runner.protocol.messages import Failed, Report, Skipped, Succeeded
+
+LONGEST_DELAY = timedelta(days=1)
+MOST_INTERRUPTIONS = 5
+"""In a row, after which a task has failed: perhaps it is what kills those around it."""
+FIRST_PAUSE = timedelta(seconds=2)
+"""Before a task begins again that was interrupted twice in a row; then it grows."""
+LONGEST_PAUSE = timedelta(seconds=30)
+
+
+class StopReason(StrEnum):
+    """Why a supervisor ends an attempt before its time."""
+
+    INTERRUPT = "interrupt"
+    """It stops itself."""
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    """The attempt is not the newest any more."""
+    SPARK = "spark"
+    """The Spark that the task ran on has died."""
+    SILENT = "silent"
+    """The task has closed its connection and goes on without."""
+
+
+def ending_of(
+    task: TaskSpec,
+    instance: TaskInstance,
+    report: Report | None,
+    status: int | None,
+    stop: StopReason | None,
+    now: datetime,
+) -> Ending:
+    """`report` is what the task said, and `status` its exit status or minus a signal."""
+    exit_status = status if status is not None and status >= 0 else None
+    number = -status if status is not None and status < 0 else None
+    if isinstance(report, Succeeded):
+        return Ending(
+            outcome=Outcome.SUCCESS,
+            state=TaskState.SUCCESS,
+            exit_status=exit_status,
+            result=report.result,
+            events=report.events,
+        )
+    if isinstance(report, Skipped):
+        return Ending(outcome=Outcome.SKIPPED, state=TaskState.SKIPPED, error=report.reason)
+    if stop is StopReason.INTERRUPT:
+        return Ending(
+            outcome=Outcome.INTERRUPTED,
+            state=TaskState.SCHEDULED,
+            error="the supervisor stopped",
+            signal=number,
+            orderly=True,
+        )
+    if stop is StopReason.SPARK or (report is None and status is None):
+        reason = "Spark died" if stop else "the launcher died"
+        if isinstance(report, Failed) and report.spark_is_busy:
+            reason = f"Spark was ended, because {report.error}"
+        return _interrupted(instance, reason, now)
+    if isinstance(report, Failed) and report.file_is_broken:
+        return _interrupted(instance, f"the DAG file cannot be imported: {report.error}", now)
+    failures = instance.failures
+    retry = failures < task.retries and not (isinstance(report, Failed) and not report.may_retry)
+    return Ending(
+        outcome=Outcome.FAILED,
+        state=TaskState.UP_FOR_RETRY if retry else TaskState.FAILED,
+        ready_at=now + retry_delay(task, failures) if retry else None,
+        error=_failure(task, report, status, stop),
+        exit_status=exit_status,
+        signal=number,
+    )
+
+
+def _interrupted(instance: TaskInstance, reason: str, now: datetime) -> Ending:
+    """The task is not to blame. It is tried again, after longer and longer pauses."""
+    before = instance.interruptions
+    if before + 1 >= MOST_INTERRUPTIONS:
+        error = f"{reason}, {MOST_INTERRUPTIONS} times in a row"
+        return Ending(outcome=Outcome.INTERRUPTED, state=TaskState.FAILED, error=error)
+    pause = min(FIRST_PAUSE * 2 ** (before - 1), LONGEST_PAUSE) if before else timedelta(0)
+    return Ending(
+        outcome=Outcome.INTERRUPTED,
+        state=TaskState.SCHEDULED,
+        ready_at=now + pause,
+        error=reason,
+    )
+
+
+def retry_delay(task: TaskSpec, failures: int) -> timedelta:
+    """How long to wait after one more failure than these."""
+    if not task.retry_backoff:
+        return min(task.retry_delay, task.max_retry_delay or task.retry_delay)
+    longest = min(task.max_retry_delay or LONGEST_DELAY, LONGEST_DELAY)
+    try:
+        return min(task.retry_delay * task.retry_backoff**failures, longest)
+    except OverflowError:
+        return longest
+
+
+def _failure(
+    task: TaskSpec, report: Report | None, status: int | None, stop: StopReason | None
+) -> str:
+    if stop is StopReason.TIMEOUT:
+        return f"it took longer than its execution_timeout of {task.execution_timeout}"
+    if isinstance(report, Failed):
+        return report.error
+    if stop is StopReason.SILENT:
+        return "the task closed its connection to its supervisor"
+    if status is not None and status < 0:
+        killed = f"its process was killed by {signal.Signals(-status).name}"
+        return f"{killed}; was there too little memory?" if status == -9 else killed
+    return f"its process ended with exit status {status} before the task returned"

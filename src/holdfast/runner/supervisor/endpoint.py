@@ -1,0 +1,28 @@
+"""Where processes beside the task's own, such as Spark's executors, reach its stores."""
+
+from __future__ import annotations
+
+from holdfast.access.permissions import ChildIdentity, JobIdentity, TaskIdentity
+from holdfast.commands import runs as r
+from holdfast.portable.transport import Endpoint
+from holdfast.runner.protocol.messages import JobName, Purpose, Tables
+from holdfast.server.endpoint import Endpoints
+from holdfast.store import Store
+from holdfast.stores import errors as refusal
+
+
+def open_endpoint(
+    endpoints: Endpoints, store: Store, child: ChildIdentity, purpose: Purpose
+) -> Endpoint:
+    """Open an endpoint for the attempt alone, or for a job of the task while its intent is
+    current; and for the assets that the task declares. Raise StaleAttempt where the attempt is
+    over."""
+    scope, attempt = child.scope, child.writer.attempt
+    assert attempt is not None
+    if isinstance(purpose, JobName):
+        newest = store.execute(r.ListAttempts(scope))[-1]
+        if newest.number != attempt or newest.ended_at is not None:
+            raise refusal.stale(child.writer, newest.number, newest.ended_at is None)
+        return endpoints.open(JobIdentity(scope, purpose.key, purpose.intent, child.assets))
+    reports = isinstance(purpose, Tables)
+    return endpoints.open(TaskIdentity(scope, attempt, child.assets, reports))

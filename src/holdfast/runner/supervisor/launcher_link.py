@@ -1,0 +1,203 @@
+"""The launcher as its supervisor sees it: children to be had, spoken to, and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Lock, Thread, Timer
+from uuid import uuid4
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model.run import Process
+from holdfast.process import MARK, identify, kill_group
+from holdfast.runner.launcher.launcher import (
+    Exited,
+    Kill,
+    Launch,
+    Launched,
+    Notice,
+    Order,
+    PreloadSpark,
+    WriteLog,
+)
+from holdfast.settings import VARIABLE_PREFIX
+from holdfast.wire.channel import LARGEST_OF_TASK, ORDER, Channel, encode
+
+LOG_LIMIT = 256 * 2**20
+"""Bytes of output that are kept of one attempt."""
+HOME = f"{VARIABLE_PREFIX}CORE__HOME"
+"""The one setting that tasks have from the environment: where the files of their jobs are."""
+WITHHELD = frozenset(
+    {
+        "HOLDFAST_TOKEN",
+        *("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "MYSQL_PWD"),
+    }
+)
+"""Credentials of whoever started the runner, for a server of Holdfast or for its database."""
+
+_notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
+
+
+class LauncherGone(HoldfastError):
+    """The process that starts the tasks has ended."""
+
+    code = "launcher_gone"
+
+
+class Child:
+    """A forked process, waiting for its startup."""
+
+    def __init__(self, nursery: Nursery, number: int, channel: Channel, mark: str) -> None:
+        self._nursery = nursery
+        self._number = number
+        self._mark = mark
+        self._launched = Event()
+        self._ended = Event()
+        self.channel = channel
+        self.process: Process | None = None
+        self.status: int | None = None
+        """Its exit status, or minus a signal's number; None while it runs, and where nobody saw
+        its end."""
+
+    def log_to(self, path: Path) -> None:
+        with suppress(LauncherGone):  # and the child with it, which its end tells
+            self._nursery.order(WriteLog(self._number, str(path), LOG_LIMIT))
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """A signal for it, or SIGKILL for all of its group. Nothing happens where it has ended."""
+        with suppress(LauncherGone):
+            self._nursery.order(Kill(self._number, number))
+
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """It is killed where this takes longer."""
+        timer = Timer(seconds, self.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until its end; False where that did not come in time."""
+        return self._ended.wait(timeout)
+
+    def wait_launched(self) -> None:
+        self._launched.wait()
+        if self.process is None:
+            raise LauncherGone("the process that starts tasks has ended")
+
+    def take(self, notice: Notice) -> None:
+        if isinstance(notice, Launched):
+            self.process = identify(notice.pid, self._mark)
+            self._launched.set()
+        else:
+            self.end(notice.status)
+
+    def end(self, status: int | None) -> None:
+        self.status = status
+        self.channel.end_input()
+        self._ended.set()
+        self._launched.set()
+
+
+class Nursery:
+    """A launcher process, started anew when it has died, and the children that it has forked."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._last = 0
+        self._spark = False
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        ours, its = socket.socketpair()
+        environ = {
+            name: text
+            for name, text in os.environ.items()
+            if name == HOME or not (name.startswith(VARIABLE_PREFIX) or name in WITHHELD)
+        }
+        # Its children have it in their environment, too, by which they are known later.
+        self._mark = environ[MARK] = uuid4().hex
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.runner.launcher.launcher", str(its.fileno())],
+            pass_fds=[its.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=environ,
+        )
+        its.close()
+        self._control = Channel(ours)
+        self._children: dict[int, Child] = {}
+        listening = (self._popen, self._control, self._children)
+        Thread(target=_listen, args=listening, daemon=True).start()
+
+    def launch(self) -> Child:
+        """A new child. It waits for a startup on its channel."""
+        ours, its = socket.socketpair()
+        with self._lock:
+            if self._closed:
+                raise LauncherGone("the supervisor ends, and starts no more tasks")
+            if self._popen.poll() is not None:
+                self._start()
+                if self._spark:
+                    self._send(PreloadSpark())
+            self._last += 1
+            child = self._children[self._last] = Child(
+                self, self._last, Channel(ours, LARGEST_OF_TASK), self._mark
+            )
+            with its:
+                self._send(Launch(self._last), [its.fileno()])
+        child.wait_launched()
+        return child
+
+    def preload_spark(self) -> None:
+        """Let children find what Spark tasks need already loaded."""
+        with self._lock:
+            if not self._spark:
+                self._spark = True
+                self._send(PreloadSpark())
+
+    def order(self, order: Order) -> None:
+        with self._lock:
+            self._send(order)
+
+    def close(self) -> None:
+        """End the launcher and with it all children; there will be no others."""
+        with self._lock:
+            self._closed = True
+        self._control.close()
+        self._popen.wait()
+
+    def _send(self, order: Order, descriptors: list[int] | None = None) -> None:
+        try:
+            if descriptors:
+                self._control.send_with(ORDER, encode(order), descriptors)
+            else:
+                self._control.send(ORDER, encode(order))
+        except OSError:
+            raise LauncherGone("the process that starts tasks has ended") from None
+
+
+def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int, Child]) -> None:
+    """Pass on what one launcher tells, until it ends and its children with it."""
+    while (frame := control.receive()) is not None:
+        notice = _notice_decoder.decode(frame[1])
+        children[notice.child].take(notice)
+        if isinstance(notice, Exited):
+            del children[notice.child]
+    popen.wait()
+    while children:
+        child = children.popitem()[1]
+        if child.process is not None:
+            kill_group(child.process)  # it ends by itself, but not while it holds Python's lock
+        child.end(None)

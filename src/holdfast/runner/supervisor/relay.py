@@ -1,0 +1,68 @@
+"""A supervisor's side of the pipe: carries out what a child asks for, and hears its report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.access.permissions import Identity, check
+from holdfast.errors import HoldfastError, NotSupported
+from holdfast.portable.transport import Endpoint
+from holdfast.runner.protocol.messages import Purpose, Report
+from holdfast.runner.task.child import REPORT, report_decoder
+from holdfast.server.execution.content import checked
+from holdfast.store import Store
+from holdfast.stores.pipe import ANSWER, COMMAND, ENDPOINT, ERROR
+from holdfast.wire.channel import Channel
+from holdfast.wire.codec import MSGPACK
+
+_purposes: msgspec.msgpack.Decoder[Purpose] = msgspec.msgpack.Decoder(Purpose)
+
+
+def no_endpoint(purpose: Purpose) -> Endpoint:
+    raise NotSupported("only tasks have handles", hint="use the store itself here")
+
+
+def relay(
+    channel: Channel,
+    store: Store,
+    identity: Identity,
+    max_value_bytes: int = 0,
+    endpoint: Callable[[Purpose], Endpoint] = no_endpoint,
+) -> Report | None:
+    """Until the child reports, which is its last word, or its end of the channel closes.
+
+    What is none of its messages did not come from our side of the child, and the channel is of no
+    use any more.
+    """
+    while (frame := channel.receive()) is not None:
+        kind, data = frame
+        try:
+            if kind == REPORT:
+                return report_decoder.decode(data)
+            if kind == COMMAND:
+                _answer(channel, partial(_carry_out, data, store, identity, max_value_bytes))
+            elif kind == ENDPOINT:
+                _answer(channel, partial(endpoint, _purposes.decode(data)))
+            else:
+                return None
+        except (OSError, msgspec.DecodeError):
+            return None
+    return None
+
+
+def _carry_out(data: bytes, store: Store, identity: Identity, max_value_bytes: int) -> Any:
+    command = MSGPACK.decode_command(data)
+    command = checked(command, max_value_bytes, may_hold_nul=b"\0" in data)
+    check(identity, command)
+    return store.execute(command)
+
+
+def _answer(channel: Channel, ask: Callable[[], Any]) -> None:
+    try:
+        channel.send(ANSWER, MSGPACK.encode(ask()))
+    except HoldfastError as error:
+        channel.send(ERROR, MSGPACK.encode_error(error))

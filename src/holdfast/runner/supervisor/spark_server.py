@@ -1,0 +1,111 @@
+"""The Spark that a supervisor's tasks share: one server, started when it is first needed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from threading import Event, Lock, Thread
+
+from holdfast.errors import SparkUnavailable
+from holdfast.model.run import Process
+from holdfast.process import identify
+from holdfast.runner.protocol.messages import Failed, Ready, Report, SparkAddress, SparkStartup
+from holdfast.runner.supervisor.launcher_link import Child, Nursery
+from holdfast.runner.task.child import REPORT, STARTUP, report_decoder
+from holdfast.settings import Settings
+from holdfast.wire.channel import encode
+
+
+class SparkServer:
+    """Started again when it has died, or when the launcher has and took it along."""
+
+    def __init__(self, settings: Settings, nursery: Nursery) -> None:
+        self._settings = settings
+        self._nursery = nursery
+        # Now, while it lives: a supervisor that is stopped may outlive it.
+        self._runner = identify(os.getppid())
+        self._lock = Lock()
+        self._current: _Serving | None = None
+
+    def warm(self) -> None:
+        """Let Spark start, and let tasks find it loaded, while other things go on."""
+        if not self._settings.spark.remote:
+            self._serving()  # first: it takes longer, and the launcher does one thing at a time
+        self._nursery.preload_spark()
+
+    def address(self) -> SparkAddress:
+        """Where it listens, once it does."""
+        self._nursery.preload_spark()
+        if self._settings.spark.remote:
+            from holdfast.spark.session.session import address_of
+
+            return address_of(self._settings.spark.remote)
+        return self._serving().address()
+
+    def end(self, address: SparkAddress) -> None:
+        """End the server at that address, if it is one of ours, and wait until it has ended."""
+        if self._settings.spark.remote:
+            return
+        with self._lock:
+            if self._current is None or not self._current.serves(address):
+                return  # it was ended for another attempt
+            self._current.child.kill()
+            self._current.child.wait()
+            self._current = None
+            while not self.is_lost(address):  # its port is open until its last thread has ended
+                time.sleep(0.05)
+
+    def is_lost(self, address: SparkAddress) -> bool:
+        """Whether the server that an attempt had is gone, and was one of ours."""
+        if self._settings.spark.remote:
+            return False
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", address.port)) != 0
+
+    def _serving(self) -> _Serving:
+        with self._lock:
+            if self._current is None or self._current.has_ended:
+                self._current = _Serving(self._nursery.launch(), self._settings, self._runner)
+            return self._current
+
+
+class _Serving:
+    """One process of the server, from its start to its end."""
+
+    def __init__(self, child: Child, settings: Settings, runner: Process) -> None:
+        self.child = child
+        self._told = Event()
+        self._report: Report | None = None
+        directory = settings.home / "spark"
+        child.log_to(directory / "keeper.log")
+        spark = settings.spark
+        startup = SparkStartup(
+            master=spark.master, conf=dict(spark.conf), directory=str(directory), runner=runner
+        )
+        with suppress(OSError):  # it has died, which `_listen` finds out
+            child.channel.send(STARTUP, encode(startup))
+        Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._told.is_set() and (
+            not isinstance(self._report, Ready) or self.child.wait(timeout=0)
+        )
+
+    def serves(self, address: SparkAddress) -> bool:
+        return isinstance(self._report, Ready) and self._report.address == address
+
+    def address(self) -> SparkAddress:
+        self._told.wait()
+        if isinstance(self._report, Ready):
+            return self._report.address
+        why = self._report.error if isinstance(self._report, Failed) else "its process ended"
+        raise SparkUnavailable(f"Spark did not start: {why}")
+
+    def _listen(self) -> None:
+        frame = self.child.channel.receive()
+        if frame is not None and frame[0] == REPORT:
+            self._report = report_decoder.decode(frame[1])
+        self._told.set()

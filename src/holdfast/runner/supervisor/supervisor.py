@@ -1,0 +1,321 @@
+"""What a supervisor does: a thread for each attempt and watcher, and one that keeps time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Condition, Event, Lock, Semaphore, Thread, current_thread
+
+from holdfast.access.permissions import ImportIdentity
+from holdfast.actions.logs import service_logs
+from holdfast.commands import runs as r
+from holdfast.connection import open_store, rules
+from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable
+from holdfast.process import PRIVATE, this_process
+from holdfast.runner.protocol.messages import CallbackStartup, Failed, Parsed, ParseStartup
+from holdfast.runner.protocol.orders import (
+    Alive,
+    CallBack,
+    CalledBack,
+    Ended,
+    FileParsed,
+    NeedToken,
+    Order,
+    ParseFile,
+    RunTask,
+    Stop,
+    Unwatch,
+    Upward,
+    UseServer,
+    WarmSpark,
+    WatchAsset,
+    order_decoder,
+)
+from holdfast.runner.scheduler.supervisor_link import ALIVE
+from holdfast.runner.supervisor.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, call_back
+from holdfast.runner.supervisor.ending import StopReason
+from holdfast.runner.supervisor.launcher_link import LauncherGone, Nursery
+from holdfast.runner.supervisor.purger import Purger
+from holdfast.runner.supervisor.relay import relay
+from holdfast.runner.supervisor.spark_server import SparkServer
+from holdfast.runner.supervisor.watcher import Watching
+from holdfast.runner.task.child import STARTUP
+from holdfast.server.endpoint import Endpoints
+from holdfast.settings import Settings, load
+from holdfast.store import Store
+from holdfast.wire.channel import NOTICE, Channel, encode
+
+TICK = 0.1
+PARSE_LIMIT = 60.0
+TOKEN_LIMIT = 10.0
+STORE_AWAY = 1.0
+"""Seconds after which callbacks ask again for a store that is away."""
+"""Seconds that the scheduler has to answer with a new token."""
+MOST_IMPORTS = 3
+"""How often a file is tried whose import was not to blame for its end."""
+
+log = logging.getLogger("holdfast.supervisor")
+
+
+class _ImportKilled(HoldfastError):
+    """The process of an import was killed, perhaps by somebody who wanted its memory."""
+
+    code = "import_killed"
+
+
+class Supervisor:
+    def __init__(self, scheduler: Channel, nursery: Nursery) -> None:
+        settings = load()
+        with suppress(OSError):  # there will be no logs, which the launcher says
+            settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
+        self._scheduler = scheduler
+        self._nursery = nursery
+        self._through_server = bool(settings.workers.server_url)
+        self._token = ""
+        self._token_came = Condition()
+        self._store = self._open_store(settings)
+        self._spark = SparkServer(settings, nursery)
+        self._endpoints = Endpoints(settings, self._store)
+        its = rules(settings)
+        self._surroundings = Surroundings(
+            self._store, nursery, its, settings.home, self._spark, self._endpoints
+        )
+        self._purger = Purger(self._store, its.offloading) if its.offloading.backend else None
+        self._lock = Lock()
+        self._threads: set[Thread] = set()
+        self._attempts: set[Attempt] = set()
+        self._watchings: dict[str, Watching] = {}
+        self._stopping = Event()
+        self._imports = Semaphore(os.cpu_count() or 1)
+
+    def run(self) -> None:
+        """Until told to stop, or until the scheduler is gone."""
+        signal.signal(signal.SIGTERM, lambda number, frame: self._scheduler.end_input())
+        self._tell(Alive())  # before any order: a task may kill this process at once
+        for keeps_on in (self._keep_time, self._keep_leases):
+            Thread(target=keeps_on, daemon=True).start()
+        if self._purger is not None:
+            self._purger.start()
+        while (frame := self._scheduler.receive()) is not None:
+            order = order_decoder.decode(frame[1])
+            if isinstance(order, Stop):
+                break
+            self._take(order)
+        self._stopping.set()
+        with self._lock:
+            attempts, threads = list(self._attempts), list(self._threads)
+            watchings = list(self._watchings.values())
+        for watching in watchings:
+            watching.stop()
+        for attempt in attempts:
+            attempt.stop(StopReason.INTERRUPT)
+        for thread in threads:
+            thread.join()
+        if self._purger is not None:
+            self._purger.stop()
+        self._nursery.close()
+        self._endpoints.close()
+        self._store.close()
+
+    def _open_store(self, settings: Settings) -> Store:
+        window = settings.core.retry_window
+        if not settings.workers.server_url:
+            return open_store(settings, retry_window=window)
+        frame = self._scheduler.receive()
+        order = order_decoder.decode(frame[1]) if frame else None
+        if not isinstance(order, UseServer):
+            sys.exit("error: the scheduler ended before it told how to reach the server")
+        from holdfast.stores.http import HttpStore
+
+        return HttpStore(order.url, order.token, retry_window=window, new_token=self._new_token)
+
+    def _take(self, order: Order) -> None:
+        if isinstance(order, RunTask):
+            self._begin(self._attempt, order)
+        elif isinstance(order, ParseFile):
+            self._begin(self._parse, order)
+        elif isinstance(order, CallBack):
+            self._begin(self._call_back, order)
+        elif isinstance(order, WarmSpark):
+            self._begin(self._warm_spark, order)
+        elif isinstance(order, WatchAsset):
+            self._watch(order)
+        elif isinstance(order, UseServer):
+            with self._token_came:
+                self._token = order.token
+                self._token_came.notify_all()
+        elif isinstance(order, Unwatch):
+            watching = self._watchings.pop(_name(order), None)
+            if watching is not None:
+                watching.stop()
+
+    def _begin(self, work: Callable[[Order], None], order: Order) -> None:
+        """In a thread of its own. What is to be recorded or called is waited for at the end."""
+
+        def run() -> None:
+            try:
+                work(order)
+            except HoldfastError as error:
+                log.warning("%s", error)
+            finally:
+                with self._lock:
+                    self._threads.discard(current_thread())
+
+        thread = Thread(target=run, daemon=True)
+        if not isinstance(order, ParseFile | WarmSpark):
+            with self._lock:
+                self._threads.add(thread)
+        thread.start()
+
+    def _attempt(self, order: Order) -> None:
+        assert isinstance(order, RunTask)
+        attempt = Attempt(order, self._surroundings)
+        with self._lock:
+            self._attempts.add(attempt)
+        if self._stopping.is_set():
+            attempt.stop(StopReason.INTERRUPT)
+        ended = Ended(order.instance.scope, called=False)
+        try:
+            ended = attempt.run()
+        finally:
+            with self._lock:
+                self._attempts.discard(attempt)
+            if self._purger is not None:
+                self._purger.wake()
+            self._tell(ended)
+
+    def _parse(self, order: Order) -> None:
+        assert isinstance(order, ParseFile)
+        for _ in range(MOST_IMPORTS):
+            try:
+                with self._imports:
+                    parsed = self._import(order.file)
+                break
+            except (LauncherGone, _ImportKilled) as error:
+                parsed = Parsed(error=f"{order.file} could not be imported: {error.message}")
+                self._stopping.wait(TICK)
+        self._tell(FileParsed(order.file, parsed))
+
+    def _import(self, file: str) -> Parsed:
+        child = self._nursery.launch()
+        report, began = None, time.monotonic()
+        try:
+            child.log_to(service_logs(self._surroundings.home) / "dag-files.log")
+            with child.limited(PARSE_LIMIT), suppress(OSError):
+                child.channel.send(STARTUP, encode(ParseStartup(file)))
+                report = relay(child.channel, self._store, ImportIdentity())
+        finally:
+            child.kill()
+            child.wait()
+            child.channel.close()
+        if isinstance(report, Parsed):
+            return report
+        late = time.monotonic() > began + PARSE_LIMIT
+        if report is None and child.status is None:
+            raise LauncherGone("the process that starts tasks has ended")
+        if report is None and child.status is not None and child.status < 0 and not late:
+            raise _ImportKilled(f"its process was ended by signal {-child.status}")
+        why = f"its process ended ({child.status})"
+        if isinstance(report, Failed):
+            why = report.error
+        elif late:
+            why = f"it took longer than {PARSE_LIMIT:.0f} s"
+        return Parsed(error=f"{file} could not be imported: {why}")
+
+    def _call_back(self, order: Order) -> None:
+        assert isinstance(order, CallBack)
+        called = True
+        try:
+            called = self._called_back(order)
+        finally:
+            self._tell(CalledBack(order.number, called))
+
+    def _called_back(self, order: CallBack) -> bool:
+        if order.attempt is None:
+            startup = CallbackStartup(
+                file=order.file, run=order.run, kind=order.kind, error=order.error
+            )
+            path = service_logs(self._surroundings.home) / "callbacks.log"
+            return call_back(self._surroundings, startup, path)
+        while True:
+            try:
+                attempt = Attempt(order.attempt, self._surroundings)
+                return attempt.call_back(order.kind, order.error)
+            except StoreUnavailable as error:
+                scope = order.attempt.instance.scope
+                log.warning("callbacks of %s wait for the store: %s", scope, error.message)
+                if self._stopping.wait(STORE_AWAY):
+                    raise
+
+    def _warm_spark(self, order: Order) -> None:
+        self._spark.warm()
+
+    def _watch(self, order: WatchAsset) -> None:
+        watching = self._watchings[_name(order)] = Watching(order, self._surroundings)
+        self._begin(lambda _: watching.run(), order)
+
+    def _keep_time(self) -> None:
+        """What may not wait for anything, least of all for the database."""
+        told = 0.0
+        while True:
+            time.sleep(TICK)
+            for attempt in self._current_attempts():
+                attempt.tick()
+            if time.monotonic() > told + ALIVE:
+                told = time.monotonic()
+                self._tell(Alive())
+
+    def _keep_leases(self) -> None:
+        while True:
+            time.sleep(HEARTBEAT)
+            self._renew(self._current_attempts())
+
+    def _current_attempts(self) -> list[Attempt]:
+        with self._lock:
+            return list(self._attempts)
+
+    def _renew(self, attempts: list[Attempt]) -> None:
+        writers = {attempt.writer: attempt for attempt in attempts if attempt.writer is not None}
+        watches = {one.watch: one for one in list(self._watchings.values()) if one.watch}
+        if not writers and not watches and not self._through_server:
+            return  # a server is asked all the same: its answer renews the token
+        heartbeat = r.Heartbeat(
+            process=this_process(), lease=LEASE, attempts=tuple(writers), watches=tuple(watches)
+        )
+        try:
+            lost = self._store.execute(heartbeat)
+        except Forbidden as error:
+            log.warning("%s; another supervisor is needed", error.message)
+            self._scheduler.end_input()
+            return
+        except HoldfastError as error:
+            log.warning("no heartbeat: %s", error.message)
+            return
+        for writer in lost.attempts:
+            # Its end may have been recorded meanwhile; then it is not lost but over.
+            if writers[writer].writer == writer:
+                writers[writer].stop(StopReason.LOST)
+        for watch in lost.watches:
+            if watches[watch].watch == watch:
+                watches[watch].lose()
+
+    def _new_token(self) -> str:
+        """Ask the scheduler for a token; return the one before where it does not answer."""
+        with self._token_came:
+            before = self._token
+            self._tell(NeedToken())
+            self._token_came.wait_for(lambda: self._token != before, TOKEN_LIMIT)
+            return self._token
+
+    def _tell(self, notice: Upward) -> None:
+        with suppress(OSError):
+            self._scheduler.send(NOTICE, encode(notice))
+
+
+def _name(order: WatchAsset | Unwatch) -> str:
+    return f"{order.watcher.asset.name}\0{order.watcher.name}"

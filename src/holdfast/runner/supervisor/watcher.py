@@ -1,0 +1,126 @@
+"""One watcher of an asset, run again whenever it ends."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from threading import Event, Timer
+
+from holdfast.access.permissions import WatcherIdentity
+from holdfast.actions.logs import watcher_log
+from holdfast.commands import runs as r
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.model.run import Watch
+from holdfast.model.scope import AssetScope
+from holdfast.process import has_ended, this_process
+from holdfast.runner.protocol.messages import Failed, WatchStartup
+from holdfast.runner.protocol.orders import WatchAsset
+from holdfast.runner.supervisor.attempt import LEASE, Surroundings
+from holdfast.runner.supervisor.launcher_link import Child
+from holdfast.runner.supervisor.relay import relay
+from holdfast.runner.task.child import STARTUP
+from holdfast.wire.channel import encode
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+GRACE = 5.0
+"""Seconds that a trigger has to clean up."""
+
+log = logging.getLogger("holdfast.triggerer")
+
+
+class Watching:
+    """Runs in a thread of its own; `stop` is for others."""
+
+    def __init__(self, order: WatchAsset, surroundings: Surroundings) -> None:
+        self._order = order
+        self._with = surroundings
+        self._stopped = Event()
+        self._child: Child | None = None
+        self.watch: Watch | None = None
+        """What is to be renewed, while there is one."""
+
+    def run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stopped.is_set():
+            started = time.monotonic()
+            failure = self._watch_once()
+            if time.monotonic() > started + LONGEST_PAUSE:
+                pause = FIRST_PAUSE
+            if failure:
+                log.warning("%s failed: %s; again in %.0f s", self._name, failure, pause)
+            self._stopped.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE) if failure else FIRST_PAUSE
+
+    def stop(self) -> None:
+        """For good."""
+        self._stopped.set()
+        self.lose()
+
+    def lose(self) -> None:
+        """Somebody else watches now: end, let the trigger clean up, and ask again later."""
+        if self._child is not None:
+            self._child.kill(signal.SIGTERM)
+            timer = Timer(GRACE, self._child.kill)
+            timer.daemon = True
+            timer.start()
+
+    @property
+    def _name(self) -> str:
+        spec = self._order.watcher
+        return f"watcher `{spec.name}` of asset `{spec.asset.name}`"
+
+    def _watch_once(self) -> str:
+        """Until it ends; why it failed, if it did."""
+        try:
+            self.watch = self._claim()
+            return self._carry_out(self.watch)
+        except Conflict:
+            return ""  # another triggerer has it; it may end one day
+        except (HoldfastError, OSError) as error:
+            return str(error)
+        finally:
+            self.watch = None
+
+    def _claim(self) -> Watch:
+        asset = AssetScope(name=self._order.watcher.asset.name)
+        dead = None
+        for info in self._with.store.execute(r.ListWatches()):
+            same = (info.watch.asset.name, info.watch.watcher)
+            if same == (asset.name, self._order.watcher.name) and info.owner:
+                dead = info.owner if has_ended(info.owner) else None
+        start = r.StartWatch(
+            asset=asset,
+            watcher=self._order.watcher.name,
+            process=this_process(),
+            lease=LEASE,
+            dead=dead,
+        )
+        return self._with.store.execute(start)
+
+    def _carry_out(self, watch: Watch) -> str:
+        child = self._child = self._with.nursery.launch()
+        try:
+            if self._stopped.is_set():
+                return ""
+            spec = self._order.watcher
+            child.log_to(watcher_log(self._with.home, spec.asset.name, spec.name))
+            startup = WatchStartup(
+                file=self._order.file,
+                dag_id=self._order.dag_id,
+                watch=watch,
+                rules=self._with.rules,
+            )
+            child.channel.send(STARTUP, encode(startup))
+            identity, limit = WatcherIdentity(watch), self._with.rules.max_value_bytes
+            report = relay(child.channel, self._with.store, identity, limit)
+        finally:
+            child.kill()
+            child.wait()
+            child.channel.close()
+        if isinstance(report, Failed):
+            return report.error
+        if report is None and not self._stopped.is_set():
+            return f"its process ended ({child.status})"
+        return ""

@@ -1,0 +1,167 @@
+"""What a forked child does: it learns what it is to do, does it, and reports."""
+
+from __future__ import annotations
+
+import atexit
+import io
+import logging
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
+from types import FrameType
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.runner.protocol.messages import (
+    CallbackStartup,
+    Done,
+    Failed,
+    ParseStartup,
+    Ready,
+    Report,
+    SparkAddress,
+    SparkStartup,
+    Startup,
+    WatchStartup,
+)
+from holdfast.settings import withhold_secrets
+from holdfast.stores.pipe import PipeStore
+from holdfast.wire.channel import LARGEST_OF_TASK, Channel, encode
+
+STARTUP = b"S"
+REPORT = b"R"
+
+startup_decoder: msgspec.msgpack.Decoder[Startup] = msgspec.msgpack.Decoder(Startup)
+report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
+
+log = logging.getLogger("holdfast.task")
+
+
+class Stopped(BaseException):
+    """The supervisor has asked the task to end. Not an Exception, so that few catch it."""
+
+
+def main(sock: socket.socket, lifeline: int) -> int:
+    """Exit status: 0 where the work was done, 1 where it failed."""
+    withhold_secrets()
+    channel = Channel(sock, LARGEST_OF_TASK)
+    store = PipeStore(channel)
+    Thread(target=_watch, args=(lifeline,), daemon=True).start()
+    signal.signal(signal.SIGTERM, _stopper(store))
+    frame = channel.receive()
+    if frame is None:
+        return 1
+    startup = startup_decoder.decode(frame[1])
+    _log_to_stderr()
+    if isinstance(startup, CallbackStartup):
+        # Who stops all processes of a runner at once does not stop what it is to say of their end.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    process = os.getpid()
+    report = _carry_out(startup, store, channel)
+    if os.getpid() != process:
+        return 0  # a fork that the task made and let run on to here
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends now in any case
+    _flush()
+    status = 1 if isinstance(report, Failed) else 0
+    try:
+        _send(channel, report)
+    except OSError:
+        log.warning("the task's connection to its supervisor is closed: nobody hears its report")
+        status = 1
+    atexit._run_exitfuncs()
+    _flush()
+    return status
+
+
+def _send(channel: Channel, report: Report) -> None:
+    try:
+        channel.send(REPORT, encode(report))
+    except OSError:
+        raise
+    except Exception as error:
+        log.exception("the report cannot be sent")
+        why = (
+            error.message
+            if isinstance(error, HoldfastError)
+            else f"{type(error).__name__}: {error}"
+        )
+        channel.send(REPORT, encode(Failed(error=f"its report cannot be sent: {why}")))
+
+
+def _carry_out(startup: Startup, store: PipeStore, channel: Channel) -> Report:
+    try:
+        if isinstance(startup, SparkStartup):
+            return _serve_spark(startup, channel)
+        from holdfast.runner.task import execution, loading
+
+        if isinstance(startup, ParseStartup):
+            return loading.parse(startup)
+        if isinstance(startup, CallbackStartup):
+            return execution.call_back(startup, store)
+        if isinstance(startup, WatchStartup):
+            from holdfast.runner.task import watching
+
+            return watching.watch(startup, store)
+        return execution.execute(startup, store)
+    except Stopped:
+        return Failed(error="it was asked to stop")
+    except HoldfastError as error:
+        return Failed(error=str(error))
+    except BaseException as error:  # SystemExit and KeyboardInterrupt of the task's own, too
+        traceback.print_exc()
+        return Failed(error=f"{type(error).__name__}: {error}")
+
+
+def _serve_spark(startup: SparkStartup, channel: Channel) -> Report:
+    from holdfast.spark.session.server import serve
+
+    def ready(address: SparkAddress) -> None:
+        channel.send(REPORT, encode(Ready(address)))
+
+    serve(startup, ready)
+    return Done()
+
+
+def _stopper(store: PipeStore) -> Callable[[int, FrameType | None], None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        store.interrupt(Stopped())
+
+    return stop
+
+
+def _watch(lifeline: int) -> None:
+    """Without the launcher nobody would end this process; it takes its whole group along."""
+    os.read(lifeline, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _log_to_stderr() -> None:
+    # New streams, because those of the launcher were made for other files. Line by line, so that
+    # what was printed before a kill is in the log.
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(number, "w", closefd=False)),
+            encoding="utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+        )
+        for number in (1, 2)
+    )
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()

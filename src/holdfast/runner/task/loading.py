@@ -1,0 +1,142 @@
+"""Importing a DAG file, and saying what it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+import time
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+from typing import Final
+
+from holdfast.errors import HoldfastError, InvalidDag
+from holdfast.runner.protocol.messages import Parsed, ParseStartup
+from holdfast.runner.task.tracebacks import formatted, line_in
+from holdfast.sdk.dag import DAG, made
+from holdfast.wire.channel import encode
+
+REPLACED_WITHIN: Final = 10.0
+"""Seconds for which a task waits for a file that is away."""
+CHANGED_WITHIN: Final = 1.0
+"""And for the rest of one that cannot be right."""
+
+
+def module_name(path: str) -> str:
+    """The name under which a DAG file is imported: always the same for one file."""
+    path = os.path.realpath(path)
+    stem = re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
+    return f"holdfast_dag_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}_{stem}"
+
+
+def own_modules(path: str) -> list[ModuleType]:
+    """A DAG file that was imported, and the modules of its directory that it has imported."""
+    folder = os.path.dirname(os.path.realpath(path)) + os.sep
+    installed = tuple(os.path.realpath(place) + os.sep for place in (sys.prefix, sys.base_prefix))
+    found = [sys.modules[module_name(path)]]
+    for module in list(sys.modules.values()):
+        file = isinstance(module, ModuleType) and getattr(module, "__file__", None)
+        if file and module not in found:
+            place = os.path.realpath(file)
+            if place.startswith(folder) and not place.startswith(installed):
+                found.append(module)
+    return found
+
+
+def load_file(path: str) -> list[DAG]:
+    """Import a file anew and answer with its DAGs, if any, in the order in which they were made."""
+    module = _import(path)
+    held = [one for one in vars(module).values() if isinstance(one, DAG)]
+    found = [one for one in made if one.module == module.__name__ or one in held]
+    ids: set[str] = set()
+    for one in found:
+        if one.dag_id in ids:
+            raise InvalidDag(
+                f"{path} holds two DAGs with the id `{one.dag_id}`",
+                hint="give one of them another dag_id",
+            )
+        ids.add(one.dag_id)
+    return found
+
+
+def find_dag(path: str, dag_id: str, task_id: str | None = None) -> DAG:
+    """One DAG of a file, which has that task. A file that is being replaced may be away, cut short
+    or without the DAG for a moment: while it changes it is read again."""
+    deadline = time.monotonic() + REPLACED_WITHIN
+    while True:
+        read = _stamp(path)
+        try:
+            dag = _find_dag(path, dag_id)
+            if task_id is not None:
+                dag.get_task(task_id)
+        except (InvalidDag, SyntaxError):
+            if not _changes(path, read) or time.monotonic() > deadline:
+                raise
+        else:
+            return dag
+
+
+def _find_dag(path: str, dag_id: str) -> DAG:
+    dags = load_file(path)
+    for one in dags:
+        if one.dag_id == dag_id:
+            return one
+    raise InvalidDag(
+        f"{path} holds no DAG `{dag_id}`",
+        hint=f"it holds {', '.join(one.dag_id for one in dags)}",
+    )
+
+
+def parse(startup: ParseStartup) -> Parsed:
+    """What a file holds, or why it cannot be imported; never an exception."""
+    try:
+        parsed = Parsed(dags=tuple(one.spec(startup.file) for one in load_file(startup.file)))
+        encode(parsed)  # what cannot be sent is a mistake in the file, and is reported as one
+    except HoldfastError as error:
+        line = line_in(startup.file, error)
+        return Parsed(error=f"{startup.file}:{line}: {error}" if line else str(error))
+    except (Exception, SystemExit) as error:
+        return Parsed(error=formatted(error))
+    return parsed
+
+
+def _import(path: str) -> ModuleType:
+    if not os.path.isfile(path):
+        raise InvalidDag(f"there is no file {path}")
+    name = module_name(path)
+    folder = os.path.dirname(os.path.realpath(path))
+    if folder not in sys.path:
+        # At the end: a file called operator.py or email.py must not hide the module of that name.
+        sys.path.append(folder)
+    loader = SourceFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    # Compiled from the source and not from a cache: a file may change twice within the cache's
+    # one-second clock. It stays in sys.modules, where dataclasses and pickle look for it.
+    code = loader.source_to_code(loader.get_data(path), path)
+    sys.modules[name] = module
+    del made[:]
+    exec(code, vars(module))  # noqa: S102  (a DAG file is a program)
+    return module
+
+
+def _changes(path: str, since: tuple[int, ...]) -> bool:
+    """Whether a file is another than it was, or is there again, waiting a little for it."""
+    deadline = time.monotonic() + (CHANGED_WITHIN if since else REPLACED_WITHIN)
+    while _stamp(path) in (since, ()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """What tells one state of a file from another; empty where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

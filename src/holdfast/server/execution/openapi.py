@@ -1,0 +1,203 @@
+"""How the routes of workers are described in OpenAPI, since FastAPI sees only that they take a
+request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeAlias, Union
+
+import msgspec
+from fastapi.security import HTTPBearer
+
+from holdfast.access.permissions import Wanted
+from holdfast.commands.entries import CleanUpBackend
+from holdfast.model.value import MAX_KEY_LENGTH
+from holdfast.portable.identifier import MAX_ASSET_LENGTH
+from holdfast.server.http.routes import STATE
+from holdfast.server.public.error_docs import BODY, problems
+from holdfast.wire.codec import command_types
+
+Description: TypeAlias = dict[str, Any]
+
+bearer = HTTPBearer(
+    bearerFormat="JWT",
+    scheme_name="worker_token",
+    description="The token of a task, a watcher, a job or a worker: `holdfast auth task-token` and "
+    "`holdfast auth worker-token` make some. A response may have a new one in the header "
+    "`Refreshed-API-Token`, to be used from then on.",
+    auto_error=False,
+)
+
+_RENEWED: Description = {
+    "Refreshed-API-Token": {
+        "description": "A new token, to be used from then on, once half of the time of the one "
+        "that was sent is over.",
+        "schema": {"type": "string"},
+    }
+}
+_SCHEMAS = "#/components/schemas/"
+_PREFIX = "Wire"
+
+
+def _parameter(name: str, place: str, schema: Description, description: str) -> Description:
+    return {
+        "name": name,
+        "in": place,
+        "required": place != "header",
+        "schema": schema,
+        "description": description,
+    }
+
+
+def _object(properties: Description) -> Description:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["value"],
+        "additionalProperties": False,
+    }
+
+
+_key: Description = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH}
+_asset: Description = {"type": "string", "minLength": 1, "maxLength": MAX_ASSET_LENGTH}
+_value: Description = {"description": "Any JSON value but null."}
+
+TI_ID = _parameter(
+    "ti_id",
+    "path",
+    {"type": "string", "format": "uuid"},
+    "The task instance's id: the token's own.",
+)
+KEY_IN_PATH = _parameter("key", "path", _key, "The key, percent-encoded.")
+KEY_IN_QUERY = _parameter("key", "query", _key, "The key.")
+NAME = _parameter("name", "query", _asset, "The asset's name.")
+URI = _parameter("uri", "query", _asset, "The asset's URI.")
+ALL_MAP_INDICES = _parameter(
+    "all_map_indices",
+    "query",
+    {"type": "boolean", "default": False},
+    "Clear every map index of the task in this run.",
+) | {"required": False}
+REQUEST = _parameter(
+    "Idempotency-Key",
+    "header",
+    {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}:[1-9][0-9]{0,17}$"},
+    "`CLIENT:NUMBER`. A write that comes again under the same is carried out once, and is "
+    "answered alike. A client has one request under way, and numbers them from 1.",
+)
+VALUE = _object({"value": _value})
+TASK_VALUE = _object(
+    {
+        "value": _value,
+        "expires_at": {
+            "type": ["string", "null"],
+            "format": "date-time",
+            "description": "When it expires, with a time zone. null or left out: never.",
+        },
+    }
+)
+
+
+def operation(
+    method: str,
+    endpoint: Callable[..., Any],
+    path: str,
+    parameters: Sequence[Description],
+    body: Description | None,
+) -> Description:
+    """What FastAPI is told of a route of the two stores."""
+    name = endpoint.__name__
+    by = "_by_name" if "by-name" in path else "_by_uri" if "by-uri" in path else ""
+    responses = problems(404, 409, 501, 502, *(BODY if body else ()))
+    if method == "GET":
+        responses[200] = {"content": _json(VALUE), "description": "The value."}
+    else:
+        responses[204] = {"description": "It is done."}
+    described: Description = {
+        "name": f"{name}{by}",
+        "operation_id": f"{name}{by}",
+        "description": f"{endpoint.__doc__} It is at `{STATE}…` too.",
+        "status_code": 200 if method == "GET" else 204,
+        "responses": _renewing(responses),
+        "openapi_extra": {"parameters": [*parameters, *(() if method == "GET" else (REQUEST,))]},
+    }
+    if body is not None:
+        described["openapi_extra"]["requestBody"] = {"required": True, "content": _json(body)}
+    return described
+
+
+def tokens() -> Description:
+    """What FastAPI is told of the route for tokens."""
+    body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Bearer"})
+    answer = _json(_object({"token": {"type": "string"}}))
+    return {
+        "operation_id": "post_token",
+        "responses": _renewing(
+            problems(404, 409, 502, *BODY) | {200: {"content": answer, "description": "The token."}}
+        ),
+        "openapi_extra": {"requestBody": {"required": True, "content": body}},
+    }
+
+
+def supported_commands() -> Description:
+    """What FastAPI is told of the route that lists them."""
+    names = _json({"type": "array", "items": {"type": "string"}})
+    return {
+        "operation_id": "list_commands",
+        "responses": {200: {"content": names, "description": "Their names, in order."}},
+    }
+
+
+def commands() -> Description:
+    """What FastAPI is told of the route for commands."""
+    body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Command"})
+    return {
+        "operation_id": "post_command",
+        "responses": _renewing(
+            problems(404, 409, 501, 502, *BODY)
+            | {200: {"content": _json({}), "description": "The command's answer."}}
+        ),
+        "openapi_extra": {
+            "parameters": [REQUEST],
+            "requestBody": {"required": True, "content": body},
+        },
+    }
+
+
+@cache
+def command_schemas() -> Description:
+    """The commands, and everything that they are made of; without the one that only the store of a
+    custom backend takes."""
+    described = tuple(kind for kind in command_types() if kind is not CleanUpBackend)
+    every: Any = Union[described]  # noqa: UP007  (made from a list)
+    [command, wanted], parts = msgspec.json.schema_components(
+        [every, Wanted], ref_template=f"{_SCHEMAS}{_PREFIX}{{name}}"
+    )
+    schemas = _understood(parts | {"Command": command, "Bearer": wanted})
+    return {f"{_PREFIX}{name}": schema for name, schema in schemas.items()}
+
+
+def _understood(schema: Any) -> Any:
+    """Without `"items": false`, which generators of clients do not know; the number of items says
+    the same."""
+    if isinstance(schema, list):
+        return [_understood(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _understood(part)
+        for name, part in schema.items()
+        if not (name == "items" and part is False)
+    }
+
+
+def _renewing(responses: dict[int | str, Description]) -> dict[int | str, Description]:
+    """They may come with a new token: the store was asked, and the bearer was found good."""
+    for status in responses.keys() & {200, 204, 404, 409}:
+        responses[status]["headers"] = _RENEWED
+    return responses
+
+
+def _json(schema: Description) -> Description:
+    return {"application/json": {"schema": schema}}

@@ -1,0 +1,166 @@
+"""Errors as responses: one shape, on every route.
+
+`{"detail": {"reason": …, "message": …, "hint": …}}`, with the status of the error. Where it helps
+to wait, `Retry-After` says how many seconds, and `Retry-After-Ms` how many milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
+
+from holdfast.errors import (
+    BackendFailed,
+    HoldfastError,
+    NoToken,
+    SchemaMismatch,
+    StoreFailed,
+    StoreUnavailable,
+    TooManyRequests,
+)
+from holdfast.stores.sql.retries import Unanswered
+from holdfast.wire.codec import Refusal
+
+MEDIA_TYPE = "application/json"
+REQUEST_ID = "holdfast.request_id"
+"""Where the scope of a request has what the log calls it."""
+PAUSE = 1.0
+"""Seconds after which it is worth asking again, where nothing more is known."""
+MOST_TOLD = 5
+"""How many mistakes of one request are told."""
+
+log = logging.getLogger("holdfast.server")
+
+_REASONS = {404: "not_found", 405: "method_not_allowed"}
+
+
+class TooOften(TooManyRequests):
+    """Too many requests, and after how many seconds the next one may come."""
+
+    def __init__(self, message: str, *, hint: str = "", wait: float = PAUSE) -> None:
+        super().__init__(message, hint=hint)
+        self.wait = wait
+
+
+def respond(scope: Scope, error: Exception) -> Response:
+    """The response that tells of an error of ours, or of one that FastAPI raises."""
+    if isinstance(error.__cause__, HoldfastError):
+        error = error.__cause__
+    if isinstance(error, HoldfastError):
+        error = _discreet(error)
+        return _response(error.status, error.code, error.message, error.hint, _headers(error))
+    if isinstance(error, RequestValidationError):
+        told = "; ".join(_told(one) for one in error.errors()[:MOST_TOLD])
+        return _response(422, "invalid", told, "/openapi.json tells what is expected")
+    assert isinstance(error, HTTPException)
+    status, path = error.status_code, scope["path"]
+    message, hint = str(error.detail), ""
+    if status == 404:
+        message, hint = f"there is nothing at {path}", "/openapi.json tells what there is"
+    elif status == 405:
+        message = f"{scope['method']} is not possible at {path}"
+        hint = "the header Allow tells what is"
+    headers = dict(error.headers or {})
+    if status == 405:
+        headers["Allow"] = ", ".join(_allowed(scope))
+    return _response(status, _REASONS.get(status, "bad_request"), message, hint, headers)
+
+
+def unexpected(scope: Scope, error: Exception) -> Response:
+    """For what should not have happened: the log has the rest."""
+    path = scope["raw_path"].decode("ascii")  # decoded, it may hold the end of a line
+    log.error("request %s: %s %s", scope[REQUEST_ID], scope["method"], path, exc_info=error)
+    return _response(
+        500,
+        HoldfastError.code,
+        f"something unexpected happened; the server's log tells more under {scope[REQUEST_ID]}",
+        "this is a bug; report it with that part of the log",
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of the app's routes, and of FastAPI itself, told in this shape."""
+    for kind in (HoldfastError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _handle)
+    app.add_exception_handler(Exception, _handle_unexpected)
+
+
+async def _handle(request: Request, error: Exception) -> Response:
+    return respond(request.scope, error)
+
+
+async def _handle_unexpected(request: Request, error: Exception) -> Response:
+    return unexpected(request.scope, error)
+
+
+def body(reason: str, message: str, hint: str = "") -> bytes:
+    """The one shape."""
+    return msgspec.json.encode({"detail": _Detail(reason, message, hint)})
+
+
+class _Detail(Refusal, frozen=True, omit_defaults=True):
+    """The hint is left out where there is none."""
+
+
+def _headers(error: HoldfastError) -> dict[str, str]:
+    if isinstance(error, NoToken):
+        return {"www-authenticate": "Bearer"}
+    if isinstance(error, TooOften):
+        return _waiting(error.wait)
+    if isinstance(error, StoreUnavailable):
+        return _waiting(PAUSE)
+    # What comes after it on the connection belongs to a request that was not read to its end.
+    return {"connection": "close"} if error.status in (400, 408, 413, 431) else {}
+
+
+def _allowed(scope: Scope) -> list[str]:
+    """The methods of all routes at the path: each route knows its own alone."""
+    routes = [route for route in scope["app"].routes if route.matches(scope)[0] != Match.NONE]
+    return sorted({method for route in routes for method in route.methods})
+
+
+def _discreet(error: HoldfastError) -> HoldfastError:
+    """Which database it is and what it said is for whoever runs the server, and so is what a custom
+    backend raised: it may hold a password."""
+    if isinstance(error, BackendFailed) and (cause := str(error.__cause__ or "")):
+        log.error("%s", error.message, exc_info=error.__cause__)
+        return type(error)(
+            error.message.removesuffix(f": {cause}"), hint="the server's log tells more"
+        )
+    if isinstance(error, Unanswered):
+        log.warning("%s", error.message)
+    if type(error) not in (StoreUnavailable, StoreFailed, SchemaMismatch):
+        return error
+    log.warning("%s", error.message)
+    return type(error)(
+        "the database behind the server does not do what it should",
+        hint="wait a moment, and send it again; the server's log tells more",
+    )
+
+
+def _waiting(seconds: float) -> dict[str, str]:
+    return {
+        "retry-after": str(max(1, math.ceil(seconds))),
+        "retry-after-ms": str(max(1, math.ceil(seconds * 1000))),
+    }
+
+
+def _told(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    return f"{where}: {error['msg']}"
+
+
+def _response(
+    status: int, reason: str, message: str, hint: str = "", headers: dict[str, str] | None = None
+) -> Response:
+    return Response(body(reason, message, hint), status, headers, MEDIA_TYPE)

@@ -1,0 +1,276 @@
+"""What a client may ask of the server: how large, how slow, how often, how many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+from starlette.types import Receive, Scope
+
+from holdfast.errors import (
+    HoldfastError,
+    RequestTooLarge,
+    RequestTooSlow,
+    StoreUnavailable,
+)
+from holdfast.server.http.errors import TooOften
+from holdfast.server.tokens import Bearer
+
+A = TypeVar("A")
+
+REFUSAL = "holdfast.refusal"
+"""Where the protocol says in a request's scope that the rest of it will not come, and why."""
+MOST_UNDER_WAY = 1000
+MOST_BODY_BYTES = 256 * 2**20
+"""Bytes of large bodies that a process holds at the same time, or [api] max_body_bytes where that
+is more."""
+MOST_CONNECTIONS = 10_000
+RESERVED_FILES = 256
+"""Open files that are not for connections: databases, logs, libraries."""
+LONGEST_HEAD = 10.0
+"""Seconds that the head of a request may take, where [api] request_timeout is longer."""
+SILENCE = 10.0
+"""Seconds after which the log tells again that a limit is reached."""
+MOST_BEARERS = 10_000
+BURST = 1.0
+"""Seconds' worth of requests that may come at once."""
+
+
+LARGE_BODY = 2**16
+"""Bytes from which on a body is read in a thread: to check all of it may take seconds."""
+
+
+log = logging.getLogger("holdfast.server")
+
+
+class ClientGone(Exception):
+    """The client has left before its request was complete."""
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int, bodies: Bodies) -> bytes:
+    """The whole body; RequestTooLarge where it is over the limit, by its own word or in fact."""
+    parts: list[bytes] = []
+    size = 0
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > limit:
+            raise too_large(limit)
+        if name == b"transfer-encoding" and not limit:
+            raise too_large(limit)
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise too_large(limit)
+        bodies.hold(scope, size)
+        if not message.get("more_body", False):
+            return b"".join((*parts, part)) if parts else part
+        if part:
+            parts.append(part)
+        if REFUSAL in scope:
+            raise scope[REFUSAL]
+
+
+async def read_aside(body: bytes, read: Callable[..., A], *args: Any) -> A:
+    """Make something of a body, without holding up the event loop where it is large."""
+    if len(body) < LARGE_BODY:
+        return read(*args)
+    return await asyncio.to_thread(read, *args)
+
+
+def too_large(limit: int) -> HoldfastError:
+    if not limit:
+        return RequestTooLarge("no body is taken here", hint="/openapi.json tells where one is")
+    return RequestTooLarge(
+        f"the body of the request is over {limit:,} bytes",
+        hint="store large values elsewhere and their path here, or raise [api] max_body_bytes",
+    )
+
+
+def too_slow(what: str, seconds: float) -> HoldfastError:
+    return RequestTooSlow(
+        f"{what} did not come within {seconds:g} s",
+        hint="send it again; [api] request_timeout says how long it may take",
+    )
+
+
+class Overloaded(StoreUnavailable):
+    """The server has enough to do."""
+
+
+def overloaded() -> HoldfastError:
+    return Overloaded(
+        "the server has too many requests under way", hint="wait a moment, and send it again"
+    )
+
+
+class Alarm:
+    """Warns of a limit that is reached, now and then."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+        self._due = 0.0
+
+    def ring(self) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + SILENCE
+            log.warning("%s", self._message)
+
+
+class Bodies:
+    """The bytes of all bodies that have come, whole or in part, and are not answered yet.
+
+    The beginning of each is not counted, so that large bodies do not keep out small requests.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._alarm = Alarm(f"bodies of requests have {most:,} bytes: more are refused")
+
+    def hold(self, scope: Scope, size: int) -> None:
+        """Note how much of a request's body has come; Overloaded where that is too much."""
+        held = scope.get(_HELD, 0)
+        more = size - LARGE_BODY - held
+        if more <= 0:
+            return
+        if self._bytes + more > self._most:
+            self._alarm.ring()
+            raise overloaded()
+        self._bytes += more
+        scope[_HELD] = held + more
+
+    def release(self, scope: Scope) -> None:
+        self._bytes -= scope.pop(_HELD, 0)
+
+
+_HELD = "holdfast.held"
+"""Where the scope of a request has how many bytes of its body are counted."""
+
+
+class Connections:
+    """The connections on which no request is being carried out, the longest-waiting first.
+
+    Where there are too many, they make way for new ones: those who send nothing do not keep out
+    those who do.
+    """
+
+    def __init__(self) -> None:
+        self.most = most_connections()
+        self._waiting: dict[Closable, None] = {}
+        self._alarm = Alarm(
+            f"there are {self.most:,} connections, the most that this process has: those on which "
+            "nothing comes are closed"
+        )
+
+    def wait(self, connection: Closable) -> None:
+        """Note that it waits for a request from now on."""
+        self._waiting.pop(connection, None)
+        self._waiting[connection] = None
+
+    def leave(self, connection: Closable) -> None:
+        """Note that it does not wait."""
+        self._waiting.pop(connection, None)
+
+    def make_way(self, new: Closable) -> bool:
+        """Close the one that has waited longest, for a new one; False where none waits."""
+        self._alarm.ring()
+        oldest = next(iter(self._waiting), new)
+        if oldest is new:
+            return False
+        self.leave(oldest)
+        oldest.abort()
+        return True
+
+
+class Turns:
+    """Pipelined requests of all connections, in the order in which they may begin.
+
+    One begins in each turn of the event loop, which accepts one connection in each: however many
+    were sent at once, a new connection does not wait for them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def wait(self, begin: Callable[[], None]) -> None:
+        """Call it when its turn has come."""
+        self._waiting.append(begin)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._take)
+
+    def _take(self) -> None:
+        begin = self._waiting[0]
+        try:
+            begin()
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._take)
+
+
+class Closable(Protocol):
+    def abort(self) -> None:
+        """Close at once."""
+
+
+def most_connections() -> int:
+    """How many connections the limit of open files leaves room for."""
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS
+    import resource
+
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return min(MOST_CONNECTIONS, max(files - RESERVED_FILES, files // 2))
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as the system lets it."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a system may name a limit that it does not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class RateLimit:
+    """How often each bearer of a token may ask: so many requests a second, 0 for any number.
+
+    It remembers, for each, when the requests so far would have ended at the permitted pace.
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._ends: OrderedDict[Bearer, float] = OrderedDict()
+
+    def count(self, bearer: Bearer) -> None:
+        """One request more; TooOften where it comes too early."""
+        if not self._rate:
+            return
+        now = time.monotonic()
+        before = self._ends.pop(bearer, 0.0)
+        end = max(now, before) + 1 / self._rate
+        early = end - now - max(BURST, 1 / self._rate)
+        # Taken out and put in, so that whoever asked last is forgotten last.
+        self._ends[bearer] = before if early > 0 else end
+        if early > 0:
+            raise TooOften(
+                f"more than {self._rate:,} requests a second with one token",
+                hint=f"send the next one in {early:.3f} s; [api] rate_limit is the limit",
+                wait=early,
+            )
+        if len(self._ends) > MOST_BEARERS:
+            self._ends.popitem(last=False)

@@ -1,0 +1,158 @@
+"""The door that every request comes through."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from secrets import token_hex
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.errors import Forbidden, HoldfastError, NoToken
+from holdfast.server import metrics
+from holdfast.server.http import errors as problem
+from holdfast.server.http.access_log import AccessLog
+from holdfast.server.http.errors import REQUEST_ID
+from holdfast.server.http.limits import (
+    MOST_BODY_BYTES,
+    MOST_UNDER_WAY,
+    REFUSAL,
+    Alarm,
+    Bodies,
+    ClientGone,
+    RateLimit,
+    overloaded,
+    read_body,
+)
+from holdfast.server.http.request import GOOD, VERIFIED
+from holdfast.server.http.routes import BODY, PREFIX, LeanRoutes
+from holdfast.server.tokens import Tokens, Verified
+from holdfast.settings import Api
+
+GUARDED = (PREFIX, "/api/")
+"""The paths that a token is needed for. Only they take a body."""
+LIVE = "/health/live"
+"""What answers however much there is to do."""
+COUNTED = "holdfast.counted"
+"""Where the scope of a request has whether it is counted as under way."""
+CLIENT_GONE = 499
+
+
+class Door:
+    """Asks each request for its token, takes in its body within the limits, lets it through, and
+    sees to it that it is answered, counted and logged."""
+
+    def __init__(self, app: ASGIApp, lean: LeanRoutes, tokens: Tokens, api: Api) -> None:
+        self._app = app
+        self._lean = lean
+        self._tokens = tokens
+        self._max_body = api.max_body_bytes
+        self._bodies = Bodies(max(MOST_BODY_BYTES, api.max_body_bytes))
+        self._rate_limit = RateLimit(api.rate_limit)
+        self._log = AccessLog() if api.access_log else None
+        self._under_way = 0
+        self._alarm = Alarm(f"{MOST_UNDER_WAY:,} requests are under way: more are refused")
+        self._name = token_hex(4)
+        self._numbers = count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        request_id = scope[REQUEST_ID] = f"{self._name}-{next(self._numbers)}"
+        code = 0
+        size = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal code, size
+            if message["type"] == "http.response.start":
+                self._leave(scope)  # whether the client reads the answer is its own business
+                code = message["status"]
+                headers = message["headers"]
+                headers.append((b"x-request-id", request_id.encode()))
+                if (renewed := self._renewed(scope)) is not None:
+                    headers.append((b"refreshed-api-token", renewed.encode()))
+            else:
+                size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._let_in(scope, receive, answer)
+        except (HoldfastError, HTTPException) as error:
+            await problem.respond(scope, error)(scope, receive, answer)
+        except ClientGone:
+            code = CLIENT_GONE
+        except Exception as error:
+            if not code:  # else FastAPI has had it told already
+                await problem.unexpected(scope, error)(scope, receive, answer)
+        finally:
+            self._leave(scope)
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", "none")
+            metrics.count_request(scope["method"], route, code, seconds)
+            if self._log is not None:
+                self._log.write(scope, code, seconds, size, request_id)
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if REFUSAL in scope:
+            raise scope[REFUSAL]
+        path = scope["path"]
+        max_body = 0
+        if path.startswith(GUARDED):
+            max_body = self._max_body
+            verified = scope[VERIFIED] = self._verified(scope)
+            self._rate_limit.count(verified.identity)
+        scope[BODY] = await read_body(scope, receive, max_body, self._bodies)
+        if path != LIVE:
+            self._enter(scope)
+        if path.startswith(PREFIX):
+            response = await self._lean.answer(scope, receive)
+            await response(scope, receive, send)
+            return
+
+        body = scope[BODY]
+
+        async def give() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, give, send)
+
+    def _enter(self, scope: Scope) -> None:
+        """Count a request that has come whole; Overloaded where there are too many."""
+        if self._under_way >= MOST_UNDER_WAY:
+            self._alarm.ring()
+            raise overloaded()
+        self._under_way += 1
+        metrics.under_way.inc()
+        scope[COUNTED] = True
+
+    def _leave(self, scope: Scope) -> None:
+        scope.pop(BODY, None)
+        self._bodies.release(scope)
+        if scope.pop(COUNTED, False):
+            self._under_way -= 1
+            metrics.under_way.dec()
+
+    def _verified(self, scope: Scope) -> Verified:
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                scheme, _, text = value.strip().partition(b" ")
+                if scheme.lower() != b"bearer" or not text:
+                    break
+                try:
+                    return self._tokens.verify(text.strip().decode("ascii", "replace"))
+                except Forbidden:
+                    metrics.refused_tokens.inc()
+                    raise
+        raise NoToken(
+            "there is no token with the request",
+            hint="send it as `Authorization: Bearer …`; `holdfast auth` makes tokens",
+        )
+
+    def _renewed(self, scope: Scope) -> str | None:
+        if not scope.get(GOOD):
+            return None
+        verified: Verified = scope[VERIFIED]
+        return self._tokens.renewed(verified)

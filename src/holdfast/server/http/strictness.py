@@ -1,0 +1,27 @@
+"""What no route puts up with: a query that it does not know, and a body that is not JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from fastapi import Request
+
+from holdfast.errors import InvalidInput, WrongContentType
+from holdfast.server.http.errors import MEDIA_TYPE
+
+
+def check_query(given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse a name in a query that a route does not know."""
+    for name in given:
+        if name not in known:
+            shown = get_close_matches(name, known, n=3) or known
+            hint = f"known here: {', '.join(shown)}" if known else "nothing is asked for there"
+            raise InvalidInput(f"the query has `{name[:100]}`, which is not known", hint=hint)
+
+
+def check_content_type(request: Request) -> None:
+    """Refuse a body of another type. One that does not say what it is counts as JSON."""
+    given = request.headers.get("content-type", MEDIA_TYPE)
+    if given.partition(";")[0].strip().lower() != MEDIA_TYPE:
+        raise WrongContentType(f"the body is {given[:100]}", hint=f"send it as {MEDIA_TYPE}")

@@ -1,0 +1,1 @@
+"""Work in steps, of which a later attempt does the rest only."""

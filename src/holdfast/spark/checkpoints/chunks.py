@@ -1,0 +1,194 @@
+"""Output of Spark that is written in chunks, of which a later attempt writes the rest only."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.accessor.stores import TaskStore
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.spark.checkpoints.checkpoint import Record, digest
+from holdfast.spark.checkpoints.edition import TRY, Edition
+from holdfast.spark.checkpoints.item import directory_of, name_of, named
+from holdfast.spark.publication import (
+    absolute,
+    check_path,
+    discard_drafts,
+    is_there,
+    manifest_of,
+    publish,
+    renames,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
+    from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+
+log = logging.getLogger("holdfast")
+
+
+def write_chunks(
+    items: Iterable[T],
+    task_store: TaskStore,
+    path: str,
+    make: Callable[[T], DataFrame | DataFrameWriter],
+    *,
+    key: str,
+    name: Callable[[T], str] = name_of,
+    retention: timedelta | None = None,
+) -> list[str]:
+    """Write what `make` makes of each item into a directory of its own below `path`; return where
+    each item's content is, in the order of the items.
+
+    A directory is named after its item, and replaced whole, by a rename. Where this process cannot
+    rename it, each attempt writes to a directory of its own below it, and only the one that is
+    returned counts: `read_chunks` reads what was returned. A chunk is recorded once it is written;
+    what an attempt before this one has recorded is not written again, unless it is gone, or
+    another task has replaced it.
+    """
+    base = _absolute(check_path("the path", path)).rstrip("/")
+    record = Record(task_store, key, retention)
+    edition = Edition(task_store, key, retention)
+    chunks = {f"{base}/{directory_of(one)}": item for one, item in named(items, name).items()}
+    places = edition.recorded(chunks, record.order)
+    for directory in _gone(base, places, edition.id):
+        log.warning("%s: %s is recorded, and gone or replaced; it is written again", key, directory)
+        del places[directory]
+    record.say(len(chunks), len(places))
+    rest = [directory for directory in chunks if directory not in places]
+    if rest:
+        edition.begin()
+    with record:
+        for directory in rest:
+            writer = _writer_of(make(chunks[directory]), chunks[directory])
+            places[directory] = _write(writer, directory, edition)
+            record.add(digest(places[directory]))
+    if (spark := _session()) is not None and renames(spark, base):
+        discard_drafts(base, edition.id)  # of items, too, that have left the list
+    return [places[directory] for directory in chunks]
+
+
+def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> DataFrame:
+    """Read what `write_chunks` has returned, and nothing else that is beside it.
+
+    The column `chunk` has the names of the items, as text. Pass a reader instead of the session
+    for another format than Parquet, or options: `read_chunks(spark.read.format("orc"), paths)`.
+    """
+    is_list = isinstance(paths, list | tuple) and all(isinstance(one, str) for one in paths)
+    if not paths or not is_list:
+        raise InvalidInput(
+            f"read_chunks reads the paths that write_chunks has returned, not {paths!r}",
+            hint="paths = write_chunks(…); read_chunks(spark, paths)",
+        )
+    # Spark refuses to read directories of different depth together.
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for path in paths:
+        base, _, below = path.rpartition("/chunk=")
+        groups.setdefault((base, "/" in below), []).append(path)
+    reader: Any = getattr(spark, "read", spark)
+    # All of them first: a schema that is set stays set for what a reader loads later.
+    schemas = [
+        # Of all files: a column that only a later chunk has would be left out otherwise.
+        reader.load(group, basePath=base, mergeSchema="true").schema
+        for (base, _), group in groups.items()
+    ]
+    frames = [
+        _read(reader, schema, base, group)
+        for schema, ((base, _), group) in zip(schemas, groups.items(), strict=True)
+    ]
+    return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), frames)
+
+
+def _read(reader: Any, schema: StructType, base: str, paths: list[str]) -> DataFrame:
+    from pyspark.sql.functions import col, decode, encode
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    found = schema.fields
+    # Spark would make the number 7 of `chunk=007`.
+    names = ["chunk", *([TRY] if f"/{TRY}=" in paths[0] else [])]
+    text = [StructField(name, StringType()) for name in names]
+    typed = StructType([*(field for field in found if field.name not in names), *text])
+    rows: DataFrame = reader.schema(typed).load(paths, basePath=base)
+    # It reads `%C3%BC` as two characters, not as the two bytes of one.
+    name = decode(encode(col("chunk"), "ISO-8859-1"), "UTF-8")
+    return rows.withColumn("chunk", name).drop(TRY)
+
+
+def _absolute(path: str) -> str:
+    """A path that means the same to Spark and to this process, where they share it."""
+    spark = _session()
+    return path if spark is None else absolute(spark, path)
+
+
+def _gone(base: str, places: dict[str, str], edition: str) -> list[str]:
+    """The directories whose content is no longer there, or is of another edition, where this
+    process can see that."""
+    spark = _session()
+    if spark is None or not renames(spark, base):
+        return []
+
+    def is_own(place: str) -> bool:
+        # Without a manifest, an attempt has written it where nothing was renamed.
+        return bool((manifest_of(place) or {}).get("edition", edition) == edition)
+
+    return [
+        directory for directory, place in places.items() if not (is_there(place) and is_own(place))
+    ]
+
+
+def _session() -> SparkSession | None:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    with suppress(PySparkRuntimeError):  # there is none
+        return SparkSession.active()
+    return None
+
+
+def _writer_of(made: DataFrame | DataFrameWriter, item: object) -> Any:
+    writer: Any = getattr(made, "write", made)
+    if not hasattr(writer, "save"):
+        raise InvalidType(
+            f"{item!r} was made into a {type(made).__name__}, which cannot be written",
+            hint="return the DataFrame, or its writer: df.write.format(…).partitionBy(…)",
+        )
+    for column in _columns(writer):
+        if column.lower() in ("chunk", TRY):
+            raise InvalidInput(
+                f"the column `{column}` of what was made of {item!r} would be hidden by the "
+                "directories of the chunks",
+                hint=f'rename it: withColumnRenamed("{column}", "…")',
+            )
+    # Whole: in dynamic mode, partitions that this write does not have would stay.
+    return writer.option("partitionOverwriteMode", "static").mode("overwrite")
+
+
+def _columns(writer: Any) -> list[str]:
+    """The columns that a writer writes."""
+    if hasattr(writer._df, "columns"):
+        return list(writer._df.columns)
+    from pyspark.sql.connect.dataframe import DataFrame
+
+    return DataFrame(writer._df, writer._spark).columns
+
+
+def _write(writer: Any, directory: str, edition: Edition) -> str:
+    """Write a chunk, and return where it is."""
+
+    def write(draft: str) -> None:
+        edition.confirm()
+        writer.save(draft)
+
+    if renames(writer._spark, directory):
+        publish(write, directory, edition=edition.id, manifest={})
+        return directory
+    place = edition.place(directory)
+    writer.save(place)
+    return place

@@ -1,0 +1,82 @@
+"""The identity of a list's output, kept in the task store beside the record of what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
+from uuid import uuid4
+
+from holdfast.accessor.stores import TaskStore
+from holdfast.errors import Conflict, InvalidInput, UnknownTaskInstance
+from holdfast.spark.checkpoints.checkpoint import digest
+
+TRY: Final = "holdfast_try"
+"""The column of which Spark makes the directories of tries, named as no column of the user's is."""
+_LENGTH: Final = 8
+
+
+class Edition:
+    """The entry `key/edition`: an id that all attempts share, which attempt is the newest, and
+    the tries: those attempts that wrote where nothing can be renamed."""
+
+    def __init__(self, task_store: TaskStore, key: str, retention: timedelta | None) -> None:
+        self._store = task_store
+        self._key = f"{key}/edition"
+        self._retention = retention
+        self._attempt = uuid4().hex[:_LENGTH]
+        found = self._read() or {"id": uuid4().hex, "tries": []}
+        try:
+            self.id: str = found["id"]
+            self._tries: list[str] = found["tries"]
+        except (KeyError, TypeError):
+            raise InvalidInput(
+                f"`{self._key}` of the task store is no record of written chunks",
+                hint="choose another key, or delete that entry",
+            ) from None
+
+    def recorded(self, directories: Iterable[str], done: Iterable[str]) -> dict[str, str]:
+        """Find the place of each directory's content, of those that are recorded as done; the
+        last one where there are several."""
+        places = {
+            digest(place): (directory, place)
+            for directory in directories
+            for place in (directory, *(self._place(directory, name) for name in self._tries))
+        }
+        return dict(places[one] for one in done if one in places)
+
+    def begin(self) -> None:
+        """Record that this attempt is the newest."""
+        self._write()
+
+    def place(self, directory: str) -> str:
+        """Name a directory below, in which no other attempt writes."""
+        if self._attempt not in self._tries:
+            self._tries.append(self._attempt)
+            self._write()
+        return self._place(directory, self._attempt)
+
+    def confirm(self) -> None:
+        """Raise Conflict unless this attempt is the newest one that has begun."""
+        if self._read() != self._value():
+            raise Conflict(
+                f"another attempt has begun to write the chunks of `{self._key}`, or the entry is "
+                "gone",
+                hint="let one attempt work at a time, and give retention= more than a chunk takes",
+            )
+        self._write()  # which keeps it from expiring
+
+    def _place(self, directory: str, name: str) -> str:
+        return f"{directory}/{TRY}={name}"
+
+    def _value(self) -> dict[str, Any]:
+        return {"id": self.id, "attempt": self._attempt, "tries": self._tries}
+
+    def _read(self) -> Any:
+        try:
+            return self._store.get(self._key)
+        except UnknownTaskInstance:
+            return None  # a script's first write makes it known
+
+    def _write(self) -> None:
+        self._store.set(self._key, self._value(), retention=self._retention)

@@ -1,0 +1,92 @@
+"""A Spark for the time of one command, in which nobody runs tasks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.errors import SparkUnavailable
+from holdfast.settings import Settings
+from holdfast.spark.session.check import check_java, check_master, check_packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECT: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+
+
+@contextmanager
+def maintenance_session(settings: Settings) -> Iterator[SparkSession]:
+    """A session on the configured master, with the configured conf; it ends with the block.
+
+    A Spark Connect server that is configured instead is for tasks: its workers need not have
+    Holdfast, nor reach the database. What Spark logs is in a file until then, and is told where it
+    does not start.
+    """
+    check_packages()
+    check_java()
+    check_master(settings.spark.master)
+    from pyspark.sql import SparkSession
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-spark-") as directory:
+        place = Path(directory)
+        conf = _conf(settings, place)
+        local = conf["spark.master"].startswith("local")
+        for name in _CONNECT:
+            os.environ.pop(name, None)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if local:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        log = place / "spark.log"
+        try:
+            with _stderr_to(log):
+                session = SparkSession.builder.config(map=conf).getOrCreate()
+        except Exception as error:
+            from holdfast.spark.session.server import last_lines
+
+            told = last_lines(log) or str(error).partition("\n")[0]
+            raise SparkUnavailable(
+                f"Spark does not start on {conf['spark.master']}:\n{told}",
+                hint="see [spark] master and conf in `holdfast config list`",
+            ) from error
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _conf(settings: Settings, place: Path) -> dict[str, Any]:
+    options = [f'"-Dderby.system.home={place}"']
+    given = dict(settings.spark.conf)
+    options.append(given.pop("spark.driver.extraJavaOptions", ""))
+    return {
+        "spark.app.name": "holdfast",
+        "spark.master": settings.spark.master or "local[*]",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.local.dir": str(place / "scratch"),
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        **given,
+        "spark.driver.extraJavaOptions": " ".join(options).strip(),
+    }
+
+
+@contextmanager
+def _stderr_to(file: Path) -> Iterator[None]:
+    """What is started in the block writes there for as long as it lives."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with open(file, "wb") as output:
+        os.dup2(output.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)

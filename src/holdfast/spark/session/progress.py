@@ -1,0 +1,143 @@
+"""Progress of an attempt's Spark work, in the `spark_progress` entry of its task store.
+
+The entry `progress` belongs to the author of the task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from holdfast.accessor.stores import TaskStore
+from holdfast.spark.session.rows import RowCount
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.shell.progress import StageInfo
+
+KEY: Final = "spark_progress"
+INTERVAL: Final = 1.0
+_COUNTS: Final = (
+    "jobs",
+    "stages",
+    "done_stages",
+    "tasks",
+    "done_tasks",
+    "running_tasks",
+    "bytes_read",
+)
+
+log = logging.getLogger("holdfast")
+
+
+class Progress:
+    """A progress handler for Spark Connect that counts over all operations of a session.
+
+    The entry is written by a thread of its own, at most once in an interval, so that Spark's
+    results never wait for the store.
+    """
+
+    def __init__(self, task_store: TaskStore, ui: str, rows: RowCount | None = None) -> None:
+        self._store = task_store._inline()  # for all who look at the run
+        self._link = {"ui": ui} if ui else {}
+        self._rows = rows
+        self._lock = Lock()
+        self._running: dict[str | None, Counter[str]] = {}
+        self._ended: Counter[str] = Counter()
+        self._changed = False
+        self._warned = False
+        self._leaving = Event()
+        self._thread = Thread(target=self._write_on, name="progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leaving.set()
+        self._thread.join()
+
+    def __call__(
+        self,
+        stages: Iterable[StageInfo] | None,
+        inflight_tasks: int,
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        reported = tuple(stages or ())
+        if not reported:
+            return  # a command, or a look at a streaming query, whose batches are not reported
+        with self._lock:
+            if done:
+                self._running.pop(operation_id, None)
+                self._ended.update(ended(reported))
+            else:
+                self._running[operation_id] = running(reported, inflight_tasks)
+            self._changed = True
+
+    def value(self) -> dict[str, Any]:
+        """Return what the entry holds: of jobs that ended too soon for a report, only their number
+        is known."""
+        total = Counter(self._ended)
+        for counts in self._running.values():
+            total.update(counts)
+        known = _COUNTS if total["stages"] else ("jobs",)
+        return {name: total[name] for name in known} | self._link
+
+    def _write_on(self) -> None:
+        while not self._leaving.wait(INTERVAL):
+            self._write()
+        self._write(final=True)
+
+    def _write(self, *, final: bool = False) -> None:
+        with self._lock:
+            # The rows of an operation may be reported after the operation itself.
+            if not self._changed and not (final and self._rows and self._ended):
+                return
+            self._changed = False
+            value = self.value()
+        if self._rows is not None:
+            value |= self._rows.count(final=final)
+        try:
+            self._store.set(KEY, value)
+        except Exception as error:
+            # The job goes on: what it computes does not depend on who watches.
+            if not self._warned:
+                log.warning("the progress on Spark could not be stored: %s", error)
+                self._warned = True
+
+
+def running(stages: tuple[StageInfo, ...], running_tasks: int) -> Counter[str]:
+    """The counts of an operation under way."""
+    return Counter(
+        jobs=1,
+        stages=len(stages),
+        done_stages=sum(stage.done for stage in stages),
+        tasks=sum(stage.num_tasks for stage in stages),
+        done_tasks=sum(stage.num_completed_tasks for stage in stages),
+        running_tasks=running_tasks,
+        bytes_read=sum(stage.num_bytes_read for stage in stages),
+    )
+
+
+def ended(stages: tuple[StageInfo, ...]) -> Counter[str]:
+    """The counts of an operation that is over. What it planned and did not do, such as a stage
+    whose result another one had, is not counted any more."""
+    begun = tuple(stage for stage in stages if stage.num_completed_tasks)
+    tasks = sum(stage.num_completed_tasks for stage in begun)
+    return Counter(
+        jobs=1,
+        stages=len(begun),
+        done_stages=len(begun),
+        tasks=tasks,
+        done_tasks=tasks,
+        bytes_read=sum(stage.num_bytes_read for stage in begun),
+    )

@@ -1,0 +1,217 @@
+"""The Spark session of one attempt, on a server that it shares with others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote, urlsplit
+from uuid import uuid5
+
+from holdfast.accessor.stores import TaskStore
+from holdfast.errors import InvalidSettings, SparkBusy, SparkUnavailable
+from holdfast.model.entry import TaskWriter
+from holdfast.runner.protocol.messages import SparkAddress
+from holdfast.settings import without_password
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+DEFAULT_PORT: Final = 15002
+USER: Final = "holdfast"
+"""Sessions belong to a user. It is the same for all attempts, so that each finds the others'."""
+
+log = logging.getLogger("holdfast.task")
+
+
+def session_id(writer: TaskWriter, begun: datetime) -> str:
+    """Made from the task instance and the attempt, so that a later attempt can find it.
+
+    When the run was made tells it from a run of the same name that another store has on that Spark,
+    or that this one had before.
+    """
+    return str(uuid5(writer.scope.ti_id, f"{begun.isoformat()} {writer.attempt}"))
+
+
+def address_of(remote: str) -> SparkAddress:
+    """What a connection string of the user's says; InvalidSettings where it cannot be read."""
+    try:
+        url = urlsplit(remote)
+        host, port = url.hostname, url.port
+    except ValueError:
+        raise _malformed(remote) from None
+    path, _, parameters = url.path.partition(";")
+    options = [option for option in parameters.split(";") if option]
+    if (
+        url.scheme != "sc"
+        or not host
+        or path not in ("", "/")
+        or url.username is not None
+        or url.query
+        or url.fragment
+        or any(option.count("=") != 1 for option in options)
+    ):
+        raise _malformed(remote)
+    if any(option.startswith("session_id=") for option in options):
+        raise InvalidSettings(
+            "spark.remote may not have a session_id: each attempt has a session of its own",
+            hint="remove it",
+        )
+    token = next((option[6:] for option in options if option.startswith("token=")), "")
+    return SparkAddress(
+        host=host,
+        port=port or DEFAULT_PORT,
+        token=unquote(token),
+        options=";".join(option for option in options if not option.startswith("token=")),
+    )
+
+
+def connection_string(address: SparkAddress, session: str) -> str:
+    """How PySpark is told where the server is and which session it shall be."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    options = [address.options] if address.options else []
+    if address.token:
+        options.append(f"token={quote(address.token, safe='')}")
+    if not any(option.startswith("user_id=") for option in address.options.split(";")):
+        options.append(f"user_id={USER}")
+    options.append(f"session_id={session}")
+    return f"sc://{host}:{address.port}/;{';'.join(options)}"
+
+
+@contextmanager
+def task_session(
+    address: SparkAddress, task_store: TaskStore, writer: TaskWriter, begun: datetime
+) -> Iterator[SparkSession]:
+    """The session of an attempt, in UTC, as the one that `getOrCreate()` and `active()` give.
+    `begun` is when its run was made.
+
+    What earlier attempts of the task instance ran has ended before that; SparkBusy is raised where
+    it has not. The session ends with the block; `stop()` before that does nothing, since all else
+    in the task that asks for a session has the same one.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession
+
+    from holdfast.spark.session.operations import SESSION_SETTINGS
+    from holdfast.spark.session.progress import Progress
+    from holdfast.spark.session.retries import be_patient
+    from holdfast.spark.session.rows import RowCount
+
+    # It repeats, as one line of JSON, the error that is raised.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    own = session_id(writer, begun)
+    remote = connection_string(address, own)
+    end_earlier_attempts(address, writer, begun)
+    try:
+        session = SparkSession.builder.remote(remote).create()
+        be_patient(session, address)
+        for name, text in {"spark.sql.session.timeZone": "UTC", **SESSION_SETTINGS}.items():
+            session.conf.set(name, text)
+    except PySparkException as error:
+        raise SparkUnavailable(
+            f"{writer} has no Spark session at {address.host}:{address.port}: "
+            f"{str(error).partition(chr(10))[0]}",
+            hint="see whether that Spark still runs; the task can be tried again",
+        ) from error
+    session.stop = lambda: None  # type: ignore[method-assign]
+    rows = RowCount(address.ui, own) if address.ui else None
+    with Progress(task_store, address.ui, rows) as progress, _environment(remote):
+        session.registerProgressHandler(progress)  # type: ignore[arg-type]
+        try:
+            yield session
+        finally:
+            session.removeProgressHandler(progress)  # type: ignore[arg-type]
+            _end(session, address)
+
+
+def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datetime) -> None:
+    """End what attempts before this one left running, and close their sessions for good: one that
+    is still alive somewhere gets no new one.
+
+    A session is closed when its operations and those of all attempts before it have ended. Raises
+    SparkBusy where Spark does not confirm that they have.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession
+
+    from holdfast.spark.session.operations import LIMIT, await_end, interrupt
+    from holdfast.spark.session.retries import be_patient
+
+    where = f"Spark at {address.host}:{address.port}"
+    hint = "wait until it has ended, or restart that Spark; then the task can be tried again"
+    left: list[SparkSession] = []
+    with ExitStack() as clients:
+        try:
+            for attempt in range((writer.attempt or 1) - 1, 0, -1):
+                earlier = session_id(TaskWriter(writer.scope, attempt), begun)
+                session = SparkSession(connection_string(address, earlier))
+                clients.callback(session.client.close)
+                be_patient(session, address)
+                if not interrupt(session):
+                    break
+                left.append(session)
+            deadline = time.monotonic() + LIMIT
+            for session in reversed(left):
+                if running := await_end(session, deadline):
+                    raise SparkBusy(
+                        f"{writer} cannot begin: what an earlier attempt began on {where} still "
+                        f"runs after {LIMIT:.0f} s: {', '.join(running)} of session "
+                        f"{session.session_id}",
+                        hint=hint,
+                    )
+                session.client.release_session()
+        except PySparkException as error:
+            raise SparkBusy(
+                f"{writer} cannot begin: {where} does not tell whether what earlier attempts ran "
+                f"has ended: {str(error).partition(chr(10))[0]}",
+                hint=hint,
+            ) from error
+
+
+def _end(session: SparkSession, address: SparkAddress) -> None:
+    """End a session and what runs in it. Where that takes too long or fails, the session stays, and
+    the next attempt looks after it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession
+
+    from holdfast.spark.session.operations import LIMIT, await_end, interrupt
+    from holdfast.spark.session.retries import be_brief
+
+    be_brief(session, address)
+    session.release_session_on_close = False
+    try:
+        running = await_end(session, time.monotonic() + LIMIT) if interrupt(session) else []
+        session.release_session_on_close = not running
+        if running:
+            log.warning("still runs on Spark after %.0f s: %s", LIMIT, ", ".join(running))
+    except PySparkException as error:
+        log.debug("the session was not closed: %s", error)
+    finally:
+        SparkSession.stop(session)
+
+
+@contextmanager
+def _environment(remote: str) -> Iterator[None]:
+    """Where `pyspark.sql` looks whether it has to do with Spark Connect."""
+    ours = {"SPARK_REMOTE": remote, "SPARK_CONNECT_MODE_ENABLED": "1"}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _malformed(remote: str) -> InvalidSettings:
+    return InvalidSettings(
+        f"spark.remote may not be {without_password(remote)!r}",
+        hint="it is sc://host:port, and may have parameters: sc://host:port/;token=…;use_ssl=true",
+    )

@@ -1,0 +1,1 @@
+"""Streaming queries whose batches count once."""

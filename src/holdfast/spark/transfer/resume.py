@@ -1,0 +1,92 @@
+"""A transfer as a task instance of its own: started again after a kill, it does the rest only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands import entries as c
+from holdfast.connection import Connection
+from holdfast.errors import Conflict, UnknownTaskInstance
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import encode
+from holdfast.spark.transfer.filter import DAG
+from holdfast.spark.transfer.plan import Chunk
+from holdfast.store import Store
+
+_PLAN: Final = "plan"
+_MARK: Final = "mark"
+_ATTEMPT: Final = "attempt"
+
+
+class Record:
+    """What a transfer has done so far, in the configured store. Whoever does the same transfer,
+    which `what` says, finds it."""
+
+    def __init__(self, connection: Connection, kind: str, what: Any) -> None:
+        self._connection = connection
+        self.run_id = sha256(msgspec.json.encode(what)).hexdigest()[:16]
+        self._scope = TaskScope(DAG, self.run_id, kind)
+        self._task = connection.task_store(DAG, self.run_id, kind)
+        self._attempt = uuid4().hex
+
+    def plan(self) -> list[Chunk] | None:
+        """The chunks of an attempt that did not come to its end, if there is one."""
+        try:
+            recorded = self._task.get(_PLAN)
+        except UnknownTaskInstance:
+            return None
+        return None if recorded is None else msgspec.convert(recorded, list[Chunk])
+
+    def is_in(self, store: Store) -> bool:
+        """Whether that store is the one that the record is in, under whatever URL."""
+        mark = uuid4().hex
+        self._task.set(_MARK, mark)
+        try:
+            return store.execute(c.Get(self._scope, _MARK)) == encode(mark)
+        except UnknownTaskInstance:
+            return False
+        finally:
+            if self.plan() is None:
+                self.forget()
+
+    @contextmanager
+    def attempt(self, chunks: Sequence[Chunk]) -> Iterator[TaskStore]:
+        """The task store of an attempt to move these chunks. An earlier one that still runs can
+        record nothing more, and stops. Once all is done, nothing is left of the record."""
+        with self._task.attempt() as attempt:
+            plan = msgspec.to_builtins(list(chunks))
+            attempt.task_store.set_many({_PLAN: plan, _ATTEMPT: self._attempt})
+            yield attempt.task_store
+            self.confirm(attempt.task_store)
+        self.forget()
+
+    def confirm(self, task_store: TaskStore) -> None:
+        """Raise a Conflict unless this attempt is the newest. A record that was forgotten and
+        begun again counts attempts anew, so that their number does not tell."""
+        if task_store.get(_ATTEMPT) != self._attempt:
+            raise Conflict(
+                "the same transfer was started again while this one ran, which stops here",
+                hint="let the other one finish",
+            )
+        task_store.set(_ATTEMPT, self._attempt)
+
+    def forget(self) -> None:
+        self._connection.store.execute(c.DeleteRun(DAG, self.run_id))
+
+
+def resumed(
+    record: Record, make: Callable[[], list[Chunk]], say: Callable[[str], None]
+) -> list[Chunk]:
+    """The chunks of an attempt before this one, or new ones."""
+    chunks = record.plan()
+    if chunks is None:
+        return make()
+    say("Goes on where an earlier attempt has stopped.")
+    return chunks

@@ -1,0 +1,123 @@
+"""Entries that arrive in a store: chunk by chunk, each verified before it counts as done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+
+from holdfast.accessor.stores import TaskStore
+from holdfast.commands import entries as c
+from holdfast.errors import HoldfastError, UnknownAsset
+from holdfast.spark.checkpoints.checkpoint import checkpointed
+from holdfast.spark.source.location import Location
+from holdfast.spark.transfer.checksum import Total
+from holdfast.spark.transfer.filter import CONTENT, IDENTITY, place
+from holdfast.spark.transfer.plan import Chunk
+from holdfast.spark.transfer.source import FORMAT
+from holdfast.store import Store
+
+NAMED: Final = 5
+"""So many assets or entries are named in an error."""
+
+
+class Target(NamedTuple):
+    """The store that entries arrive in."""
+
+    spark: SparkSession
+    location: Location
+    store: Store
+
+    def bring(
+        self,
+        chunks: Sequence[Chunk],
+        rows: Callable[[Chunk], DataFrame],
+        task_store: TaskStore,
+    ) -> dict[str, Total]:
+        """Write what `rows` gives for each chunk, of which attempts before this one may have done
+        some; what has arrived, of each table. Entries that have expired are left out."""
+        for chunk in checkpointed(chunks, task_store, key="brought", name=lambda one: one.label):
+            total = self._bring(chunk, rows(chunk))
+            task_store.set(f"total {chunk.label}", [total.count, total.checksum])
+        totals: dict[str, list[Total]] = {chunk.table: [] for chunk in chunks}
+        for chunk in chunks:
+            totals[chunk.table].append(Total(*task_store.get(f"total {chunk.label}")))
+        return {table: Total.sum(parts) for table, parts in totals.items()}
+
+    def _bring(self, chunk: Chunk, rows: DataFrame) -> Total:
+        if chunk.table == "task_store":
+            rows = rows.filter(_is_live())
+        # Read once: by the time it is verified, the source may have changed.
+        sent = rows.select(*CONTENT[chunk.table]).persist(StorageLevel.DISK_ONLY)
+        try:
+            total = Total.of(sent, chunk.table)
+            if total.count:
+                writer = sent.write.format(FORMAT).option("table", chunk.table)
+                writer.options(**place(self.location)).mode("append").save()
+                self._verify(chunk, sent, total)
+            return total
+        finally:
+            sent.unpersist()
+
+    def _verify(self, chunk: Chunk, sent: DataFrame, total: Total) -> None:
+        """All that was sent can be read; an error that says what cannot."""
+        identity = list(IDENTITY[chunk.table])
+        there = chunk.entries(self.spark, at=self.location)
+        arrived = there.join(sent.select(*identity), identity, "left_semi")
+        if Total.of(arrived, chunk.table) == total:
+            return
+        content = [name for name in CONTENT[chunk.table] if name not in identity]
+        found = arrived.select(
+            *identity, *(functions.col(name).alias(f"found_{name}") for name in content)
+        )
+        same = [functions.col(name).eqNullSafe(functions.col(f"found_{name}")) for name in content]
+        differing = sent.join(found, identity, "left").filter(~_all(same))
+        if chunk.table == "task_store":
+            differing = differing.filter(_is_live())  # some expire just now
+        count = differing.count()
+        if count:
+            named = "; ".join(
+                "/".join(map(str, (row[name] for name in identity)))
+                for row in differing.limit(NAMED).collect()
+            )
+            raise HoldfastError(
+                f"{count:,} of {total.count:,} entries are not in the target as they were sent: "
+                f"{named}",
+                hint="somebody may have written them meanwhile; started again, this goes on there",
+            )
+
+    def missing_assets(self, needed: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of the assets, by name and URI, that cannot be written there yet."""
+        infos = self.store.execute(c.ListAssets())
+        known = {info.name for info in infos if info.orphaned_at is None}
+        return sorted(asset for asset in needed if asset[0] not in known)
+
+    def declare(self, assets: Iterable[tuple[str, str]]) -> None:
+        for name, uri in assets:
+            self.store.execute(c.DeclareAsset(name, uri))
+
+
+def check_declared(missing: Sequence[tuple[str, str]], declare: bool) -> None:
+    """Refuse what is missing, unless it may be declared."""
+    if missing and not declare:
+        names = ", ".join(f"`{name}`" for name, _ in missing[:NAMED])
+        more = f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
+        raise UnknownAsset(
+            f"the target does not know, or no longer uses, these assets: {names}{more}; nothing "
+            "was written",
+            hint="--declare declares them; or run the DAGs there first that use them",
+        )
+
+
+def _is_live() -> Column:
+    until = functions.col("expires_at")
+    return until.isNull() | (until > functions.current_timestamp())
+
+
+def _all(conditions: list[Column]) -> Column:
+    whole = functions.lit(True)
+    for condition in conditions:
+        whole = whole & condition
+    return whole

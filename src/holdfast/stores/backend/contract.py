@@ -1,0 +1,203 @@
+"""The contract of custom backends, and how the configured one is found."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.commands.entries import Command
+from holdfast.errors import InvalidBackend, NotSupported
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import JsonValue, decode, encode
+
+if TYPE_CHECKING:
+    from holdfast.store import Store
+    from holdfast.stores.sql import SqlStore
+
+A = TypeVar("A")
+
+inside_backend: ContextVar[bool] = ContextVar("inside_backend", default=False)
+"""Set while a custom backend is at work, when the database holds its scope's lock for it."""
+
+
+class BaseStoreBackend(ABC):
+    """Keeps values somewhere else than in the product's database.
+
+    On the server side it is asked through the eight methods; `get`, `set`, `delete` and `clear`
+    are enough, and the async ones then run them in a thread. Values are JSON text, to be returned
+    verbatim. A scope is a `TaskScope`, or an `AssetScope` with `asset_id` (server side) or name or
+    URI (worker side). `session` is a SQLAlchemy session that the caller holds; only a backend in
+    that database has a use for it.
+
+    A backend that can do more says so in `supports` and does it in `execute`.
+
+    On the worker side the hooks `serialize_…` and `deserialize_…` put a value into the worker's
+    own storage and fetch it; only the reference goes to the server.
+    """
+
+    @abstractmethod
+    def get(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
+        """The value, or None where there is none or it has expired."""
+
+    @abstractmethod
+    def set(
+        self,
+        scope: StoreScope,
+        key: str,
+        value: str,
+        *,
+        expires_at: datetime | None = None,
+        session: Any = None,
+    ) -> None:
+        """Write or overwrite. `expires_at` is None for never."""
+
+    @abstractmethod
+    def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
+        """Remove one key; nothing happens where it is absent."""
+
+    @abstractmethod
+    def clear(
+        self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
+    ) -> None:
+        """Remove every key of the scope, or of all map indices of its task in its run."""
+
+    async def aget(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
+        return await asyncio.to_thread(self.get, scope, key, session=session)
+
+    async def aset(
+        self,
+        scope: StoreScope,
+        key: str,
+        value: str,
+        *,
+        expires_at: datetime | None = None,
+        session: Any = None,
+    ) -> None:
+        await asyncio.to_thread(self.set, scope, key, value, expires_at=expires_at, session=session)
+
+    async def adelete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
+        await asyncio.to_thread(self.delete, scope, key, session=session)
+
+    async def aclear(
+        self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
+    ) -> None:
+        await asyncio.to_thread(self.clear, scope, all_map_indices=all_map_indices, session=session)
+
+    def cleanup(self) -> None:  # noqa: B027  (optional, and recognised by being overridden)
+        """Remove what has expired. `holdfast state-store cleanup-task-store` calls it."""
+
+    def supports(self, command: type[Command[Any]]) -> bool:
+        """Which commands of `holdfast.commands.entries` this backend answers besides the eight methods:
+        any of GetEntry, List, SetMany, Advance, History, Rewind, CountExpired, ListExpired,
+        DeleteExpired, TakeExpired. With GetEntry it keeps versions, and is given every Set as a
+        command, which may carry `if_version`."""
+        return False
+
+    def execute(self, command: Command[A]) -> A:
+        """Answer a command that `supports` names. Scopes are known and fencing is done."""
+        raise NotSupported(f"{type(self).__name__} does not do {type(command).__name__}")
+
+    def open(self, ledger: SqlStore) -> Store:
+        """The store that the product uses: the ledger, which has runs, assets, attempts and staged
+        writes, in front of this backend, which has the entries."""
+        from holdfast.stores.backend.adapter import BackendStore
+
+        return BackendStore(self, ledger)
+
+    def serialize_task_store_to_ref(self, *, value: JsonValue, key: str, ti_id: str) -> str:
+        """Put a task's value into storage; the reference to it depends on ti_id and key alone."""
+        return encode(value)
+
+    def deserialize_task_store_from_ref(self, stored: str) -> Any:
+        """The value behind a reference."""
+        return decode(stored)
+
+    def serialize_asset_store_to_ref(self, *, value: JsonValue, key: str, asset_ref: str) -> str:
+        """Put an asset's value into storage; `asset_ref` is its name where that is known."""
+        return encode(value)
+
+    def deserialize_asset_store_from_ref(self, stored: str) -> Any:
+        """The value behind a reference."""
+        return decode(stored)
+
+    # The same hooks, as Airflow 3.3 and the drafts before it spelled them. A class writes those of
+    # one spelling; the defaults are for `super()`, and for hooks that it leaves out.
+
+    def serialize_task_state_store_to_ref(
+        self, *, value: JsonValue, key: str, scope: TaskScope
+    ) -> str:
+        return encode(value)
+
+    def deserialize_task_state_store_from_ref(self, stored: str) -> Any:
+        return decode(stored)
+
+    def serialize_asset_state_store_to_ref(
+        self, *, value: JsonValue, key: str, scope: AssetScope
+    ) -> str:
+        return encode(value)
+
+    def deserialize_asset_state_store_from_ref(self, stored: str) -> Any:
+        return decode(stored)
+
+    def serialize_task_state_to_ref(self, value: str, key: str, ti_id: str) -> str:
+        return value
+
+    def deserialize_task_state_from_ref(self, stored: str) -> str:
+        return stored
+
+    def serialize_asset_state_to_ref(self, value: str, key: str, asset_ref: str) -> str:
+        return value
+
+    def deserialize_asset_state_from_ref(self, stored: str) -> str:
+        return stored
+
+    def serialize_task_state_value(self, value: str, key: str, ti_id: str) -> str:
+        return value
+
+    def deserialize_task_state_value(self, stored: str) -> str:
+        return stored
+
+    def purge_task_state(self, stored: str) -> None:  # noqa: B027  (recognised by being overridden)
+        pass
+
+    def serialize_asset_state_value(self, value: str, key: str, asset_name: str) -> str:
+        return value
+
+    def deserialize_asset_state_value(self, stored: str) -> str:
+        return stored
+
+    def purge_asset_state(self, stored: str) -> None:  # noqa: B027  (the same)
+        pass
+
+
+def load_backend(
+    path: str, settings: Mapping[type[BaseStoreBackend], Any] | None = None
+) -> BaseStoreBackend:
+    """Make the backend that a dotted path names; what is a subclass of one of ours is given that
+    one's settings."""
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidBackend(
+            f"the backend `{path}` cannot be imported: {error}",
+            hint="give it as package.module.Class, and check that the package is installed here",
+        ) from None
+    if not (isinstance(found, type) and issubclass(found, BaseStoreBackend)):
+        raise InvalidBackend(
+            f"the backend `{path}` is not a subclass of BaseStoreBackend",
+            hint="from holdfast.sdk.state import BaseStoreBackend",
+        )
+    ours = [given for kind, given in (settings or {}).items() if issubclass(found, kind)]
+    try:
+        return found(*ours)
+    except TypeError as error:
+        raise InvalidBackend(
+            f"the backend `{path}` cannot be made without arguments: {error}",
+            hint="write get, set, delete and clear; read settings from the environment",
+        ) from None

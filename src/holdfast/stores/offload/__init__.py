@@ -1,0 +1,1 @@
+"""Values in the workers' own storage, behind references."""

@@ -1,0 +1,229 @@
+"""The worker-side backend that comes with the product: values as objects, named by content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, NoReturn
+
+from holdfast.errors import InvalidSettings, NotSupported
+from holdfast.model.object_url import SCHEMES, parse
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import JsonValue, decode, encode, too_large_to_offload
+from holdfast.settings import ObjectStore, load
+from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.offload.objects import place
+from holdfast.stores.offload.objects.compression import LARGEST, SUFFIXES, zstd
+from holdfast.stores.offload.objects.failure import translated
+from holdfast.stores.offload.objects.objects import Objects, Stored, elsewhere
+from holdfast.stores.offload.objects.opening import check_installed
+from holdfast.stores.offload.objects.steps import arun, run
+
+_BEGINNINGS = tuple(f"{scheme}://" for scheme in SCHEMES)
+
+
+class ObjectStoreBackend(BaseStoreBackend):
+    """Keeps values in S3, Google Cloud Storage, Azure, a directory, or memory.
+
+    A reference is the URL of the object: it depends on scope, key and content alone, and its last
+    part is the digest of the content, which is verified whenever it is read. So nothing is ever
+    overwritten, and a reference that was stored once stays good until its object is removed.
+
+    How an object is compressed follows from its name, so a change of that setting leaves what is
+    there readable; a change of the URL does where the old one is among `former_urls`. `memory://`
+    lives as long as the process. Objects
+    in the cloud carry whose they are as metadata; local files have none.
+    """
+
+    def __init__(self, settings: ObjectStore | None = None) -> None:
+        self._settings = load().object_store if settings is None else settings
+        if not self._settings.url:
+            raise InvalidSettings(
+                "object_store.url is empty, and ObjectStoreBackend has no place for values",
+                hint='set it in holdfast.toml: [object_store] url = "s3://bucket/prefix"',
+            )
+        check_installed()
+        if self._settings.compression == "zstd":
+            zstd()
+        former = [parse(url) for url in self._settings.former_urls]
+        self._max_bytes = self._settings.max_value_bytes
+        self._objects = Objects(parse(self._settings.url), former, self._max_bytes)
+        self._suffix = SUFFIXES[self._settings.compression]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._settings,)
+
+    def place(self, scope: StoreScope, key: str, content: bytes) -> str | None:
+        """The reference that this content has, which need not be there yet; None where it is under
+        the threshold and stays inline."""
+        return self._place(place.folder(scope, key), content)
+
+    def is_place_of(self, reference: str, scope: StoreScope, key: str) -> bool:
+        """Whether an object of this key could be there, whatever its content is. BackendFailed
+        where it could, but only below a URL that is not configured."""
+        directory, folder = reference.rpartition("/")[0], f"/{place.folder(scope, key)}"
+        root = directory.removesuffix(folder)
+        if root == directory:
+            return False
+        if root not in map(str, self._objects.roots):
+            raise elsewhere(reference, root)
+        return True
+
+    def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
+        """Write the object of a reference that `place` gave."""
+        with translated("write", reference):
+            run(self._objects.put(reference, content, place.metadata(place.owner(scope), key)))
+
+    async def aput(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
+        with translated("write", reference):
+            metadata = place.metadata(place.owner(scope), key)
+            await arun(self._objects.put(reference, content, metadata))
+
+    def fetch(self, reference: str) -> bytes:
+        """The content. ObjectMissing where the object is gone, BackendFailed where it is not what
+        was written or cannot be had."""
+        with translated("read", reference):
+            return run(self._objects.fetch(reference))
+
+    async def afetch(self, reference: str) -> bytes:
+        with translated("read", reference):
+            return await arun(self._objects.fetch(reference))
+
+    def remove(self, references: Sequence[str]) -> dict[str, str]:
+        """Delete objects; which could not be, and why. An absent one counts as deleted."""
+        return run(self._objects.remove(references))
+
+    async def aremove(self, references: Sequence[str]) -> dict[str, str]:
+        return await arun(self._objects.remove(references))
+
+    def list_objects(self, prefix: str = "", *, foreign: bool = False) -> Iterator[Stored]:
+        """The objects under a prefix that `prefixes` gave, or all, as the storage lists them: a
+        page at a time is in memory. Files that are not named like ours are left out, unless what
+        is `foreign` is asked for, too."""
+        with translated("list", self._objects.reference(prefix)):
+            yield from self._objects.stored(prefix, foreign)
+
+    def is_there(self, reference: str) -> bool:
+        """Whether the object of a reference is."""
+        with translated("look for", reference):
+            return (
+                self._objects.reaches(reference)
+                and run(self._objects.metadata(reference)) is not None
+            )
+
+    def whose(self, reference: str) -> tuple[StoreScope, str] | None:
+        """The scope and the key that an object below the URL belongs to, by its place, or by its
+        metadata where the names are too long for that. None: it does not tell, or is gone."""
+        path = reference.removeprefix(f"{self._objects.address}/")
+        if (found := place.whose(path)) is not None or "~" not in path:
+            return found
+        with translated("look at", reference):
+            said = run(self._objects.metadata(reference))
+        return place.whose(path, said) if said else None
+
+    @property
+    def url(self) -> str:
+        """Below it are the objects that are written, and listed."""
+        return str(self._objects.address)
+
+    def prefixes(self, under: str = "") -> list[str]:
+        """The parts that can be listed apart, one level down: `task` and `asset`, below them the
+        dags and the assets, below those the runs and the keys. All objects are below the third."""
+        with translated("list", self._objects.reference(under)):
+            return self._objects.folders(under)
+
+    def get(self, scope: StoreScope, key: str, *, session: Any = None) -> NoReturn:
+        raise _for_workers()
+
+    def set(
+        self,
+        scope: StoreScope,
+        key: str,
+        value: str,
+        *,
+        expires_at: datetime | None = None,
+        session: Any = None,
+    ) -> NoReturn:
+        raise _for_workers()
+
+    def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
+        """Remove every object of the key, whatever its content."""
+        folders = _folders(scope, key)
+        with translated("delete", self._objects.reference(folders[0])):
+            run(self._objects.remove_folders(folders))
+
+    def clear(
+        self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
+    ) -> None:
+        """Remove every object of the scope. With `all_map_indices`, those that the hooks wrote by
+        the id of another index are not found: ids cannot be guessed."""
+        folders = _folders(scope, all_map_indices=all_map_indices)
+        with translated("delete", self._objects.reference(folders[0])):
+            run(self._objects.remove_folders(folders))
+
+    async def adelete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
+        folders = _folders(scope, key)
+        with translated("delete", self._objects.reference(folders[0])):
+            await arun(self._objects.remove_folders(folders))
+
+    async def aclear(
+        self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
+    ) -> None:
+        folders = _folders(scope, all_map_indices=all_map_indices)
+        with translated("delete", self._objects.reference(folders[0])):
+            await arun(self._objects.remove_folders(folders))
+
+    def serialize_task_store_to_ref(self, *, value: JsonValue, key: str, ti_id: str) -> str:
+        return self._serialize(value, place.folder_by_id(ti_id, key), {"ti": ti_id}, key)
+
+    def deserialize_task_store_from_ref(self, stored: str) -> Any:
+        return self._deserialize(stored)
+
+    def serialize_asset_store_to_ref(self, *, value: JsonValue, key: str, asset_ref: str) -> str:
+        scope = AssetScope(name=asset_ref)
+        return self._serialize(value, place.folder(scope, key), place.owner(scope), key)
+
+    def deserialize_asset_store_from_ref(self, stored: str) -> Any:
+        return self._deserialize(stored)
+
+    def _place(self, folder: str, content: bytes) -> str | None:
+        if len(content) < self._settings.threshold_bytes:
+            return None
+        if len(content) > self._max_bytes:
+            raise too_large_to_offload(len(content), self._max_bytes, folder)
+        suffix = self._suffix if len(content) <= LARGEST else ""
+        return self._objects.reference(f"{folder}/{place.name(content, suffix)}")
+
+    def _serialize(self, value: JsonValue, folder: str, owner: dict[str, str], key: str) -> str:
+        text = encode(value)
+        content = text.encode()
+        reference = self._place(folder, content)
+        if reference is None:
+            return text
+        with translated("write", reference):
+            run(self._objects.put(reference, content, place.metadata(owner, key)))
+        return reference
+
+    def _deserialize(self, stored: str) -> Any:
+        """JSON never begins like a URL, so what stayed inline is told by its look."""
+        if stored.startswith(_BEGINNINGS):
+            return decode(self.fetch(stored).decode())
+        return decode(stored)
+
+
+def _folders(
+    scope: StoreScope, key: str | None = None, *, all_map_indices: bool = False
+) -> list[str]:
+    """Where objects of the scope are: by its names, and by its id where a hook had only that."""
+    folders = [place.folder(scope, key, all_map_indices=all_map_indices)]
+    if isinstance(scope, TaskScope):
+        folders.append(place.folder_by_id(scope.ti_text, key))
+    return folders
+
+
+def _for_workers() -> NotSupported:
+    return NotSupported(
+        "ObjectStoreBackend keeps values for workers; it is no backend of the server",
+        hint='set [workers] state_backend = "holdfast.sdk.state.ObjectStoreBackend", and leave '
+        "[state_store] backend as it is",
+    )

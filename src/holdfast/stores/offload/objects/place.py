@@ -1,0 +1,115 @@
+"""Where a value is kept below the URL: for people to read, and for each scope and key its own.
+
+    task/<dag>/<run>/<task>/<map index>/<key>/<digest>.json
+    asset/<name or URI>/<key>/<digest>.json
+
+The digest is that of the content, uncompressed. On a file system that takes `A` for `a`, keys that
+differ in nothing else share a directory, as they would in any other program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, unquote
+
+from holdfast.errors import HoldfastError
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import check_key
+
+MAX_PART: Final = 100
+MAX_METADATA: Final = 1500
+"""S3 takes 2 KB for all of an object's, names and overhead included."""
+KINDS: Final = ("asset", "task")
+_FIELDS: Final = {
+    "asset": ("asset", "key"),
+    "task": ("dag", "run", "task", "index", "key"),
+}
+"""What the parts of a path, and the metadata of its object, tell."""
+_NAME: Final = re.compile(r"([0-9a-f]{64})\.json(\.zst|\.gz)?", re.ASCII)
+_DIGEST_LENGTH: Final = 32
+
+
+def part(text: str, limit: int = MAX_PART) -> str:
+    """Text as one part of a path: percent-encoded where it is not plain, and with a digest in
+    place of its end where it is long. Two texts never have the same."""
+    encoded = quote(text, safe="=+@").replace("~", "%7E")
+    if encoded in (".", ".."):
+        encoded = encoded.replace(".", "%2E")
+    if len(encoded) <= limit:
+        return encoded
+    begin = re.sub(r"%[0-9A-F]?$", "", encoded[: limit - _DIGEST_LENGTH - 1])
+    return f"{begin}~{hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]}"
+
+
+def owner(scope: StoreScope) -> dict[str, str]:
+    """Whose value it is, in the order in which the path names it."""
+    match scope:
+        case TaskScope():
+            index = str(scope.map_index)
+            return {"dag": scope.dag_id, "run": scope.run_id, "task": scope.task_id, "index": index}
+        case AssetScope():
+            return {"asset": scope.name or scope.uri or str(scope.asset_id)}
+
+
+def folder(scope: StoreScope, key: str | None = None, *, all_map_indices: bool = False) -> str:
+    """The directory of a key, or of all keys of the scope."""
+    parts = list(owner(scope).values())
+    if all_map_indices:
+        parts.pop()
+    if key is not None:
+        parts.append(key)
+    kind = "task" if isinstance(scope, TaskScope) else "asset"
+    return "/".join((kind, *map(part, parts)))
+
+
+def folder_by_id(ti_id: str, key: str | None = None) -> str:
+    """The same where nothing but the id of a task instance is known."""
+    parts = ("by-id", ti_id) if key is None else ("by-id", ti_id, key)
+    return "/".join(("task", *map(part, parts)))
+
+
+def name(content: bytes, suffix: str) -> str:
+    """The last part: it says what the content is."""
+    return f"{hashlib.sha256(content).hexdigest()}.json{suffix}"
+
+
+def digest_and_suffix(path: str) -> tuple[str, str] | None:
+    """What the last part of a path says; None where it is no object of ours."""
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    return (match[1], match[2] or "") if match else None
+
+
+def metadata(owned: dict[str, str], key: str) -> dict[str, str]:
+    """What an object says about whose it is: ASCII, and within the limits of every cloud."""
+    said = {**owned, "key": key}
+    return {field: part(text, MAX_METADATA // len(said)) for field, text in said.items()}
+
+
+def whose(path: str, said: Mapping[str, str] | None = None) -> tuple[StoreScope, str] | None:
+    """The scope and the key that an object belongs to, by its path or by what its metadata says;
+    None where that does not tell it."""
+    kind, *parts, last = path.split("/")
+    fields = _FIELDS.get(kind, ())
+    if len(parts) != len(fields) or digest_and_suffix(last) is None:
+        return None
+    if said is None:
+        said = dict(zip(fields, parts, strict=True))
+    texts = [unquote(said.get(field, "")) for field in fields]
+    key = texts.pop()
+    try:
+        scope = _scope(*texts)
+        check_key(key)
+    except (HoldfastError, ValueError):
+        return None
+    # What was cut off, or is not as we write it, does not lead back to where it was found.
+    return (scope, key) if folder(scope, key) == "/".join((kind, *parts)) else None
+
+
+def _scope(first: str, *rest: str) -> StoreScope:
+    if not rest:
+        return AssetScope(name=first)
+    run, task, index = rest
+    return TaskScope(first, run, task, int(index))

@@ -1,0 +1,84 @@
+"""Reservations of many writers at once: those that come while one is under way go together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from itertools import chain
+from typing import TypeAlias
+
+from holdfast.commands.objects import MOST_PURGES, ReserveObjects
+from holdfast.errors import HoldfastError
+from holdfast.store import Store
+
+_Waiting: TypeAlias = tuple[ReserveObjects, asyncio.Future[None]]
+
+
+class GroupedReservations:
+    """The asynchronous door for reservations. A transaction costs the same for one or a hundred."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[Hashable, list[_Waiting]] = {}
+        """For each writer, scope and loop that has a reservation under way: who comes next."""
+        self._groups: set[asyncio.Task[None]] = set()
+
+    async def reserve(self, command: ReserveObjects) -> None:
+        loop = asyncio.get_running_loop()
+        place = loop, command.scope, command.writer
+        waiting = self._waiting.get(place)
+        if waiting is not None:
+            told: asyncio.Future[None] = loop.create_future()
+            waiting.append((command, told))
+            await told
+            return
+        self._waiting[place] = []
+        try:
+            await self._store.aexecute(command)
+        finally:
+            self._go_on(place)
+
+    def _go_on(self, place: Hashable) -> None:
+        waiting = self._waiting.pop(place)
+        if waiting:
+            group_size = _fitting(waiting)
+            self._waiting[place] = waiting[group_size:]
+            group = asyncio.ensure_future(self._together(place, waiting[:group_size]))
+            self._groups.add(group)
+            group.add_done_callback(self._groups.discard)
+
+    async def _together(self, place: Hashable, waiting: list[_Waiting]) -> None:
+        first = waiting[0][0]
+        objects = tuple(chain.from_iterable(command.objects for command, _ in waiting))
+        try:
+            await self._store.aexecute(ReserveObjects(first.scope, objects, first.writer))
+        except HoldfastError:
+            # What is in the way of one must not be in the way of all.
+            for command, told in waiting:
+                await self._alone(command, told)
+        else:
+            for _, told in waiting:
+                if not told.done():
+                    told.set_result(None)
+        finally:
+            self._go_on(place)
+
+    async def _alone(self, command: ReserveObjects, told: asyncio.Future[None]) -> None:
+        if told.done():
+            return  # whoever waited has been cancelled
+        try:
+            await self._store.aexecute(command)
+        except HoldfastError as error:
+            told.set_exception(error)
+        else:
+            told.set_result(None)
+
+
+def _fitting(waiting: list[_Waiting]) -> int:
+    """Return how many of the reservations go into one command: at least the first."""
+    objects = 0
+    for number, (command, _) in enumerate(waiting):
+        objects += len(command.objects)
+        if number and objects > MOST_PURGES:
+            return number
+    return len(waiting)

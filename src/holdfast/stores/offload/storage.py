@@ -1,0 +1,301 @@
+"""How values are kept in the workers' storage: content-addressed objects of our own backend, or
+whatever the hooks of a third party's do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from holdfast.commands import entries as c
+from holdfast.commands.objects import Part, Purge
+from holdfast.errors import BackendFailed, HoldfastError, UnknownAsset, UnknownTaskInstance
+from holdfast.flow import Call, in_thread
+from holdfast.model.scope import AssetScope, StoreScope
+from holdfast.model.value import (
+    as_reference,
+    decode,
+    encode,
+    fits,
+    is_in_place,
+    reference_in,
+    too_large_to_offload,
+)
+from holdfast.portable.identifier import one_line
+from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.offload.hook_names import WorkerHooks
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+
+A = TypeVar("A")
+log = logging.getLogger("holdfast")
+
+_TOGETHER = 200
+_ANOTHERS = "it was written by another worker-side backend than is configured here"
+
+Steps: TypeAlias = Generator["c.Command[Any] | Call", Any, A]
+"""Commands for the store within, and calls of the backend, one after the other."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A value on its way out, as JSON in UTF-8."""
+
+    scope: StoreScope
+    key: str
+    content: bytes
+    reference: str
+    """Where it goes; empty where only the backend can tell."""
+
+    def reserved(self, reservation: str) -> tuple[str, str, str]:
+        """What to reserve for it."""
+        return self.key, as_reference(self.reference) if self.reference else "", reservation
+
+
+class Keeping(ABC):
+    """The backend, by what the store in front of it needs."""
+
+    name: str
+    in_place: bool
+    """Whether an object is overwritten by the next value of its key."""
+    clears: bool = False
+    """Whether all objects of a scope can be deleted at once."""
+
+    @abstractmethod
+    def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
+        """The value, ready to be put; None where it stays in the entry."""
+
+    @abstractmethod
+    def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
+        """Write the objects; the references to them."""
+
+    @abstractmethod
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
+        """The JSON texts behind the references of these scopes and keys."""
+
+    @abstractmethod
+    def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
+        """Delete the objects, as far as the time goes: the ids of those that were tried, each with
+        what was in the way, which is nothing where the object is gone."""
+
+    def clear(self, part: Part) -> Steps[bool]:
+        """Delete every object of a part, none of which is named or reserved. False where that
+        cannot be done at once; BackendFailed where it fails."""
+        return False
+        yield
+
+
+def keeping(backend: BaseStoreBackend, max_bytes: int) -> Keeping:
+    """How this backend keeps values of at most so many bytes."""
+    if isinstance(backend, ObjectStoreBackend):
+        return Objects(backend)  # whose own settings say how many
+    return Hooks(backend, max_bytes)
+
+
+class Objects(Keeping):
+    """Every value is an object of its own, named by its content: nothing is ever overwritten."""
+
+    in_place = False
+
+    def __init__(self, backend: ObjectStoreBackend) -> None:
+        self._backend = backend
+        self.name = type(backend).__name__
+
+    def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
+        place = self._backend.place(scope, key, content)
+        return None if place is None else Parcel(scope, key, content, place)
+
+    def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
+        backend = self._backend
+
+        def put() -> None:
+            for p in parcels:
+                backend.put(p.reference, p.scope, p.key, p.content)
+
+        yield Call(
+            put,
+            lambda: _all(backend.aput(p.reference, p.scope, p.key, p.content) for p in parcels),
+        )
+        return [parcel.reference for parcel in parcels]
+
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
+        backend, places = self._backend, [place for _, _, place in wanted]
+        for scope, key, place in wanted:
+            # Whoever may write entries can write any reference.
+            if not backend.is_place_of(place, scope, key):
+                raise BackendFailed(
+                    f"{one_line(place)} is no object of `{key}` of {scope}",
+                    hint="another [workers] state_backend wrote it, or somebody made it up: "
+                    "configure the backend that wrote it, or set the key anew",
+                )
+        contents = yield Call(
+            lambda: list(map(backend.fetch, places)), lambda: _all(map(backend.afetch, places))
+        )
+        # Each is let go of as soon as it is text: they may be large.
+        contents.reverse()
+        return [contents.pop().decode() for _ in wanted]
+
+    def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
+        until = time.monotonic() + seconds
+        tried: dict[int, str] = {}
+        places: dict[int, str] = {}
+        for purge in purges:
+            place = reference_in(purge.value) or ""
+            if not place or is_in_place(purge.value):
+                tried[purge.id] = _ANOTHERS
+                continue
+            try:
+                if self._backend.is_place_of(place, purge.scope, purge.key):
+                    places[purge.id] = place
+                else:
+                    shown = one_line(place)
+                    log.warning("%s is no object of `%s` of %s", shown, purge.key, purge.scope)
+                    tried[purge.id] = ""
+            except BackendFailed as error:
+                tried[purge.id] = f"{error.message}; {error.hint}"
+        ids = list(places)
+        for first in range(0, len(ids), _TOGETHER):
+            if time.monotonic() > until:
+                break
+            some = {id: places[id] for id in ids[first : first + _TOGETHER]}
+            failed = yield Call(
+                partial(self._backend.remove, [*some.values()]),
+                partial(self._backend.aremove, [*some.values()]),
+            )
+            tried |= {id: failed.get(place, "") for id, place in some.items()}
+        return tried
+
+
+async def _all(calls: Any) -> list[Any]:
+    """All of them, also where one fails: what is under way must not go on unseen."""
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return done
+
+
+class Hooks(Keeping):
+    """A third party's hooks. The place depends on scope and key alone, so that a new value takes
+    the place of the one before."""
+
+    in_place = True
+
+    def __init__(self, backend: BaseStoreBackend, max_bytes: int) -> None:
+        self._hooks = WorkerHooks(backend)
+        self._max_bytes = max_bytes
+        self.name = self._hooks.name
+        self.clears = self._hooks.clears
+        self._seen: dict[tuple[StoreScope, str], str] = {}
+
+    def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
+        if not self._hooks.offloads(scope):
+            return None
+        if len(content) > self._max_bytes:
+            raise too_large_to_offload(len(content), self._max_bytes, f"`{key}` of {scope}")
+        return Parcel(scope, key, content, "")
+
+    def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
+        references: list[str] = yield in_thread(lambda: list(map(self._put, parcels)))
+        return references
+
+    def _put(self, parcel: Parcel) -> str:
+        where = f"{self.name} could not store `{parcel.key}` of {parcel.scope}"
+        try:
+            reference: Any = self._hooks.serialize(parcel.scope, parcel.key, decode(parcel.content))
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise BackendFailed(
+                f"{where}: {type(error).__name__}: {error}", hint="the entry is as it was before"
+            ) from error
+        if not isinstance(reference, str) or not reference:
+            raise BackendFailed(
+                f"{where}: the reference is {reference!r:.60}, not text",
+                hint="a serialize hook returns the reference as a string",
+            )
+        before = self._seen.setdefault((parcel.scope, parcel.key), reference)
+        if before != reference:
+            log.warning(
+                "%s gave `%s` of %s another reference than before (%s, now %s): references must "
+                "depend on scope and key alone, or objects are never reclaimed",
+                *(self.name, parcel.key, parcel.scope, one_line(before), one_line(reference)),
+            )
+        return reference
+
+    def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
+        texts: list[str] = yield in_thread(
+            lambda: [self._fetch(scope, reference) for scope, _, reference in wanted]
+        )
+        return texts
+
+    def _fetch(self, scope: StoreScope, reference: str) -> str:
+        try:
+            text = encode(self._hooks.deserialize(scope, reference))
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise BackendFailed(
+                f"{self.name} could not read `{one_line(reference)}` of {scope}: "
+                f"{type(error).__name__}: {error}",
+                hint="the entry refers to an object that is missing or cannot be reached from here",
+            ) from error
+        if not fits(text, self._max_bytes):
+            raise BackendFailed(
+                f"`{one_line(reference)}` of {scope} leads to a value of {len(text.encode()):,} "
+                f"bytes as JSON; the limit is {self._max_bytes:,}",
+                hint="raise [object_store] max_value_bytes where somebody has stored so large a "
+                "value; otherwise set the key anew",
+            )
+        return text
+
+    def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
+        until = time.monotonic() + seconds
+        tried: dict[int, str] = {}
+        for purge in purges:
+            if time.monotonic() > until:
+                break
+            if purge.value and not is_in_place(purge.value):
+                tried[purge.id] = _ANOTHERS
+                continue
+            tried[purge.id] = ""
+            if (yield from self._is_in_use(purge)):
+                continue
+            try:
+                yield in_thread(partial(self._remove, purge))
+            except HoldfastError as error:
+                tried[purge.id] = str(error)
+            except Exception as error:
+                tried[purge.id] = f"{type(error).__name__}: {error}"
+        return tried
+
+    def clear(self, part: Part) -> Steps[bool]:
+        assert part.scope is not None
+        clear = partial(self._hooks.clear, part.scope, all_map_indices=part.all_map_indices)
+        try:
+            return bool((yield in_thread(clear)))
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise BackendFailed(
+                f"{self.name}.clear of {part.scope} failed: {type(error).__name__}: {error}",
+                hint="the objects are in the purge queue, and deleted one by one later",
+            ) from error
+
+    def _is_in_use(self, purge: Purge) -> Steps[bool]:
+        """Most hooks delete by scope and key, whatever is there: not while an entry needs it."""
+        try:
+            text = yield c.Get(purge.scope, purge.key)
+        except (UnknownTaskInstance, UnknownAsset):
+            return False
+        return text is not None and reference_in(text) is not None
+
+    def _remove(self, purge: Purge) -> None:
+        scope = purge.scope
+        if isinstance(scope, AssetScope):
+            scope = AssetScope(name=scope.name)  # as it was when the value was stored
+        self._hooks.purge(scope, purge.key, reference_in(purge.value) or "")

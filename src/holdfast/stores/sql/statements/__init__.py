@@ -1,0 +1,1 @@
+"""SQL statements, built once for each dialect; the nouns are those of the operations."""

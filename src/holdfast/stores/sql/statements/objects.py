@@ -1,0 +1,234 @@
+"""The statements about objects that nothing names any more, or nothing yet.
+
+Parameters: `owner` (a task instance's id, or the digest of an asset's name), `key`, `value`, `row`,
+`until`, `now`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from holdfast.model.value import PLACE_PREFIX
+from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.dialects.base import Dialect, now
+from holdfast.stores.sql.statements.entries import TASKS, Select, Shelf
+
+_row = t.purge.c
+_until = sa.bindparam("until", type_=sa.BigInteger())
+_is_taken_by = _row.taker == sa.bindparam("by")
+_COLUMNS = (
+    *(_row.id, _row.dag_id, _row.run_id, _row.task_id, _row.map_index),
+    *(_row.name, _row.uri, _row.key, _row.value, _row.tries),
+)
+
+
+def owner_column(shelf: Shelf) -> sa.Column[Any]:
+    return _row.ti_id if shelf is TASKS else _row.name_digest
+
+
+@cache
+def lock_of_keys(shelf: Shelf, count: int) -> Select:
+    """What is queued for so many keys: each one's reference and reservation, and whether it is
+    being deleted. A barrier that stands in front of the scope, which is a row without a key, is
+    part of it."""
+    owner = owner_column(shelf)
+    keys = [sa.bindparam(f"nth_{n}", type_=_row.key.type) for n in range(count)]
+    of_keys = sa.and_(owner == sa.bindparam("owner"), _row.key.in_(keys))
+    in_front = sa.or_(owner == sa.bindparam("owner"), owner == sa.bindparam("whole"))
+    barrier = sa.and_(in_front, _row.key == "", _row.taken_until > now)
+    return (
+        sa.select(_row.key, _row.id, _row.value, _row.reservation, _row.taken_until > now)
+        .where(sa.or_(of_keys, barrier))
+        .order_by(_row.id)
+        .with_for_update()
+    )
+
+
+@cache
+def count_part(conditions: frozenset[str]) -> Select:
+    """How many rows a part of the queue has, due or not."""
+    return sa.select(sa.func.count()).select_from(t.purge).where(*_part(conditions))
+
+
+@cache
+def names_places(shelf: Shelf) -> Select:
+    """Whether the owner's entries, or writes staged for it, name what is overwritten in place."""
+    tables = (t.task_entry,) if shelf is TASKS else (t.asset_entry, t.staged_write)
+    start = sa.literal(PLACE_PREFIX)
+    return sa.select(
+        sa.or_(
+            *(
+                sa.exists().where(
+                    table.c[shelf.owner_id.name] == sa.bindparam("owner"),
+                    sa.func.substr(table.c.value, 1, len(PLACE_PREFIX)) == start,
+                )
+                for table in tables
+            )
+        )
+    )
+
+
+@cache
+def newest_barrier(shelf: Shelf) -> Select:
+    owner = owner_column(shelf) == sa.bindparam("owner")
+    return sa.select(_row.id).where(owner, _row.key == "").order_by(_row.id.desc()).limit(1)
+
+
+@cache
+def add(shelf: Shelf) -> Any:
+    """A reservation."""
+    names: tuple[str, ...] = ("name_digest", "name", "uri")
+    if shelf is TASKS:
+        names = ("ti_id", "dag_id", "run_id", "task_id", "map_index")
+    names = (*names, "key", "value", "reservation", "tracked")
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in names}
+    return sa.insert(t.purge).values(**values, due_at=now + _until)
+
+
+@cache
+def lock_due(dialect: type[Dialect], conditions: frozenset[str]) -> Select:
+    """What is due, of those that the named columns find, and whether it has a name again. What
+    somebody else has reserved is left out: in one snapshot, it is either reserved or named."""
+    unreserved = sa.not_(_reserved())
+    due = sa.select(*_COLUMNS, _named()).where(_row.due_at <= now, unreserved, *_part(conditions))
+    due = due.order_by(_row.due_at, _row.id).limit(sa.bindparam("limit"))
+    return dialect().lock(due, t.purge, skip=True)
+
+
+def _reserved() -> sa.ColumnElement[bool]:
+    other = t.purge.alias("other")
+    in_place = sa.func.substr(_row.value, 1, len(PLACE_PREFIX)) == sa.literal(PLACE_PREFIX)
+    same_key = other.c.key == _row.key
+    return sa.exists().where(
+        # With the key in both, each finds its rows through an index.
+        sa.or_(
+            sa.and_(other.c.ti_id == _row.ti_id, same_key),
+            sa.and_(other.c.name_digest == _row.name_digest, same_key),
+        ),
+        other.c.due_at > now,
+        sa.or_(other.c.value == _row.value, sa.and_(in_place, other.c.value == "")),
+    )
+
+
+def _part(conditions: frozenset[str]) -> list[sa.ColumnElement[bool]]:
+    return [_row[name] == sa.bindparam(name) for name in sorted(conditions)]
+
+
+def _named() -> sa.ColumnElement[bool]:
+    its_task = t.task_entry.c.ti_id == _row.ti_id
+    its_asset = t.asset.c.name_digest == _row.name_digest
+    lasts = sa.func.substr(_row.value, 1, len(PLACE_PREFIX)) != sa.literal(PLACE_PREFIX)
+    return sa.or_(
+        sa.exists().where(its_task, _same(t.task_entry)),
+        *(
+            sa.exists().select_from(table.join(t.asset)).where(its_asset, _same(table))
+            for table in (t.asset_entry, t.staged_write)
+        ),
+        sa.exists()
+        .select_from(t.asset_history.join(t.asset))
+        .where(lasts, its_asset, _same(t.asset_history)),
+    )
+
+
+def _same(table: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.key == _row.key, table.c.value == _row.value)
+
+
+@cache
+def drop() -> sa.Delete:
+    return sa.delete(t.purge).where(_row.id == sa.bindparam("row"))
+
+
+@cache
+def taken(count: int) -> Select:
+    """What the taker still has of so many: whose object it is, the key, the reference, and the
+    tries."""
+    columns = (_row.id, _row.ti_id, _row.name_digest, _row.key, _row.value, _row.tries)
+    ids: list[sa.BindParameter[int]] = [sa.bindparam(f"row_{n}") for n in range(count)]
+    return sa.select(*columns).where(_row.id.in_(ids), _is_taken_by).order_by(_row.id)
+
+
+@cache
+def drop_object(shelf: Shelf) -> sa.Delete:
+    """All that is queued or reserved for an object that is gone."""
+    value = sa.bindparam("value", type_=t.LongText())
+    return sa.delete(t.purge).where(
+        owner_column(shelf) == sa.bindparam("owner"),
+        _row.key == sa.bindparam("key"),
+        sa.or_(_row.value == value, _row.value == sa.bindparam("reserved")),
+    )
+
+
+@cache
+def postpone() -> sa.Update:
+    """Not before `until` from now on."""
+    return _update(due_at=now + _until, taken_until=0, taker=sa.null())
+
+
+@cache
+def release() -> sa.Update:
+    """Nobody has reserved it any more."""
+    return _update(due_at=0, reservation=sa.null())
+
+
+@cache
+def track() -> sa.Update:
+    """It has a name that this database does not know."""
+    return _update(due_at=now + _until, reservation=sa.null(), tracked=1)
+
+
+@cache
+def expedite(conditions: frozenset[str], but: bool) -> sa.Update:
+    """What is tracked is due, unless it is being deleted; `but` one value."""
+    update = sa.update(t.purge).where(
+        _row.tracked == 1, _row.taken_until <= now, *_part(conditions)
+    )
+    if but:
+        update = update.where(_row.value != sa.bindparam("standing"))
+    return update.values(due_at=0)
+
+
+@cache
+def retry(conditions: frozenset[str]) -> sa.Update:
+    """What could not be deleted is due, unless somebody is deleting it."""
+    failed = (_row.tries > 0, _row.taken_until <= now)
+    return sa.update(t.purge).where(*failed, *_part(conditions)).values(due_at=0)
+
+
+@cache
+def take() -> sa.Update:
+    taker: Any = sa.bindparam("by")
+    return _update(due_at=now + _until, taken_until=now + _until, taker=taker)
+
+
+@cache
+def fail() -> sa.Update:
+    error: Any = sa.bindparam("reason")
+    tries = _row.tries + 1
+    return _update(due_at=now + _until, taken_until=0, taker=sa.null(), tries=tries, error=error)
+
+
+def _update(**values: Any) -> sa.Update:
+    return sa.update(t.purge).where(_row.id == sa.bindparam("row")).values(**values)
+
+
+@cache
+def count(conditions: frozenset[str]) -> Select:
+    """How many are due or being deleted, have failed, or are reserved."""
+    failed = _row.tries > 0
+    waiting = sa.or_(_row.due_at <= now, failed, _row.taken_until > now)
+    numbers: list[Any] = [_number(waiting), _number(failed), sa.func.count()]
+    return sa.select(*numbers).select_from(t.purge).where(*_part(conditions))
+
+
+def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.coalesce(sa.func.sum(sa.case((condition, 1), else_=0)), 0)
+
+
+@cache
+def last_error(conditions: frozenset[str]) -> Select:
+    failed = sa.select(_row.error).where(_row.tries > 0, *_part(conditions))
+    return failed.order_by(_row.due_at.desc()).limit(1)

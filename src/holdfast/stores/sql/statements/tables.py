@@ -1,0 +1,281 @@
+"""The statements that read whole tables, range by range of the rows' identities.
+
+Each is built once for what is asked of it: the columns, the tests by their operators, the bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+
+from holdfast.model.load_record import RECORD_SUFFIX
+from holdfast.model.value import PLACE_PREFIX, REFERENCE_PREFIX
+from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.dialects.base import now
+from holdfast.stores.sql.statements.entries import Select, measure
+
+Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
+"""Tests without their values: column, operator, how many values."""
+OWNER = "owner"
+LARGE = frozenset({"value", "conf", "error"})
+"""Columns of any length. No table has two of them."""
+_KEPT = 256
+"""Statements that are kept: columns and tests may come in any number of orders."""
+
+
+class Scanned(NamedTuple):
+    """Where the rows of a table of `holdfast.portable.tables` are."""
+
+    base: sa.Table
+    """The table that has one row for each."""
+    owners: tuple[sa.Table, ...]
+    """Those whose rows they belong to, which have the names."""
+    identity: tuple[str, ...]
+    """Columns of the base."""
+    references: bool = False
+    """Only rows whose value is kept elsewhere, even if they have expired."""
+    suffix: str = ""
+    """Only rows whose key ends so, which is not shown."""
+
+    def source(self, columns: Iterable[str]) -> sa.FromClause:
+        """The base, and whatever else these columns are in."""
+        source: sa.FromClause = self.base
+        if not all(self.is_own(name) for name in columns):
+            for owner in self.owners:
+                source = source.join(owner)
+        return source
+
+    @property
+    def key(self) -> list[sa.Column[Any]]:
+        return [self.base.c[name] for name in self.identity]
+
+    @property
+    def reference(self) -> sa.ForeignKey:
+        """Which row of the first owner one of the base belongs to."""
+        return next(key for key in self.base.foreign_keys if key.references(self.owners[0]))
+
+    def is_own(self, name: str) -> bool:
+        """Whether the base has the column; a row shares the others with many rows."""
+        return not self.owners or name in self.base.c
+
+    def column(self, name: str) -> sa.ColumnElement[Any]:
+        if self.suffix and name == "key":
+            return _without(self.base.c.key, self.suffix)
+        tables = (self.base, *self.owners)
+        for one in tables:
+            if (one, name) in _ELSEWHERE:
+                return _ELSEWHERE[one, name]
+        return next(one.c[name] for one in tables if name in one.c)
+
+
+_ELSEWHERE: dict[tuple[sa.Table, str], sa.ColumnElement[Any]] = {
+    (t.asset, "asset"): t.asset.c.name,
+    (t.purge, "asset"): t.purge.c.name,
+    (t.run, "conf"): sa.func.coalesce(t.run.c.conf, sa.literal_column("'{}'")),
+}
+"""Columns that are called otherwise in the database, or may be missing there."""
+_TABLES = {
+    "task_store": Scanned(t.task_entry, (t.task_instance, t.run), ("ti_id", "key")),
+    "asset_store": Scanned(t.asset_entry, (t.asset,), ("asset_id", "key")),
+    "asset_history": Scanned(t.asset_history, (t.asset,), ("asset_id", "key", "version")),
+    "loads": Scanned(
+        t.asset_history, (t.asset,), ("asset_id", "key", "version"), suffix=RECORD_SUFFIX
+    ),
+    "last_loads": Scanned(t.asset_entry, (t.asset,), ("asset_id", "key"), suffix=RECORD_SUFFIX),
+    "runs": Scanned(t.run, (), ("dag_id", "run_id")),
+    "task_instances": Scanned(t.task_instance, (t.run,), ("ti_id",)),
+    "task_references": Scanned(t.task_entry, (t.task_instance, t.run), ("ti_id", "key"), True),
+    "asset_references": Scanned(t.asset_entry, (t.asset,), ("asset_id", "key"), True),
+    "history_references": Scanned(
+        t.asset_history, (t.asset,), ("asset_id", "key", "version"), True
+    ),
+    "staged_references": Scanned(t.staged_write, (t.asset,), ("ti_id", "asset_id", "key"), True),
+    "queued_references": Scanned(t.purge, (), ("id",), True),
+}
+
+
+@lru_cache(_KEPT)
+def scan(
+    table: str,
+    columns: tuple[str, ...],
+    shapes: Shapes,
+    after: bool,
+    until: bool,
+    by_rows: bool,
+) -> Select:
+    """Some columns of the rows in a range, and in the order of nothing."""
+    of = _TABLES[table]
+    wanted = [
+        _test(of.column(column), number, operator, count)
+        for number, (column, operator, count) in enumerate(shapes)
+    ]
+    if of.suffix:
+        wanted.append(_ends(of.base.c.key, of.suffix))
+    if of.references:
+        wanted.append(_is_reference(of.base.c.value))
+    elif of.base is t.task_entry:
+        # The clock is asked once, not for each row. No index can find these rows, which are nearly
+        # all there are: one on the times would be taken in place of that on the identities.
+        expiry = sa.func.coalesce(t.task_entry.c.expires_at, sa.literal_column(str(2**63 - 1)))
+        wanted.append(expiry > sa.select(now).scalar_subquery())
+    if after:
+        wanted.append(_beyond(of.key, "after", by_rows))
+    if until:
+        wanted.append(sa.not_(_beyond(of.key, "until", by_rows)))
+    chosen = [of.column(name).label(name) for name in columns]
+    tested = [column for column, *_ in shapes]
+    return sa.select(*chosen).select_from(of.source([*columns, *tested])).where(*wanted)
+
+
+@lru_cache(_KEPT)
+def scan_own(
+    table: str,
+    columns: tuple[str, ...],
+    shapes: Shapes,
+    after: bool,
+    until: bool,
+    by_rows: bool,
+) -> Select:
+    """What `scan` does, with a last column for all that are not the rows' own: who has them."""
+    own = tuple(name for name in columns if _TABLES[table].is_own(name))
+    rows = scan(table, own, shapes, after, until, by_rows)
+    if own == columns:
+        return rows
+    return rows.add_columns(_TABLES[table].reference.parent.label(OWNER))
+
+
+@lru_cache(_KEPT)
+def owned(table: str, columns: tuple[str, ...]) -> Select:
+    """For each of the owners `ids`, in their order, these columns. For PostgreSQL alone."""
+    of = _TABLES[table]
+    key = of.reference.column
+    ids = sa.func.unnest(sa.bindparam("ids", type_=sa.ARRAY(key.type)))
+    asked = ids.table_valued("id", with_ordinality="number", name="asked").render_derived()
+    source: sa.FromClause = asked.join(of.owners[0], key == asked.c.id)
+    for owner in of.owners[1:]:
+        source = source.join(owner)
+    chosen = [of.column(name) for name in columns]
+    return sa.select(*chosen).select_from(source).order_by(asked.c.number)
+
+
+def owners_columns(table: str, columns: Iterable[str]) -> tuple[str, ...]:
+    """Those of the columns that the rows share with others."""
+    return tuple(name for name in columns if not _TABLES[table].is_own(name))
+
+
+@lru_cache(_KEPT)
+def scan_slice(
+    table: str,
+    columns: tuple[str, ...],
+    shapes: Shapes,
+    after: bool,
+    until: bool,
+    by_rows: bool,
+) -> Select:
+    """The first of them, each followed by its identity."""
+    key = _TABLES[table].key
+    return (
+        scan(table, columns, shapes, after, until, by_rows)
+        .add_columns(*(part.label(f"identity_{n}") for n, part in enumerate(key)))
+        .order_by(*key)
+        .limit(sa.bindparam("limit"))
+    )
+
+
+@lru_cache(_KEPT)
+def measured_slice(
+    table: str,
+    columns: tuple[str, ...],
+    shapes: Shapes,
+    after: bool,
+    until: bool,
+    by_rows: bool,
+) -> Select:
+    """The same with the length of their text, and without texts that are large."""
+    name = next(name for name in columns if name in LARGE)
+    return measure(scan_slice(table, columns, shapes, after, until, by_rows), name)
+
+
+def _is_reference(value: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    return sa.or_(
+        *(
+            sa.func.substr(value, 1, len(prefix)) == sa.literal(prefix)
+            for prefix in (REFERENCE_PREFIX, PLACE_PREFIX)
+        )
+    )
+
+
+def _without(column: sa.ColumnElement[str], suffix: str) -> sa.ColumnElement[str]:
+    length = sa.func.char_length(column) - sa.literal_column(str(len(suffix)))
+    # PostgreSQL may look at rows with shorter keys first, and takes no negative length.
+    return sa.func.substr(column, sa.literal_column("1"), sa.func.abs(length), type_=column.type)
+
+
+def _ends(column: sa.ColumnElement[str], suffix: str) -> sa.ColumnElement[bool]:
+    """Not LIKE, which takes `A` for `a` in SQLite."""
+    start = sa.func.char_length(column) - sa.literal_column(str(len(suffix) - 1))
+    return sa.func.substr(column, start) == sa.literal(suffix)
+
+
+def _test(column: sa.ColumnElement[Any], number: int, operator: str, count: int) -> Any:
+    values = [sa.bindparam(f"test_{number}_{n}", type_=column.type) for n in range(count)]
+    match operator:
+        case "null":
+            return column.is_(None)
+        case "not null":
+            return column.is_not(None)
+        case "in":
+            return column.in_(values)
+        case "starts":
+            length = sa.func.char_length(values[0])
+            return sa.and_(column >= values[0], sa.func.substr(column, 1, length) == values[0])
+    return column.op(operator, is_comparison=True)(values[0])
+
+
+def _beyond(key: list[sa.Column[Any]], name: str, by_rows: bool) -> sa.ColumnElement[bool]:
+    """The row comes after the one that the parameters of that name tell of."""
+    bound = [sa.bindparam(f"{name}_{n}", type_=part.type) for n, part in enumerate(key)]
+    if by_rows:
+        return sa.tuple_(*key) > sa.tuple_(*bound)
+    *front, last = zip(key, bound, strict=True)
+    beyond: sa.ColumnElement[bool] = last[0] > last[1]
+    for column, value in reversed(front):
+        beyond = sa.or_(column > value, sa.and_(column == value, beyond))
+    return beyond
+
+
+@cache
+def size(table: str) -> Select:
+    """How many rows there are, as far as `limit`."""
+    some: Select = sa.select(sa.literal_column("1")).select_from(_TABLES[table].base)
+    return sa.select(sa.func.count()).select_from(some.limit(sa.bindparam("limit")).subquery())
+
+
+@cache
+def ends(table: str) -> Select:
+    """The first and the last row's id."""
+    id = _TABLES[table].base.c.id
+    return sa.select(sa.func.min(id), sa.func.max(id))
+
+
+@cache
+def next_ids(table: str, count: int) -> Select:
+    """For each of so many ids, the first that there is from it on."""
+    id = _TABLES[table].base.c.id
+    return sa.select(
+        *(
+            sa.select(sa.func.min(id)).where(id >= sa.bindparam(f"id_{n}")).scalar_subquery()
+            for n in range(count)
+        )
+    )
+
+
+@cache
+def identities(table: str, count: int) -> Select:
+    """Those of the rows with these ids."""
+    id = _TABLES[table].base.c.id
+    wanted: list[sa.BindParameter[int]] = [sa.bindparam(f"id_{n}") for n in range(count)]
+    return sa.select(*_TABLES[table].key).where(id.in_(wanted))

@@ -1,0 +1,97 @@
+"""One way into a store: through `execute` or through `aexecute`."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from holdfast.accessor.stores import Accessor
+from holdfast.commands.entries import Command
+from holdfast.errors import HoldfastError
+from holdfast.store import Store
+
+A = TypeVar("A")
+
+COLOURS = ("sync", "async")
+
+
+class Door(ABC):
+    """Hands commands to a store and gives their answers back, whatever the colour behind it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @abstractmethod
+    def __call__(self, command: Command[A]) -> A:
+        """Carry the command out and answer it."""
+
+    @abstractmethod
+    def together(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """All of them at the same time: what each answered or raised, in the same order."""
+
+    @abstractmethod
+    def call(self, accessor: Accessor, name: str, *args: Any, **options: Any) -> Any:
+        """The accessor's method of that name, or its async twin."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the store from this side."""
+
+
+class SyncDoor(Door):
+    def __call__(self, command: Command[A]) -> A:
+        return self.store.execute(command)
+
+    def together(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        with ThreadPoolExecutor(len(commands)) as threads:
+            return list(threads.map(self._outcome, commands))
+
+    def _outcome(self, command: Command[Any]) -> Any:
+        try:
+            return self(command)
+        except HoldfastError as error:
+            return error
+
+    def call(self, accessor: Accessor, name: str, *args: Any, **options: Any) -> Any:
+        return getattr(accessor, name)(*args, **options)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class AsyncDoor(Door):
+    """Has an event loop of its own, in which the store is used and closed."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+
+    def __call__(self, command: Command[A]) -> A:
+        return self._runner.run(self.store.aexecute(command))
+
+    def together(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        return self._runner.run(self._outcomes(commands))
+
+    async def _outcomes(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        return await asyncio.gather(*(self._outcome(command) for command in commands))
+
+    async def _outcome(self, command: Command[Any]) -> Any:
+        try:
+            return await self.store.aexecute(command)
+        except HoldfastError as error:
+            return error
+
+    def call(self, accessor: Accessor, name: str, *args: Any, **options: Any) -> Any:
+        return self._runner.run(getattr(accessor, f"a{name}")(*args, **options))
+
+    def close(self) -> None:
+        with self._runner:
+            self._runner.run(self.store.aclose())
+
+
+def open_door(colour: str, store: Store) -> Door:
+    """A door of that colour."""
+    return {"sync": SyncDoor, "async": AsyncDoor}[colour](store)

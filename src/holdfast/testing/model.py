@@ -1,0 +1,756 @@
+"""A dict: what the stores should do, in its plainest form. Tests compare the others with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import RLock
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from holdfast.access.permissions import is_read
+from holdfast.commands import bulk as lc
+from holdfast.commands import entries as c
+from holdfast.commands import objects as pc
+from holdfast.commands.wrappers import CurrentIntent, Guarded, LiveWatch, Once
+from holdfast.errors import InvalidInput, InvalidType
+from holdfast.model.entry import (
+    AssetInfo,
+    Entry,
+    Expired,
+    Found,
+    Page,
+    TaskWriter,
+    Version,
+    Writer,
+    signature,
+)
+from holdfast.model.rewind import choose
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import HELD_TEXT, encode, is_in_place, is_reference, larger
+from holdfast.store import Store
+from holdfast.stores import errors as refusal
+from holdfast.testing.model_queue import Object, ObjectQueue
+
+A = TypeVar("A")
+
+
+@dataclass
+class _Shelf:
+    """The entries of one scope. The revision is the version of its latest write."""
+
+    entries: dict[str, Entry[str]] = field(default_factory=dict)
+    revision: int = 0
+
+
+@dataclass
+class _Staged:
+    command: c.Set | c.Advance
+    updated_at: datetime
+
+
+@dataclass
+class _Task(_Shelf):
+    attempt: int = 0
+    live: bool = False
+    ended: bool = False
+    staged: dict[tuple[int, str], _Staged] = field(default_factory=dict)
+
+
+@dataclass
+class _Asset(_Shelf):
+    asset_id: int = 0
+    name: str = ""
+    uri: str = ""
+    by_hand: bool = False
+    dags: set[str] = field(default_factory=set)
+    orphaned_at: datetime | None = None
+    history: dict[str, list[Version[str]]] = field(default_factory=dict)
+
+    def info(self) -> AssetInfo:
+        return AssetInfo(
+            self.asset_id,
+            self.name,
+            self.uri,
+            self.by_hand,
+            tuple(sorted(self.dags)),
+            self.orphaned_at,
+        )
+
+
+@dataclass
+class _Answered:
+    """A client's latest request."""
+
+    number: int
+    command: c.Command[Any]
+    answer: Any
+    at: datetime
+
+
+@dataclass
+class _Load:
+    """What a bulk load has brought: the entries of each part, by scope."""
+
+    writer: Writer
+    started_at: datetime
+    parts: dict[int, list[tuple[StoreScope, list[lc.NewEntry]]]] = field(default_factory=dict)
+
+
+class MemoryStore(Store):
+    """Keeps everything in this process, and loses it with it."""
+
+    def __init__(
+        self, *, history_limit: int = 100, clock: Callable[[], datetime] | None = None
+    ) -> None:
+        self._history_limit = history_limit
+        self._clock = clock or (lambda: datetime.now(UTC))
+        self._lock = RLock()
+        self._tasks: dict[TaskScope, _Task] = {}
+        self._assets: dict[int, _Asset] = {}
+        self._deleted_runs: dict[tuple[str, str], tuple[int, int]] = {}
+        self._deleted_assets: dict[str, int] = {}
+        self._last_asset_id = 0
+        self._requests: dict[str, _Answered] = {}
+        self._loads: dict[str, _Load] = {}
+        self._queue = ObjectQueue(self._clock)
+        self._refers = False
+
+    def execute(self, command: c.Command[A]) -> A:
+        with self._lock:
+            before = self._references()
+            answer = self._carry_out(command)
+            for place in before - self._references():
+                self._queue.add(place)
+            return answer
+
+    def _carry_out(self, command: c.Command[A]) -> A:
+        return cast(A, _OPERATIONS[type(command)](self, command))
+
+    def supports(self, command: type[c.Command[Any]]) -> bool:
+        return command in _OPERATIONS
+
+    # reading
+
+    def _shelf(self, scope: StoreScope) -> _Task | _Asset:
+        return self._task(scope) if isinstance(scope, TaskScope) else self._asset(scope)
+
+    def _task(self, scope: TaskScope) -> _Task:
+        if scope not in self._tasks:
+            raise refusal.unknown_task(scope)
+        return self._tasks[scope]
+
+    def _asset(self, scope: AssetScope) -> _Asset:
+        for asset in self._assets.values():
+            if scope.asset_id is not None:
+                if asset.asset_id == scope.asset_id:
+                    return asset
+            elif scope.name is not None:
+                if asset.name == scope.name:
+                    return asset
+            elif asset.uri == scope.uri:
+                return asset
+        raise refusal.unknown_asset(scope, sorted(asset.name for asset in self._assets.values()))
+
+    def _live(self, shelf: _Shelf) -> dict[str, Entry[str]]:
+        now = self._clock()
+        return {
+            key: entry
+            for key, entry in sorted(shelf.entries.items())
+            if entry.expires_at is None or entry.expires_at > now
+        }
+
+    def _seen(self, shelf: _Task | _Asset, reader: TaskWriter | None) -> dict[str, Entry[str]]:
+        """What is live, with what the reading attempt has staged laid over it."""
+        entries = self._live(shelf)
+        task = self._tasks.get(reader.scope) if reader else None
+        if isinstance(shelf, _Asset) and task and reader and task.live:
+            for (asset_id, key), staged in task.staged.items():
+                if asset_id == shelf.asset_id and task.attempt == reader.attempt:
+                    entries[key] = self._preview(entries.get(key), staged)
+        return dict(sorted(entries.items()))
+
+    def _preview(self, standing: Entry[str] | None, staged: _Staged) -> Entry[str]:
+        """What its attempt reads: the entry as it would be if the write took effect now.
+
+        Where it could not, its success will say so; until then the attempt reads what it staged.
+        """
+        change = staged.command
+        try:
+            value = self._outcome(standing, change)
+        except InvalidType:
+            value = change.value
+        version = standing.version if standing else 0
+        writer = signature(change.writer)
+        return Entry(change.key, value, version, staged.updated_at, writer, staged=True)
+
+    def _outcome(self, standing: Entry[str] | None, change: c.Set | c.Advance) -> str:
+        """The value after the change."""
+        if isinstance(change, c.Set):
+            return change.value
+        where = f"`{change.key}` of {change.scope}"
+        return larger(standing.value if standing else None, change.value, where)
+
+    def _get(self, command: c.Get) -> str | None:
+        entry = self._get_entry(command)
+        return entry.value if entry else None
+
+    def _get_entry(self, command: c.Get | c.GetEntry) -> Entry[str] | None:
+        return self._seen(self._shelf(command.scope), command.reader).get(command.key)
+
+    def _matching(self, where: c.Where) -> Iterator[tuple[StoreScope, _Task | _Asset]]:
+        match where:
+            case TaskScope():
+                yield where, self._task(where)
+            case AssetScope():
+                asset = self._asset(where)
+                yield asset.info().scope, asset
+            case c.TaskFilter():
+                wanted = {k: v for k, v in msgspec.structs.asdict(where).items() if v is not None}
+                for scope, task in sorted(self._tasks.items(), key=lambda item: _order(item[0])):
+                    if all(getattr(scope, name) == value for name, value in wanted.items()):
+                        yield scope, task
+            case c.AssetFilter():
+                for asset in sorted(self._assets.values(), key=lambda asset: asset.name):
+                    yield asset.info().scope, asset
+
+    def _list(self, command: c.List) -> Page:
+        since, before = command.updated_since, command.expiring_before
+        found = [
+            Found(scope, entry)
+            for scope, shelf in self._matching(command.where)
+            for entry in self._seen(shelf, command.reader).values()
+            if entry.key.startswith(command.prefix)
+            and (since is None or entry.updated_at >= since)
+            and (before is None or (entry.expires_at is not None and entry.expires_at < before))
+        ]
+        return c.page_of(found, command)
+
+    def _history(self, command: c.History) -> tuple[Version[str], ...]:
+        return c.steps_of(self._asset(command.scope).history.get(command.key, ()), command)
+
+    # writing
+
+    def _open(self, scope: StoreScope, writer: Writer) -> _Task | _Asset:
+        """The shelf, for a writer that may write to it."""
+        self._fence(writer)
+        shelf = self._shelf(scope)
+        if isinstance(shelf, _Asset) and shelf.orphaned_at:
+            assert isinstance(scope, AssetScope)
+            raise refusal.inactive(scope)
+        return shelf
+
+    def _fence(self, writer: Writer, reading: bool = False) -> None:
+        if isinstance(writer, TaskWriter) and writer.attempt is not None:
+            task = self._task(writer.scope)
+            if not task.live or task.attempt != writer.attempt:
+                raise refusal.stale(writer, task.attempt, task.live, reading)
+
+    def _put(
+        self,
+        shelf: _Task | _Asset,
+        values: Iterable[tuple[str, str | None]],
+        writer: Writer,
+        expires_at: datetime | None = None,
+    ) -> int:
+        """Write or delete (None) these keys as one version."""
+        return self._put_all(shelf, [(key, value, expires_at) for key, value in values], writer)
+
+    def _put_all(
+        self,
+        shelf: _Task | _Asset,
+        values: Iterable[tuple[str, str | None, datetime | None]],
+        writer: Writer,
+    ) -> int:
+        """The same, each with its own expiry."""
+        shelf.revision += 1
+        now = self._clock()
+        writer = signature(writer)
+        for key, value, until in values:
+            self._refers |= is_reference(value or "")
+            expires_at = until.astimezone(UTC) if until else None
+            if value is None:
+                del shelf.entries[key]
+            else:
+                shelf.entries[key] = Entry(key, value, shelf.revision, now, writer, expires_at)
+            if isinstance(shelf, _Asset):
+                steps = shelf.history.setdefault(key, [])
+                previous = steps[0].version if steps else 0
+                steps.insert(0, Version(shelf.revision, value, now, writer, previous))
+                del steps[self._history_limit :]
+        return shelf.revision
+
+    def _check_version(self, shelf: _Shelf, command: c.Set) -> None:
+        if command.if_version is not None:
+            entry = self._live(shelf).get(command.key)
+            current = entry.version if entry else 0
+            if current != command.if_version:
+                raise refusal.conflict(command.scope, command.key, command.if_version, current)
+
+    def _set(self, command: c.Set) -> int:
+        shelf = self._open(command.scope, command.writer)
+        if not command.on_success:
+            self._check_version(shelf, command)
+        self._claim(command, [(command.key, command.value)])
+        if command.on_success:
+            self._stage(shelf, command)
+            return shelf.revision
+        return self._put(shelf, [(command.key, command.value)], command.writer, command.expires_at)
+
+    def _set_many(self, command: c.SetMany) -> int:
+        shelf = self._open(command.scope, command.writer)
+        if not command.values:
+            return shelf.revision
+        self._claim(command, dict(command.values).items())
+        return self._put(shelf, dict(command.values).items(), command.writer, command.expires_at)
+
+    def _advance(self, command: c.Advance) -> str:
+        asset = self._open(command.scope, command.writer)
+        standing = asset.entries.get(command.key)
+        if command.on_success:
+            change = self._over_staged(asset, command)
+            value = self._outcome(standing, change)
+            self._stage(asset, change)
+            return value
+        value = self._outcome(standing, command)
+        if not standing or value is not standing.value:
+            self._put(asset, [(command.key, value)], command.writer)
+        return value
+
+    def _delete(self, command: c.Delete) -> None:
+        shelf = self._open(command.scope, command.writer)
+        if command.key in shelf.entries:
+            self._put(shelf, [(command.key, None)], command.writer)
+
+    def _clear(self, command: c.Clear) -> None:
+        if not command.all_map_indices or isinstance(command.scope, AssetScope):
+            self._empty(self._open(command.scope, command.writer), command.writer)
+            return
+        self._fence(command.writer)
+        task = command.scope.dag_id, command.scope.run_id, command.scope.task_id
+        shelves = [shelf for scope, shelf in self._tasks.items() if _order(scope)[:3] == task]
+        if not shelves:
+            raise refusal.unknown_task(command.scope)
+        for shelf in shelves:
+            self._empty(shelf, command.writer)
+
+    def _empty(self, shelf: _Task | _Asset, writer: Writer) -> None:
+        if shelf.entries:
+            self._put(shelf, [(key, None) for key in sorted(shelf.entries)], writer)
+
+    def _rewind(self, command: c.Rewind) -> Version[str] | None:
+        asset = self._open(command.scope, command.writer)
+        assert isinstance(asset, _Asset)
+        where = f"`{command.key}` of {command.scope}"
+        step = choose(asset.history.get(command.key, ()), command.to, where)
+        value = step.value if step else None
+        if not command.dry_run and (value is not None or command.key in asset.entries):
+            self._put(asset, [(command.key, value)], command.writer)
+        return step
+
+    # attempts and staged writes
+
+    def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> None:
+        """Keep the write for the attempt's success."""
+        assert isinstance(shelf, _Asset)
+        self._refers |= is_reference(command.value)
+        staged = _Staged(command, self._clock())
+        self._task_of(command).staged[shelf.asset_id, command.key] = staged
+
+    def _over_staged(self, shelf: _Task | _Asset, command: c.Advance) -> c.Set | c.Advance:
+        """Together with what is staged for its key: a staged `set` goes on as a `set`.
+
+        What stands is left out of it until success, because it may yet be moved back.
+        """
+        assert isinstance(shelf, _Asset)
+        before = self._task_of(command).staged.get((shelf.asset_id, command.key))
+        if before is None:
+            return command
+        where = f"`{command.key}` of {command.scope}"
+        value = larger(before.command.value, command.value, where)
+        return msgspec.structs.replace(before.command, value=value)
+
+    def _task_of(self, command: c.Set | c.Advance) -> _Task:
+        assert isinstance(command.writer, TaskWriter)
+        return self._task(command.writer.scope)
+
+    def _start_attempt(self, command: c.StartAttempt) -> int:
+        task = self._task(command.scope)
+        if command.after not in (None, task.attempt):
+            raise refusal.overtaken(command.scope, task.attempt)
+        task.attempt += 1
+        task.live = True
+        task.ended = False
+        task.staged.clear()
+        return task.attempt
+
+    def _finish_attempt(self, command: c.FinishAttempt) -> None:
+        self._fence(command.writer)
+        task = self._task(command.writer.scope)
+        if command.succeeded:
+            self._apply(task)
+            if command.clear:
+                self._empty(task, command.writer)
+        task.staged.clear()
+        task.live = False
+        task.ended = command.ending is None or command.ending.state.ended
+
+    def _apply(self, task: _Task) -> None:
+        """The staged writes to one asset become one version of it."""
+        writes: dict[int, list[tuple[str, str | None]]] = {}
+        for (asset_id, key), staged in sorted(task.staged.items()):
+            change = staged.command
+            asset = self._open(change.scope, change.writer)
+            standing = asset.entries.get(key)
+            value = self._outcome(standing, change)
+            if value == HELD_TEXT:
+                raise refusal.held_back(change.scope, key)
+            if isinstance(change, c.Set):
+                self._check_version(asset, change)
+            elif standing and value is standing.value:
+                continue
+            writes.setdefault(asset_id, []).append((key, value))
+        for asset_id, values in writes.items():
+            self._put(self._assets[asset_id], values, change.writer)
+
+    # objects in the workers' storage
+
+    def _references(self) -> set[Object]:
+        """What entries, histories and staged writes refer to."""
+        if not self._refers:
+            return set()
+        named = [
+            (scope, entry.key, entry.value)
+            for scope, shelf in self._shelves()
+            for entry in shelf.entries.values()
+        ]
+        for asset in self._assets.values():
+            for key, steps in asset.history.items():
+                kept = [step.value for step in steps if step.value and not is_in_place(step.value)]
+                named += [(_by_name(asset), key, value) for value in kept]
+        for task in self._tasks.values():
+            for (asset_id, key), staged in task.staged.items():
+                named.append((_by_name(self._assets[asset_id]), key, staged.command.value))
+        return {place for place in named if is_reference(place[2])}
+
+    def _shelves(self) -> Iterator[tuple[StoreScope, _Shelf]]:
+        yield from self._tasks.items()
+        for asset in self._assets.values():
+            yield _by_name(asset), asset
+
+    def _owner(self, scope: StoreScope) -> StoreScope:
+        return scope if isinstance(scope, TaskScope) else _by_name(self._asset(scope))
+
+    def _claim(self, command: c.Set | c.SetMany, values: Iterable[tuple[str, str]]) -> None:
+        self._queue.claim(self._owner(command.scope), values, command.reservation)
+
+    def _reserve_objects(self, command: pc.ReserveObjects) -> None:
+        self._open(command.scope, command.writer)
+        self._queue.reserve(self._owner(command.scope), command.objects)
+
+    def _release_objects(self, command: pc.ReleaseObjects) -> None:
+        self._queue.release(command.objects)
+
+    def _queue_objects(self, command: pc.QueueObjects) -> None:
+        self._queue.queue(command.objects)
+
+    def _take_purges(self, command: pc.TakePurges) -> pc.Taken:
+        return self._queue.take(command, self._references())
+
+    def _finish_purges(self, command: pc.FinishPurges) -> None:
+        self._queue.finish(command)
+
+    def _count_purges(self, command: pc.CountPurges) -> pc.PurgeQueue:
+        return self._queue.count(command.part)
+
+    # bulk loads
+
+    def _start_load(self, command: lc.StartLoad) -> None:
+        self._fence(command.writer)
+        now = self._clock()
+        for name, load in list(self._loads.items()):
+            if load.started_at < now - lc.LONGEST_LOAD:
+                del self._loads[name]
+        self._loads.setdefault(command.load, _Load(signature(command.writer), now))
+
+    def _load(self, name: str, writer: Writer) -> _Load:
+        load = self._loads.get(name)
+        if load is None or load.writer != signature(writer):
+            raise refusal.unknown_load(name)
+        return load
+
+    def _add_to_load(self, command: lc.AddToLoad) -> None:
+        self._fence(command.writer)
+        brought = list(command.checked())
+        load = self._load(command.load, command.writer)
+        for scope, _ in brought:
+            if isinstance(scope, AssetScope):
+                self._asset(scope)
+        part = load.parts.setdefault(command.part, [])
+        found = sum(len(new) for _, new in part)
+        if found != command.first:
+            raise refusal.out_of_step(command.load, command.part, command.first, found)
+        part.extend(brought)
+
+    def _finish_load(self, command: lc.FinishLoad) -> int:
+        self._fence(command.writer)
+        load = self._load(command.load, command.writer)
+        entries: dict[StoreScope, list[lc.NewEntry]] = {}
+        for part, expected in command.parts:
+            brought = load.parts.get(part, [])
+            found = sum(len(new) for _, new in brought)
+            if found != expected:
+                raise refusal.incomplete(command.load, part, expected, found)
+            for scope, new in brought:
+                entries.setdefault(self._resolved(scope, command.writer), []).extend(new)
+        for scope, new in entries.items():
+            keys = [key for key, _, _ in new]
+            for key in sorted(keys):
+                if keys.count(key) > 1:
+                    raise refusal.repeated(scope, key)
+        for scope, new in entries.items():
+            if isinstance(scope, TaskScope):
+                self._register(scope)
+            for key, value, _ in new:
+                if is_reference(value):
+                    self._queue.name(self._owner(scope), key, value)
+            self._put_all(self._shelf(scope), new, command.writer)
+        del self._loads[command.load]
+        return sum(map(len, entries.values()))
+
+    def _resolved(self, scope: StoreScope, writer: Writer) -> StoreScope:
+        """The scope by all that identifies it, which may be written."""
+        if isinstance(scope, TaskScope):
+            return scope
+        asset = self._open(scope, writer)
+        assert isinstance(asset, _Asset)
+        return asset.info().scope
+
+    def _drop_load(self, command: lc.DropLoad) -> None:
+        load = self._loads.get(command.load)
+        if load is not None and load.writer == signature(command.writer):
+            del self._loads[command.load]
+
+    # runs and assets
+
+    def _register_task(self, command: c.RegisterTask) -> None:
+        self._register(command.scope)
+
+    def _register(self, scope: TaskScope) -> None:
+        if scope not in self._tasks:
+            reached = self._deleted_runs.get((scope.dag_id, scope.run_id), (0, 0))
+            self._tasks[scope] = _Task(revision=reached[0], attempt=reached[1])
+
+    def _list_tasks(self, command: c.ListTasks) -> tuple[TaskScope, ...]:
+        run = (command.dag_id, command.run_id)
+        tasks = [scope for scope in self._tasks if (scope.dag_id, scope.run_id) == run]
+        return tuple(sorted(tasks, key=_order))
+
+    def _delete_run(self, command: c.DeleteRun) -> None:
+        scopes = self._list_tasks(c.ListTasks(command.dag_id, command.run_id))
+        tasks = [self._tasks.pop(scope) for scope in scopes]
+        if tasks:
+            reached = max(task.revision for task in tasks), max(task.attempt for task in tasks)
+            self._deleted_runs[command.dag_id, command.run_id] = reached
+
+    def _declare(self, name: str, uri: str) -> _Asset:
+        for asset in self._assets.values():
+            if (asset.name, asset.uri) == (name, uri):
+                return asset
+            if asset.name == name or asset.uri == uri:
+                raise refusal.taken(name, uri, asset.name, asset.uri)
+        self._last_asset_id += 1
+        reached = max(self._deleted_assets.get(text, 0) for text in (name, uri))
+        asset = _Asset(asset_id=self._last_asset_id, name=name, uri=uri, revision=reached)
+        self._assets[asset.asset_id] = asset
+        return asset
+
+    def _named(self, command: c.DeclareAsset) -> _Asset | None:
+        """The asset that a name or URI alone stands for, if there is one."""
+        for asset in self._assets.values():
+            if (command.name, command.uri) in ((asset.name, None), (None, asset.uri)):
+                return asset
+        return None
+
+    def _declare_asset(self, command: c.DeclareAsset) -> AssetInfo:
+        asset = self._named(command) or self._declare(*command.declared)
+        asset.by_hand = True
+        asset.orphaned_at = None
+        return asset.info()
+
+    def _declare_dag_assets(self, command: c.DeclareDagAssets) -> None:
+        before = dict(self._assets)
+        try:
+            declared = [self._declare(name, uri) for name, uri in command.assets]
+        except InvalidInput:
+            self._assets = before
+            raise
+        for asset in self._assets.values():
+            asset.dags.discard(command.dag_id)
+        for asset in declared:
+            asset.dags.add(command.dag_id)
+        for asset in self._assets.values():
+            if asset.dags or asset.by_hand:
+                asset.orphaned_at = None
+            else:
+                asset.orphaned_at = asset.orphaned_at or self._clock()
+
+    def _list_assets(self, command: c.ListAssets) -> tuple[AssetInfo, ...]:
+        assets = sorted(self._assets.values(), key=lambda asset: asset.name)
+        end = None if command.limit is None else command.offset + command.limit
+        return tuple(asset.info() for asset in assets[command.offset : end])
+
+    def _get_asset(self, command: c.GetAsset) -> AssetInfo:
+        return self._asset(command.scope).info()
+
+    def _delete_asset(self, command: c.DeleteAsset) -> None:
+        asset = self._asset(command.scope)
+        del self._assets[asset.asset_id]
+        self._deleted_assets |= dict.fromkeys((asset.name, asset.uri), asset.revision)
+        for task in self._tasks.values():
+            task.staged = {at: s for at, s in task.staged.items() if at[0] != asset.asset_id}
+
+    # commands around commands
+
+    def _once(self, command: Once) -> Any:
+        client, number = command.request.client, command.request.number
+        latest = self._requests.get(client)
+        if latest and latest.number == number:
+            if latest.command != command.inner:
+                raise refusal.reused_number(command.request)
+            return latest.answer
+        if latest and latest.number > number:
+            raise refusal.stale_request(command.request, latest.number)
+        answer = self._carry_out(command.inner)
+        self._requests[client] = _Answered(number, command.inner, answer, self._clock())
+        return answer
+
+    def _forget_requests(self, command: c.ForgetRequests) -> int:
+        silent = [name for name, latest in self._requests.items() if latest.at < command.cutoff]
+        for name in silent:
+            del self._requests[name]
+        return len(silent)
+
+    def _guarded(self, command: Guarded) -> Any:
+        guard, reading = command.guard, is_read(command.inner)
+        if isinstance(guard, CurrentIntent):
+            if self._get(c.Get(guard.scope, guard.key)) != encode(guard.intent):
+                raise refusal.not_current(guard, reading)
+            if self._task(guard.scope).ended:
+                raise refusal.job_over(guard, reading)
+        elif isinstance(guard, LiveWatch):
+            raise refusal.watch_lost(guard.watch, reading)  # there are no watches here
+        else:
+            self._fence(guard.writer, reading)
+        return self._carry_out(command.inner)
+
+    # expiry
+
+    def _now(self, command: c.Now) -> datetime:
+        return self._clock()
+
+    def _expired(self, cutoff: datetime) -> list[Expired]:
+        rows = [
+            Expired(0, scope, entry.key, entry.expires_at)
+            for scope, task in self._tasks.items()
+            for entry in task.entries.values()
+            if entry.expires_at is not None and entry.expires_at <= cutoff
+        ]
+        return sorted(rows, key=_order_of_expiry)
+
+    def _count_expired(self, command: c.CountExpired) -> int:
+        return len(self._expired(command.cutoff))
+
+    def _list_expired(self, command: c.ListExpired) -> tuple[Expired, ...]:
+        rows = self._expired(command.cutoff)
+        if command.after is not None:
+            after = _order_of_expiry(command.after)
+            rows = [row for row in rows if _order_of_expiry(row) > after]
+        return tuple(rows[: command.limit])
+
+    def _delete_expired(self, command: c.DeleteExpired) -> int:
+        rows = self._expired(command.cutoff)[: command.limit or None]
+        for row in rows:
+            del self._tasks[row.scope].entries[row.key]
+        return len(rows)
+
+    def _take_expired(self, command: c.TakeExpired) -> tuple[Expired, ...]:
+        rows = tuple(self._expired(command.cutoff)[: command.limit])
+        for row in rows:
+            del self._tasks[row.scope].entries[row.key]
+        return rows
+
+    def _orphans(self, cutoff: datetime) -> list[_Asset]:
+        return [
+            asset
+            for asset in sorted(self._assets.values(), key=lambda asset: asset.name)
+            if asset.orphaned_at and asset.orphaned_at <= cutoff and asset.history
+        ]
+
+    def _list_orphans(self, command: c.ListOrphans) -> tuple[AssetInfo, ...]:
+        return tuple(asset.info() for asset in self._orphans(command.cutoff))
+
+    def _delete_orphans(self, command: c.DeleteOrphans) -> int:
+        orphans = self._orphans(command.cutoff)
+        for asset in orphans:
+            asset.entries.clear()
+            asset.history.clear()
+        return len(orphans)
+
+
+def _by_name(asset: _Asset) -> AssetScope:
+    return AssetScope(name=asset.name, uri=asset.uri)
+
+
+def _order(scope: TaskScope) -> tuple[str, str, str, int]:
+    return scope.dag_id, scope.run_id, scope.task_id, scope.map_index
+
+
+def _order_of_expiry(row: Expired) -> tuple[datetime, tuple[str, str, str, int], str]:
+    return row.expires_at, _order(row.scope), row.key
+
+
+_OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
+    c.Get: MemoryStore._get,
+    c.GetEntry: MemoryStore._get_entry,
+    c.List: MemoryStore._list,
+    c.Set: MemoryStore._set,
+    c.SetMany: MemoryStore._set_many,
+    c.Advance: MemoryStore._advance,
+    c.Delete: MemoryStore._delete,
+    c.Clear: MemoryStore._clear,
+    c.History: MemoryStore._history,
+    c.Rewind: MemoryStore._rewind,
+    c.RegisterTask: MemoryStore._register_task,
+    c.ListTasks: MemoryStore._list_tasks,
+    c.DeleteRun: MemoryStore._delete_run,
+    c.DeclareAsset: MemoryStore._declare_asset,
+    c.DeclareDagAssets: MemoryStore._declare_dag_assets,
+    c.ListAssets: MemoryStore._list_assets,
+    c.GetAsset: MemoryStore._get_asset,
+    c.DeleteAsset: MemoryStore._delete_asset,
+    c.StartAttempt: MemoryStore._start_attempt,
+    c.FinishAttempt: MemoryStore._finish_attempt,
+    c.Now: MemoryStore._now,
+    c.CountExpired: MemoryStore._count_expired,
+    c.ListExpired: MemoryStore._list_expired,
+    c.DeleteExpired: MemoryStore._delete_expired,
+    c.TakeExpired: MemoryStore._take_expired,
+    c.ListOrphans: MemoryStore._list_orphans,
+    c.DeleteOrphans: MemoryStore._delete_orphans,
+    lc.StartLoad: MemoryStore._start_load,
+    lc.AddToLoad: MemoryStore._add_to_load,
+    lc.FinishLoad: MemoryStore._finish_load,
+    lc.DropLoad: MemoryStore._drop_load,
+    pc.ReserveObjects: MemoryStore._reserve_objects,
+    pc.ReleaseObjects: MemoryStore._release_objects,
+    pc.QueueObjects: MemoryStore._queue_objects,
+    pc.TakePurges: MemoryStore._take_purges,
+    pc.FinishPurges: MemoryStore._finish_purges,
+    pc.CountPurges: MemoryStore._count_purges,
+    c.ForgetRequests: MemoryStore._forget_requests,
+    Once: MemoryStore._once,
+    Guarded: MemoryStore._guarded,
+}

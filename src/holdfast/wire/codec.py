@@ -1,0 +1,101 @@
+"""Commands and their answers as bytes, for stores that are in another process."""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache, cached_property
+from types import ModuleType
+from typing import Any, TypeVar, Union, cast, get_args
+
+import msgspec
+
+from holdfast.commands import bulk as load_command
+from holdfast.commands import entries as command
+from holdfast.commands import objects as purge_command
+from holdfast.commands import runs as run_command
+from holdfast.commands.entries import Command
+from holdfast.errors import KINDS, HoldfastError, InvalidInput
+from holdfast.model.base_value import base_value
+
+A = TypeVar("A")
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An error of ours, on its way to whoever asked."""
+
+    reason: str
+    message: str
+    hint: str = ""
+
+
+class Wire:
+    """One way of writing them down."""
+
+    def __init__(self, encoder: Any, decoder: Any) -> None:
+        self.encode = encoder(enc_hook=base_value).encode
+        self._decoder = decoder
+        self._answer_decoders: dict[type[Command[Any]], Any] = {}
+
+    def decode_command(self, data: bytes) -> Command[Any]:
+        """InvalidInput where it is none, or one that cannot be."""
+        try:
+            return cast(Command[Any], self._command_decoder.decode(data))
+        except msgspec.DecodeError as error:
+            if isinstance(error.__cause__, HoldfastError):
+                raise error.__cause__ from None
+            raise InvalidInput(f"this is no command: {error}") from None
+        except (RecursionError, UnicodeDecodeError):
+            raise InvalidInput("this is no command: it is nested too deeply, or no text") from None
+
+    def decode_answer(self, command: Command[A], data: bytes) -> A:
+        kind = type(command)
+        decoder = self._answer_decoders.get(kind)
+        if decoder is None:
+            decoder = self._answer_decoders[kind] = self._decoder(answer_type(kind))
+        return cast(A, decoder.decode(data))
+
+    def encode_error(self, error: HoldfastError) -> bytes:
+        return cast(bytes, self.encode(Refusal(error.code, error.message, error.hint)))
+
+    def decode_error(self, data: bytes) -> HoldfastError:
+        """The error as it was raised on the other side."""
+        return raised(self._decoder(Refusal).decode(data))
+
+    @cached_property
+    def _command_decoder(self) -> Any:
+        return self._decoder(Union[tuple(command_types())])  # noqa: UP007  (made from a list)
+
+
+MSGPACK = Wire(msgspec.msgpack.Encoder, msgspec.msgpack.Decoder)
+"""Between processes of one machine."""
+JSON = Wire(msgspec.json.Encoder, msgspec.json.Decoder)
+"""Over HTTP."""
+
+
+def raised(refusal: Refusal) -> HoldfastError:
+    """The error that a refusal tells of."""
+    return KINDS.get(refusal.reason, HoldfastError)(refusal.message, hint=refusal.hint)
+
+
+@cache
+def command_types() -> tuple[type[Command[Any]], ...]:
+    """Every command that can be asked of a store."""
+    modules = (command, load_command, purge_command, run_command)
+    return tuple(found for module in modules for found in _commands(module))
+
+
+def answer_type(kind: type[Command[Any]]) -> Any:
+    """What the command is answered with."""
+    base = kind.__orig_bases__[0]  # type: ignore[attr-defined]
+    return get_args(base)[0]
+
+
+def _commands(module: ModuleType) -> list[type[Command[Any]]]:
+    """The commands that a module defines: those that are not generic themselves."""
+    return [
+        found
+        for _, found in inspect.getmembers(module, inspect.isclass)
+        if issubclass(found, Command)
+        and found.__module__ == module.__name__
+        and not getattr(found, "__parameters__", ())
+    ]
