@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.commands.entries import FinishAttempt, StartAttempt
-from holdfast.commands.runs import ChangeTasks, ClaimRun, CreateRun, SaveFile, TaskChange
+from holdfast.commands import (
+    ChangeTasks,
+    ClaimRun,
+    CreateRun,
+    FinishAttempt,
+    SaveFile,
+    StartAttempt,
+    TaskChange,
+)
 from holdfast.model.dag import AssetSpec, Cron, DagSpec, LiteralAxis, MappedSpec, OnAssets, TaskSpec
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, TaskState

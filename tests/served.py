@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.access.permissions import Role, UserIdentity, WorkerIdentity
-from holdfast.commands import entries as c
-from holdfast.commands.wrappers import Once
+from holdfast.commands import Once
 from holdfast.model.entry import ApiWriter, WatcherWriter
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings, StateStore

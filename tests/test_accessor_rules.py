@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.accessor.stores import AssetStore, ExternalTaskStore, Rules, TaskStore
-from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, UnknownAsset, UnknownTaskInstance, UnreadableValue
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope

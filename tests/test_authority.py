@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast import commands as c
 from holdfast.access.issuing import issuing
 from holdfast.access.permissions import (
     CallbackIdentity,
@@ -23,11 +24,7 @@ from holdfast.access.permissions import (
     authorized,
     signed,
 )
-from holdfast.commands import bulk as lc
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
-from holdfast.commands import runs as r
-from holdfast.commands.wrappers import CurrentIntent, Guarded, LiveAttempt, LiveWatch
+from holdfast.commands import CurrentIntent, Guarded, LiveAttempt, LiveWatch
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
@@ -59,8 +56,8 @@ def success(*events: EmittedEvent) -> Ending:
     return Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, events=events)
 
 
-def heartbeat(**changes: Any) -> r.Heartbeat:
-    return r.Heartbeat(**({"process": HERE, "lease": MINUTE} | changes))
+def heartbeat(**changes: Any) -> c.Heartbeat:
+    return c.Heartbeat(**({"process": HERE, "lease": MINUTE} | changes))
 
 
 ALLOWED: list[tuple[Identity, c.Command[Any]]] = [
@@ -69,35 +66,35 @@ ALLOWED: list[tuple[Identity, c.Command[Any]]] = [
     (TASK, c.Set(AssetScope(uri="s3://orders"), "k", "1", TASK.writer, on_success=True)),
     (TASK, c.FinishAttempt(TASK.writer, True, ending=success(EmittedEvent(*TASK.assets[0])))),
     (TASK, heartbeat(attempts=(TASK.writer,))),
-    (TASK, r.GetResults("sales", "monday", "report")),
-    (TASK, r.TakeItem(TASK.writer, "0" * 64)),
+    (TASK, c.GetResults("sales", "monday", "report")),
+    (TASK, c.TakeItem(TASK.writer, "0" * 64)),
     (JOB, c.Advance(ORDERS, "k", "1", JOB.writer)),
     (HANDLE, c.Get(SCOPE, "k")),
     (HANDLE, c.SetMany(SCOPE, (("k", "1"),), ApiWriter("ann"))),
     (ASSET_HANDLE, c.Advance(ORDERS, "k", "1", ApiWriter("whoever"))),
     (ASSET_HANDLE, c.List(AssetScope(uri="s3://orders"))),
     (WATCHER, c.Get(ORDERS, "k")),
-    (WATCHER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", WatcherWriter()),))),
+    (WATCHER, c.Emit(WATCH, (c.Set(ORDERS, "k", "1", WatcherWriter()),))),
     (CHILD, c.Get(SCOPE, "k")),
     (CHILD, c.Get(ORDERS, "k", CHILD.writer)),
     (CHILD, c.Set(AssetScope(asset_id=7), "k", "1", CHILD.writer)),
     (CHILD, c.Clear(SCOPE, CHILD.writer, all_map_indices=True)),
-    (CHILD, r.GetResults("sales", "monday", "report")),
-    (CHILD, r.RunEvents("sales", "monday")),
-    (CHILD, r.ListAttempts(SCOPE)),
-    (CHILD, pc.TakePurges(1, MINUTE, "x", pc.Part(AssetScope(asset_id=7, name="orders")))),
+    (CHILD, c.GetResults("sales", "monday", "report")),
+    (CHILD, c.RunEvents("sales", "monday")),
+    (CHILD, c.ListAttempts(SCOPE)),
+    (CHILD, c.TakePurges(1, MINUTE, "x", c.Part(AssetScope(asset_id=7, name="orders")))),
     (CHILD, c.Now()),
     (TASK_CALLBACK, c.Get(SCOPE, "k")),
     (TASK_CALLBACK, c.Get(ORDERS, "k")),
-    (TASK_CALLBACK, r.GetResults("sales", "monday", "report")),
-    (RUN_CALLBACK, r.RunEvents("sales", "monday")),
+    (TASK_CALLBACK, c.GetResults("sales", "monday", "report")),
+    (RUN_CALLBACK, c.RunEvents("sales", "monday")),
     (WORKER, c.StartAttempt(OTHER)),
     (WORKER, c.StartAttempt(OTHER, HERE, MINUTE)),
-    (WORKER, pc.ReserveObjects(ORDERS, (), WatcherWriter())),
-    (WORKER, pc.ReleaseObjects(ORDERS, (), WatcherWriter())),
+    (WORKER, c.ReserveObjects(ORDERS, (), WatcherWriter())),
+    (WORKER, c.ReleaseObjects(ORDERS, (), WatcherWriter())),
     (WORKER, c.Set(OTHER, "k", "1", TaskWriter(OTHER, 1))),
     (EDITOR, c.StartAttempt(OTHER)),
-    (EDITOR, r.CreateRun(dag_id="sales", run_id="x")),
+    (EDITOR, c.CreateRun(dag_id="sales", run_id="x")),
     (EDITOR, c.Set(OTHER, "k", "1", TaskWriter(OTHER, 1))),
     (VIEWER, c.List(c.AssetFilter())),
     (ADMIN, c.DeleteRun("sales", "monday")),
@@ -113,9 +110,9 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (TASK, c.Set(SCOPE, "k", "1", TaskWriter(SCOPE, 1))),
     (TASK, c.Set(SCOPE, "k", "1", TaskWriter(OTHER, 2))),
     (TASK, c.Rewind(SECRET, "k", c.ToVersion(1), TASK.writer)),
-    (TASK, r.PutResult(TaskWriter(OTHER, 1), "k", "1")),
-    (TASK, r.TakeItem(TaskWriter(OTHER, 1), "0" * 64)),
-    (JOB, r.TakeItem(TASK.writer, "0" * 64)),
+    (TASK, c.PutResult(TaskWriter(OTHER, 1), "k", "1")),
+    (TASK, c.TakeItem(TaskWriter(OTHER, 1), "0" * 64)),
+    (JOB, c.TakeItem(TASK.writer, "0" * 64)),
     (TASK, c.StartAttempt(SCOPE)),
     (TASK, c.FinishAttempt(TaskWriter(SCOPE, 1), True)),
     (TASK, c.FinishAttempt(TASK.writer, True, ending=success(EmittedEvent("secret", "s3://x")))),
@@ -129,15 +126,15 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (TASK, heartbeat(runs=(("sales", "monday"),))),
     (TASK, heartbeat(attempts=(TASK.writer,), lease=timedelta(days=365))),
     (TASK, heartbeat(attempts=(TASK.writer,), lease=-MINUTE)),
-    (TASK, r.GetResults("sales", "tuesday", "report")),
+    (TASK, c.GetResults("sales", "tuesday", "report")),
     (JOB, c.Set(SECRET, "k", "1", JOB.writer)),
     (JOB, c.Set(SCOPE, "k", "1", TASK.writer)),
     (JOB, c.Clear(SCOPE, JOB.writer, all_map_indices=True)),
     (JOB, c.Set(SCOPE, JOB.key, '"another"', JOB.writer)),
     (JOB, c.SetMany(SCOPE, (("k", "1"), (JOB.key, '"another"')), JOB.writer)),
-    (JOB, lc.AddToLoad("l", 0, 0, (lc.Lot(SCOPE, ((JOB.key, "1", None),)),), JOB.writer)),
+    (JOB, c.AddToLoad("l", 0, 0, (c.Lot(SCOPE, ((JOB.key, "1", None),)),), JOB.writer)),
     (JOB, c.FinishAttempt(TASK.writer, True)),
-    (JOB, r.PutResult(TASK.writer, "k", "1")),
+    (JOB, c.PutResult(TASK.writer, "k", "1")),
     (HANDLE, c.Get(OTHER, "k")),
     (HANDLE, c.Set(ORDERS, "k", "1", ApiWriter("ann"))),
     (HANDLE, c.Set(SCOPE, "k", "1", TASK.writer)),
@@ -153,35 +150,35 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (CHILD, c.Get(AssetScope(asset_id=8, name="orders"), "k")),
     (CHILD, c.Get(ORDERS, "k", TaskWriter(OTHER, 1))),
     (CHILD, c.Set(SECRET, "k", "1", CHILD.writer)),
-    (CHILD, r.GetResults("sales", "tuesday", "report")),
-    (CHILD, r.ListAttempts(OTHER)),
+    (CHILD, c.GetResults("sales", "tuesday", "report")),
+    (CHILD, c.ListAttempts(OTHER)),
     (CHILD, c.FinishAttempt(CHILD.writer, True)),
     (TASK_CALLBACK, c.Set(SCOPE, "k", "1", CHILD.writer)),
     (TASK_CALLBACK, c.Get(SECRET, "k")),
     (TASK_CALLBACK, c.Get(OTHER, "k")),
     (RUN_CALLBACK, c.Get(SCOPE, "k")),
-    (RUN_CALLBACK, r.RunEvents("sales", "tuesday")),
+    (RUN_CALLBACK, c.RunEvents("sales", "tuesday")),
     (WATCHER, c.Get(SECRET, "k")),
     (WATCHER, c.Get(ORDERS, "k", TaskWriter(OTHER, 1))),
     (WATCHER, c.Set(ORDERS, "k", "1", WatcherWriter())),
-    (WATCHER, r.Emit(WATCH, (c.Set(SECRET, "k", "1", WatcherWriter()),))),
-    (WATCHER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", TaskWriter(OTHER, 1), on_success=True),))),
-    (WATCHER, r.Emit(Watch(WATCH.asset, "poll", 4))),
+    (WATCHER, c.Emit(WATCH, (c.Set(SECRET, "k", "1", WatcherWriter()),))),
+    (WATCHER, c.Emit(WATCH, (c.Set(ORDERS, "k", "1", TaskWriter(OTHER, 1), on_success=True),))),
+    (WATCHER, c.Emit(Watch(WATCH.asset, "poll", 4))),
     (WORKER, c.Set(ORDERS, "k", "1", ApiWriter("ceo"))),
     (WORKER, c.Set(ORDERS, "k", "1", WatcherWriter())),
     (WORKER, c.Set(ORDERS, "k", "1", TaskWriter(OTHER))),
-    (WORKER, r.Emit(WATCH, (c.Set(ORDERS, "k", "1", TaskWriter(OTHER)),))),
+    (WORKER, c.Emit(WATCH, (c.Set(ORDERS, "k", "1", TaskWriter(OTHER)),))),
     (WORKER, heartbeat(runs=(("sales", "monday"),))),
     (WORKER, c.DeleteRun("sales", "monday")),
-    (CHILD, pc.TakePurges(1, MINUTE, "x", pc.Part(AssetScope(asset_id=7, name="other")))),
+    (CHILD, c.TakePurges(1, MINUTE, "x", c.Part(AssetScope(asset_id=7, name="other")))),
     (EDITOR, heartbeat(runs=(("sales", "monday"),))),
     (EDITOR, c.DeleteRun("sales", "monday")),
     (EDITOR, c.DeleteAsset(ORDERS)),
     (EDITOR, c.StartAttempt(OTHER, HERE)),
     (EDITOR, c.StartAttempt(OTHER, lease=MINUTE)),
     (ADMIN, c.StartAttempt(OTHER, HERE, MINUTE)),
-    (EDITOR, r.CreateRun(dag_id="sales", run_id="x", schedule=True)),
-    (EDITOR, r.SaveFile("f.py", ())),
+    (EDITOR, c.CreateRun(dag_id="sales", run_id="x", schedule=True)),
+    (EDITOR, c.SaveFile("f.py", ())),
     (VIEWER, c.Set(ORDERS, "k", "1", ApiWriter("vic"))),
     (VIEWER, c.StartAttempt(SCOPE)),
 ]
@@ -224,9 +221,9 @@ def test_they_write_as_themselves(identity: Identity, given: Any, written: Any) 
 
 
 def test_a_watcher_writes_as_one_whatever_it_says() -> None:
-    command = signed(WATCHER, r.Emit(WATCH, (c.Delete(ORDERS, "k", ApiWriter("ceo")),)))
+    command = signed(WATCHER, c.Emit(WATCH, (c.Delete(ORDERS, "k", ApiWriter("ceo")),)))
 
-    assert isinstance(command, r.Emit)
+    assert isinstance(command, c.Emit)
     assert [write.writer for write in command.writes] == [WatcherWriter()]
 
 

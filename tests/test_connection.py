@@ -13,8 +13,8 @@ import pytest
 
 import holdfast
 from holdfast import NEVER_EXPIRE, Connection
+from holdfast import commands as c
 from holdfast.accessor.stores import Rules, TaskStore
-from holdfast.commands import entries as c
 from holdfast.errors import (
     InvalidInput,
     InvalidType,

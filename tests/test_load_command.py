@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity, authorized
-from holdfast.commands.bulk import AddToLoad, FinishLoad, Lot, StartLoad
+from holdfast.commands import AddToLoad, FinishLoad, Lot, StartLoad
 from holdfast.errors import Forbidden, InvalidInput, ValueTooLarge
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

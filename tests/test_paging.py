@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.commands.paging import check_page, in_pages
 from holdfast.errors import InvalidInput, StoreUnavailable
 from holdfast.model.entry import ApiWriter
@@ -116,10 +115,10 @@ def test_a_list_of_rows_that_never_stands_still_is_an_error(store: MemoryStore) 
         c.List(TASK),
         c.List(TASK, limit=MOST_LISTED + 1),
         c.ListAssets(),
-        r.ListDags(),
-        r.ListRuns(limit=MOST_LISTED + 1),
-        r.ListTaskInstances(dag_id="etl", run_id="r1"),
-        r.ListAssetEvents(limit=MOST_LISTED + 1),
+        c.ListDags(),
+        c.ListRuns(limit=MOST_LISTED + 1),
+        c.ListTaskInstances(dag_id="etl", run_id="r1"),
+        c.ListAssetEvents(limit=MOST_LISTED + 1),
     ],
     ids=lambda command: type(command).__name__,
 )

@@ -8,8 +8,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from holdfast import commands as c
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands import entries as c
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore

@@ -16,8 +16,8 @@ import msgspec
 from bench.offload import reconcile_side
 from bench.report import Table
 from bench.spark.run import Run
-from holdfast.commands import entries as c
-from holdfast.commands.objects import ReserveObjects
+from holdfast import commands as c
+from holdfast.commands import ReserveObjects
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
 from holdfast.model.value import as_reference

@@ -16,8 +16,8 @@ from bench.offload.s3 import BUCKET, s3_server
 from bench.report import crossed
 from bench.rounds import in_turns
 from bench.spark.run import Run
+from holdfast import commands as c
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands import entries as c
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore

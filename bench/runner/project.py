@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.commands.runs import GetResults
+from holdfast.commands import GetResults
 from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
 

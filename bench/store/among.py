@@ -7,7 +7,7 @@ from random import Random
 from bench.rounds import Contender, rates, timed
 from bench.store.databases import Databases
 from bench.store.rows import KEYS, load, scope
-from holdfast.commands.entries import Get
+from holdfast.commands import Get
 from holdfast.stores.sql import SqlStore
 
 FEW = 10_000

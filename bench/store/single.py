@@ -14,7 +14,7 @@ from bench.store.driver import Driver, Sent, listening
 from bench.store.metastore import Airflow
 from bench.workload import KEYS, SCOPE, TEXTS, VALUES, expiry
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands.entries import Get, RegisterTask, Set, StartAttempt
+from holdfast.commands import Get, RegisterTask, Set, StartAttempt
 from holdfast.model.entry import TaskWriter
 from holdfast.stores.sql import SqlStore
 

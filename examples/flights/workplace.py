@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import holdfast
-from holdfast.commands.entries import List, TaskFilter
-from holdfast.commands.runs import GetResults, ListAttempts, ListTaskInstances
+from holdfast.commands import GetResults, List, ListAttempts, ListTaskInstances, TaskFilter
 from holdfast.model.run import AttemptInfo
 from holdfast.model.scope import TaskScope
 

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast import distribution
 from holdfast.accessor.stores import (
     AssetStore,
@@ -21,7 +22,6 @@ from holdfast.accessor.stores import (
     arun,
     run,
 )
-from holdfast.commands import entries as c
 from holdfast.errors import (
     HoldfastError,
     InvalidInput,

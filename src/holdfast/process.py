@@ -1,4 +1,4 @@
-"""Processes: telling one from a later one with the same number, and whether it still lives."""
+"""Processes of this machine: identity, life and secrecy."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from holdfast.model.run import Process
 
 MARK = "HOLDFAST_LAUNCHER"
 """The variable by which a task's process shows which launcher it comes from."""
+
+
+PRIVATE: Final = 0o700
+"""The mode of a directory that only its owner may enter."""
+_PR_SET_DUMPABLE = 4
 
 
 def identify(pid: int, mark: str = "") -> Process:
@@ -80,3 +87,14 @@ def _started(pid: int) -> str:
         )
         return listing.stdout.strip()
     return "" if fields[0] == "Z" else fields[19]
+
+
+def hide_this_process() -> None:
+    """Let only root read what /proc shows of this process, or trace it. Linux; until the next exec.
+
+    To be called before any child starts: a task runs as the same user.
+    """
+    if sys.platform == "linux":
+        import ctypes  # loaded when needed: most commands do without
+
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

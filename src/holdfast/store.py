@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.model.entry import TaskWriter
 
 A = TypeVar("A")

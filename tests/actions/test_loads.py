@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast import Connection
+from holdfast import commands as c
 from holdfast.accessor.stores import AssetStore, run
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
-from holdfast.commands import entries as c
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope
 from holdfast.settings import ObjectStore

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from processes import Pipe
 
+from holdfast import commands as c
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.run import delete
-from holdfast.commands import entries as c
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import workloads as w
 from processes import Worker
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import Entry, Version
 from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.store import Store

@@ -11,7 +11,7 @@ import pytest
 import workloads as w
 from processes import start_together, workers
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.stores.sql import SqlStore, schema
 
 pytestmark = pytest.mark.chaos

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from processes import Worker
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.value import reference_in
 from holdfast.stores.sql import tables
 from objectserver import ObjectServer, object_server

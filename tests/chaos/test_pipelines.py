@@ -13,8 +13,7 @@ import pyarrow.parquet
 import pytest
 from victims import Project
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.run import Outcome, RunState
 from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import SqlStore
@@ -42,17 +41,17 @@ class Outcomes(NamedTuple):
 
 def outcomes(project: Project, run_id: str) -> Outcomes:
     with SqlStore(f"sqlite:///{project.directory / '.holdfast' / 'holdfast.db'}") as store:
-        assert store.execute(r.GetRun("loading", run_id)).state is RunState.SUCCESS
-        instances = store.execute(r.ListTaskInstances(dag_id="loading", run_id=run_id))
-        attempts = [store.execute(r.ListAttempts(one.scope)) for one in instances]
+        assert store.execute(c.GetRun("loading", run_id)).state is RunState.SUCCESS
+        instances = store.execute(c.ListTaskInstances(dag_id="loading", run_id=run_id))
+        attempts = [store.execute(c.ListAttempts(one.scope)) for one in instances]
         found = store.execute(c.List(c.TaskFilter("loading", run_id))).found
         assets = store.execute(c.List(c.AssetFilter())).found
         ids = sorted({one.scope.task_id for one in instances})
-        events = store.execute(r.ListAssetEvents())
+        events = store.execute(c.ListAssetEvents())
         return Outcomes(
             [(one.scope.task_id, one.scope.map_index, str(one.state)) for one in instances],
             [sum(one.outcome is Outcome.SUCCESS for one in several) for several in attempts],
-            [store.execute(r.GetResults("loading", run_id, task_id)) for task_id in ids],
+            [store.execute(c.GetResults("loading", run_id, task_id)) for task_id in ids],
             {
                 (one.scope.task_id, one.scope.map_index, one.entry.key): one.entry.value
                 for one in found

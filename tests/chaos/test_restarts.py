@@ -19,7 +19,7 @@ import workloads as w
 from processes import Worker
 from survival import Survivor
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable, VersionConflict
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.testing import open_door

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from victims import Project
 
+from holdfast import commands as c
 from holdfast.accessor.stores import AssetStore
-from holdfast.commands import runs as r
 from holdfast.errors import UnknownAsset
 from holdfast.model.entry import ApiWriter
 from holdfast.model.run import RunState
@@ -67,9 +67,9 @@ def test_each_file_counts_once_whatever_is_killed(seed: int, tmp_path: Path) -> 
     standalone.wait(60)
 
     assert sum_in(store) == sum(range(FILES))
-    events = store.execute(r.ListAssetEvents(AssetScope(name="files")))
+    events = store.execute(c.ListAssetEvents(AssetScope(name="files")))
     assert sorted(event.number for event in events) == list(range(1, FILES + 1))
-    runs = store.execute(r.ListRuns(dag_id="adding"))
+    runs = store.execute(c.ListRuns(dag_id="adding"))
     assert {run.state for run in runs} <= {RunState.SUCCESS}
     assert project.leftovers() == []
     store.close()

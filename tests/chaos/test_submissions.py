@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from victims import Project
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.run import RunState
 from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
@@ -69,9 +69,9 @@ def test_one_driver_does_the_work_of_each_job_whoever_is_killed(
 
     assert status == 0, project.output()
     with SqlStore(f"sqlite:///{tmp_path / '.holdfast' / 'holdfast.db'}") as store:
-        assert store.execute(r.GetRun("submitting", "r")).state is RunState.SUCCESS
+        assert store.execute(c.GetRun("submitting", "r")).state is RunState.SUCCESS
         for number in range(len(STEPS)):
-            [(_, result)] = store.execute(r.GetResults("submitting", "r", f"job-{number}"))
+            [(_, result)] = store.execute(c.GetResults("submitting", "r", f"job-{number}"))
             worked = (tmp_path / f"job-{number}.work").read_text().splitlines()
             assert worked == [decode(result)]
     assert len([*tmp_path.glob("job-?.[a-z]*")]) == 2 * len(STEPS) + 1  # each was killed

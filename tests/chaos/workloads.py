@@ -14,9 +14,9 @@ from typing import Any
 
 from processes import Pipe, wait_for_start
 
+from holdfast import commands as c
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.run import delete, take
-from holdfast.commands import entries as c
 from holdfast.errors import StaleAttempt, StoreUnavailable, VersionConflict
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope

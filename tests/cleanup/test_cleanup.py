@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.requests import forget_now_and_then
-from holdfast.commands import entries as c
-from holdfast.commands.wrappers import Once, RequestId
+from holdfast.commands import Once, RequestId
 from holdfast.errors import AssetInactive, StoreUnavailable
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.cli import invoke
-from holdfast.commands.entries import DeclareAsset, Now, RegisterTask, Set
+from holdfast.commands import DeclareAsset, Now, RegisterTask, Set
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
 from holdfast.testing.model import MemoryStore

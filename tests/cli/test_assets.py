@@ -8,7 +8,7 @@ import pytest
 
 import pipeline
 from holdfast import Connection
-from holdfast.commands.entries import DeclareAsset, ListAssets, Set
+from holdfast.commands import DeclareAsset, ListAssets, Set
 from holdfast.connection import open_store
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope

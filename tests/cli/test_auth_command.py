@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from conftest import Result
+from holdfast import commands as c
 from holdfast.access.permissions import Role, TaskIdentity, UserIdentity, WorkerIdentity
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.connection import open_store, whoami
 from holdfast.model.run import RunKind
 from holdfast.model.scope import TaskScope
@@ -41,7 +40,7 @@ def test_a_task_token_is_for_the_attempt_that_it_begins(
     result = holdfast("auth", "task-token", *task)
 
     printed = msgspec.json.decode(result.out)
-    run = store.execute(r.GetRun("etl", "r1"))
+    run = store.execute(c.GetRun("etl", "r1"))
     assert result.status == 0
     assert result.out.count("\n") == 1
     assert printed["ti_id"] == str(SCOPE.ti_id)
@@ -98,7 +97,7 @@ def test_an_asset_that_is_not_known_gives_no_token_and_begins_nothing(
 
     assert (result.status, result.out) == (1, "")
     assert "asset `orderz` is not known" in result.err
-    assert orders.execute(r.ListRuns()) == ()
+    assert orders.execute(c.ListRuns()) == ()
 
 
 def test_a_user_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:

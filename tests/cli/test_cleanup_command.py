@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands.entries import (
+from holdfast.commands import (
     AssetFilter,
     CleanUpBackend,
     Command,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import pipeline
-from holdfast.commands.runs import SaveFileError
+from holdfast.commands import SaveFileError
 from holdfast.connection import open_store
 from holdfast.model.dag import (
     AliasSpec,

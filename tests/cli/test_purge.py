@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.accessor.stores import AssetStore, TaskStore
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
@@ -60,7 +59,7 @@ def test_what_cannot_be_deleted_is_said(
 ) -> None:
     store.execute(c.RegisterTask(TASK))
     place = f"file://{objects}/task/etl/r1/load/-1/k/{'0' * 64}.json"
-    store.execute(pc.QueueObjects(((TASK, "k", as_reference(place)),)))
+    store.execute(c.QueueObjects(((TASK, "k", as_reference(place)),)))
 
     done = holdfast("state-store", "purge", "--json")
 
@@ -80,7 +79,7 @@ def test_why_it_cannot_be_deleted_is_said_on_one_line(
 
     monkeypatch.setattr(ObjectStoreBackend, "is_place_of", fail)
     store.execute(c.RegisterTask(TASK))
-    store.execute(pc.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
+    store.execute(c.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
 
     done = holdfast("state-store", "purge")
 
@@ -133,7 +132,7 @@ def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_
     assert text is not None
     mallory = TaskScope("etl", "r1", "mallory")
     store.execute(c.RegisterTask(mallory))
-    store.execute(pc.ReserveObjects(mallory, (("k", text, "mallory's"),), ANN))
+    store.execute(c.ReserveObjects(mallory, (("k", text, "mallory's"),), ANN))
     store.execute(c.Set(mallory, "k", text, ANN, reservation="mallory's"))
     store.execute(c.Delete(mallory, "k", ANN))
 

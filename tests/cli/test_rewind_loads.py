@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Connection
 from holdfast.accessor.stores import AssetStore
-from holdfast.commands.entries import Rewind, ToVersion
+from holdfast.commands import Rewind, ToVersion
 from holdfast.connection import open_store
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope

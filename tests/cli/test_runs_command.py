@@ -8,7 +8,7 @@ import pytest
 
 import pipeline
 from holdfast.actions.logs import log_path
-from holdfast.commands.runs import ClaimRun, CreateRun, GetRun, ListRuns
+from holdfast.commands import ClaimRun, CreateRun, GetRun, ListRuns
 from holdfast.connection import open_store
 from holdfast.errors import NotFound
 from holdfast.model.run import RunKind

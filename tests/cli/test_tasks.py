@@ -11,8 +11,7 @@ import pytest
 
 import pipeline
 from holdfast.actions.logs import log_path
-from holdfast.commands.entries import Get, Set, StartAttempt
-from holdfast.commands.runs import FinishRun, GetRun, ListTaskInstances
+from holdfast.commands import FinishRun, Get, GetRun, ListTaskInstances, Set, StartAttempt
 from holdfast.connection import open_store
 from holdfast.model.entry import ApiWriter
 from holdfast.model.run import RunState, TaskState

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.commands.entries import RegisterTask, Set
+from holdfast.commands import RegisterTask, Set
 from holdfast.connection import open_store
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope

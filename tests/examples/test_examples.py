@@ -12,7 +12,7 @@ import pytest
 from scripts import EXAMPLES, RUN, Program, kill, wait_until
 
 import holdfast
-from holdfast.commands.runs import GetResults, ListAttempts
+from holdfast.commands import GetResults, ListAttempts
 from holdfast.model.run import AttemptInfo
 from holdfast.model.scope import TaskScope
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from clarity import refusal
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope

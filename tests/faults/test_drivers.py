@@ -16,8 +16,7 @@ import pytest
 import sqlalchemy as sa
 from clarity import refusal
 
-from holdfast.commands import bulk as lc
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import StoreFailed, StoreUnavailable
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
@@ -64,15 +63,15 @@ COMMANDS: list[c.Command[Any]] = [
     c.ForgetRequests(THEN),
     c.PlanScan("runs", 8, 10),
     c.Scan(table="runs", columns=("run_id",), limit=10),
-    lc.StartLoad("load", ANN),
-    lc.AddToLoad("load", 0, 0, (lc.Lot(TASK, (("key", "1", None),)),), ANN),
-    lc.FinishLoad("load", (), ANN),
-    lc.DropLoad("load", ANN),
+    c.StartLoad("load", ANN),
+    c.AddToLoad("load", 0, 0, (c.Lot(TASK, (("key", "1", None),)),), ANN),
+    c.FinishLoad("load", (), ANN),
+    c.DropLoad("load", ANN),
 ]
 
 
 def test_the_list_is_complete() -> None:
-    kinds = {kind for kind in (vars(c) | vars(lc)).values() if isinstance(kind, type)}
+    kinds = {kind for kind in vars(c).values() if isinstance(kind, type)}
     commands = {kind for kind in kinds if issubclass(kind, c.Command)}
     without_tables = {c.Command, c.KeyCommand, c.Now, c.CleanUpBackend}
     assert {type(command) for command in COMMANDS} == commands - without_tables

@@ -18,11 +18,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from forks import forks
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
-from holdfast.commands.bulk import AddToLoad, Lot, StartLoad
-from holdfast.commands.objects import ReserveObjects
-from holdfast.commands.wrappers import Once, RequestId
+from holdfast import commands as c
+from holdfast.commands import AddToLoad, Lot, Once, RequestId, ReserveObjects, StartLoad
 from holdfast.errors import SchemaMismatch
 from holdfast.model.dag import AssetSpec, DagSpec, OnAssets
 from holdfast.model.entry import ApiWriter, TaskWriter
@@ -87,18 +84,18 @@ def fill_entries(store: SqlStore) -> None:
 
 def fill_runs(store: SqlStore) -> None:
     spec = DagSpec(dag_id="totals", file="totals.py", tasks=(), schedule=OnAssets(ORDERS_SPEC))
-    store.execute(rc.SaveFile("totals.py", (spec,)))
+    store.execute(c.SaveFile("totals.py", (spec,)))
     scope = TaskScope("sales", "tuesday", "load")
     store.execute(c.RegisterTask(scope))
     me = TaskWriter(scope, store.execute(c.StartAttempt(scope, PROCESS, timedelta(minutes=1))))
-    store.execute(rc.TakeItem(me, "0" * 64))
+    store.execute(c.TakeItem(me, "0" * 64))
     event = EmittedEvent("orders", "s3://lake/orders", aliases=("daily",))
     ending = Ending(
         outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, result='"done"', events=(event,)
     )
     store.execute(c.FinishAttempt(me, True, ending=ending))
-    store.execute(rc.CreateAssetRun("totals", f"run {uuid4()}"))
-    watch = rc.StartWatch(asset=ORDERS, watcher="files", process=PROCESS, lease=timedelta(1))
+    store.execute(c.CreateAssetRun("totals", f"run {uuid4()}"))
+    watch = c.StartWatch(asset=ORDERS, watcher="files", process=PROCESS, lease=timedelta(1))
     store.execute(watch)
     load = f"load {next(NUMBERS)}"
     store.execute(StartLoad(load, ANN))
@@ -201,9 +198,9 @@ def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa
             store.execute(c.StartAttempt(scope))
         for scope in (no, yes):
             store.execute(c.FinishAttempt(TaskWriter(scope, 1), scope is yes))
-        store.execute(rc.CreateRun(dag_id="sales", run_id="tuesday"))
-        tasks = store.execute(rc.ListTaskInstances())
-        attempts = [store.execute(rc.ListAttempts(scope)) for scope in scopes]
+        store.execute(c.CreateRun(dag_id="sales", run_id="tuesday"))
+        tasks = store.execute(c.ListTaskInstances())
+        attempts = [store.execute(c.ListAttempts(scope)) for scope in scopes]
 
     schema.downgrade(url, "0001")
     with engine.connect() as connection:
@@ -214,9 +211,9 @@ def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa
     with SqlStore(url) as store:
         # How often it failed since it was cleared, the older schema could not say.
         counted = [msgspec.structs.replace(task, failures=0) for task in tasks]
-        assert store.execute(rc.ListTaskInstances()) == tuple(counted)
-        assert [store.execute(rc.ListAttempts(scope)) for scope in scopes] == attempts
-        kinds = [run.kind for run in store.execute(rc.ListRuns())]
+        assert store.execute(c.ListTaskInstances()) == tuple(counted)
+        assert [store.execute(c.ListAttempts(scope)) for scope in scopes] == attempts
+        kinds = [run.kind for run in store.execute(c.ListRuns())]
         assert kinds == [RunKind.MANUAL, RunKind.EXTERNAL]
 
 

@@ -15,8 +15,7 @@ from textwrap import dedent
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.run import AttemptInfo, Run, TaskInstance, TaskState
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import decode
@@ -126,26 +125,26 @@ class Project:
         return self.holdfast("run", self.write("dag.py", text), "--run-id", "r", *args, **environ)
 
     def run_of(self, dag_id: str = "d", run_id: str = "r") -> Run:
-        return self.store.execute(r.GetRun(dag_id, run_id))
+        return self.store.execute(c.GetRun(dag_id, run_id))
 
     def runs(self, dag_id: str) -> list[Run]:
         """Oldest first."""
-        return list(reversed(self.store.execute(r.ListRuns(dag_id=dag_id))))
+        return list(reversed(self.store.execute(c.ListRuns(dag_id=dag_id))))
 
     def tasks(self, dag_id: str = "d", run_id: str = "r") -> dict[str, TaskInstance]:
         """By task id, with the map index in brackets."""
-        listed = self.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        listed = self.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         return {_label(one.scope): one for one in listed if one.state is not TaskState.REMOVED}
 
     def states(self, dag_id: str = "d", run_id: str = "r") -> dict[str, str | None]:
         return {label: one.state for label, one in self.tasks(dag_id, run_id).items()}
 
     def attempts(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> list[AttemptInfo]:
-        return list(self.store.execute(r.ListAttempts(TaskScope(dag_id, run_id, task_id))))
+        return list(self.store.execute(c.ListAttempts(TaskScope(dag_id, run_id, task_id))))
 
     def result(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> list[Any]:
         """What a task returned: a list, as it may be mapped."""
-        found = self.store.execute(r.GetResults(dag_id, run_id, task_id))
+        found = self.store.execute(c.GetResults(dag_id, run_id, task_id))
         return [decode(text) for _, text in found]
 
     def task_store(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> dict[str, Any]:
@@ -156,7 +155,7 @@ class Project:
 
     def events(self, name: str) -> list[Any]:
         """What was said with the events of an asset, oldest first."""
-        found = self.store.execute(r.ListAssetEvents(AssetScope(name=name), limit=10_000))
+        found = self.store.execute(c.ListAssetEvents(AssetScope(name=name), limit=10_000))
         return [decode(event.extra) for event in reversed(found)]
 
     def _entries(self, where: c.Where) -> dict[str, Any]:

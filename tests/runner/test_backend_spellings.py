@@ -10,7 +10,7 @@ import pytest
 from file_backends import kept
 from project import Project, wait_until
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.scope import AssetScope
 from holdfast.model.value import is_reference
 

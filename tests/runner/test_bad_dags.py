@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from project import Project
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 
 HEAD = "from holdfast.sdk import DAG, task\n"
 TASK = """
@@ -47,7 +47,7 @@ def test_a_file_that_cannot_be_used_is_told_in_one_message(
     assert message in ended.err
     assert ended.err.startswith("error: ") and ended.err.count("error: ") == 1
     assert "holdfast/runner" not in ended.err and "holdfast/cli" not in ended.err
-    assert project.store.execute(r.ListRuns()) == ()
+    assert project.store.execute(c.ListRuns()) == ()
 
 
 def test_a_traceback_shows_the_lines_of_the_file(project: Project) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from project import Project, wait_until
 
-from holdfast.commands.runs import ListAttempts
+from holdfast.commands import ListAttempts
 from holdfast.model.run import AttemptInfo
 from holdfast.model.scope import TaskScope
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands.runs import TaskChange
+from holdfast.commands import TaskChange
 from holdfast.model.dag import Axis, DagSpec, LiteralAxis, MappedSpec, ResultAxis, TaskSpec
 from holdfast.model.run import RunState, TaskInstance, TaskState, TriggerRule
 from holdfast.model.scope import TaskScope

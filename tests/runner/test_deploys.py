@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from project import Project, wait_until
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.run import DagInfo, RunState
 
 HEAD = """\
@@ -81,14 +81,14 @@ class Site:
         os.rename(self.project.path("written"), place)
 
     def dag(self, dag_id: str) -> DagInfo:
-        return self.project.store.execute(r.GetDag(dag_id))
+        return self.project.store.execute(c.GetDag(dag_id))
 
     def wait_for(self, *dag_ids: str) -> None:
         """Until the DAGs are in files."""
         wait_until((self.project.home / "holdfast.db").exists)
 
         def held() -> bool:
-            infos = self.project.store.execute(r.ListDags())
+            infos = self.project.store.execute(c.ListDags())
             return set(dag_ids) <= {info.dag_id for info in infos if info.file}
 
         wait_until(held)
@@ -233,7 +233,7 @@ def test_unreadable_files_and_unusable_names_are_told_and_the_other_files_served
 
 
 def errors_of(project: Project) -> dict[str, str]:
-    return {one.file: one.error for one in project.store.execute(r.ListFiles()) if one.error}
+    return {one.file: one.error for one in project.store.execute(c.ListFiles()) if one.error}
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -254,7 +254,7 @@ def test_a_broken_file_starts_nothing_until_it_is_mended(
 
 
 def nothing_starts_until_mended(site: Site, project: Project) -> None:
-    wait_until(lambda: any(file.error for file in project.store.execute(r.ListFiles())))
+    wait_until(lambda: any(file.error for file in project.store.execute(c.ListFiles())))
     site.trigger("consumer", "asked")
     for name in ("make_first", "make_second"):
         site.trigger(name, "r")
@@ -371,13 +371,13 @@ def test_any_number_of_runs_may_wait_and_the_oldest_go_first(site: Site, project
     site.write("busy.py", busy + returning("other", "y"))
     with project.service("scheduler", "dags"):
         site.wait_for("busy", "other")
-    project.store.execute(r.CreateRun(dag_id="other", run_id="r"))
+    project.store.execute(c.CreateRun(dag_id="other", run_id="r"))
     queue_runs(project.home / "holdfast.db", "busy", 10_500)
 
     with project.service("scheduler", "dags"):
         other = site.ended("other", "r")
         wait_until(lambda: len(ended(project, "busy")) >= 4)
-        running = r.Count(r.ListRuns(dag_id="busy", states=(RunState.RUNNING,)))
+        running = c.Count(c.ListRuns(dag_id="busy", states=(RunState.RUNNING,)))
         most = max(project.store.execute(running) for _ in range(20))
 
     assert other is RunState.SUCCESS
@@ -386,7 +386,7 @@ def test_any_number_of_runs_may_wait_and_the_oldest_go_first(site: Site, project
 
 
 def ended(project: Project, dag_id: str) -> list[str]:
-    done = r.ListRuns(dag_id=dag_id, states=(RunState.SUCCESS,), oldest_first=True)
+    done = c.ListRuns(dag_id=dag_id, states=(RunState.SUCCESS,), oldest_first=True)
     return [run.run_id for run in project.store.execute(done)]
 
 

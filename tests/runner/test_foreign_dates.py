@@ -10,7 +10,7 @@ import pendulum
 import pytest
 from project import Project
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.base_value import base_datetime, base_timedelta, base_value
 from holdfast.model.dag import DagSpec, Every
 
@@ -47,7 +47,7 @@ def test_a_file_with_dates_of_pendulum_runs(project: Project) -> None:
     ended = project.holdfast("run", "sales.py", "--run-id", "monday")
 
     assert ended.status == 0, ended.err
-    [listed] = project.store.execute(r.ListDags())
+    [listed] = project.store.execute(c.ListDags())
     spec = msgspec.json.decode(listed.spec, type=DagSpec)
     assert spec.start_date == datetime(2026, 1, 30, 23, tzinfo=UTC)
     assert spec.schedule == Every(timedelta(hours=6))

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable
 from holdfast.model.dag import DagSpec
 from holdfast.runner.protocol.messages import Parsed
@@ -70,10 +70,10 @@ class Site:
         self.known.save()
 
     def holders(self) -> dict[str, str]:
-        return {info.dag_id: info.file for info in self.store.execute(r.ListDags())}
+        return {info.dag_id: info.file for info in self.store.execute(c.ListDags())}
 
     def errors(self) -> dict[str, str]:
-        return {one.file: one.error for one in self.store.execute(r.ListFiles()) if one.error}
+        return {one.file: one.error for one in self.store.execute(c.ListFiles()) if one.error}
 
 
 @pytest.fixture
@@ -142,8 +142,8 @@ def test_what_the_store_has_lost_is_told_to_it_again(
 ) -> None:
     site.hold("a.py", "sales")
     site.known.look()
-    site.store.execute(r.PauseDag("sales", True))
-    site.store.execute(r.ForgetFile("a.py", ("sales",)))  # such as by a scheduler elsewhere
+    site.store.execute(c.PauseDag("sales", True))
+    site.store.execute(c.ForgetFile("a.py", ("sales",)))  # such as by a scheduler elsewhere
 
     forward(known_dags.SEE)
     site.known.look()
@@ -151,12 +151,12 @@ def test_what_the_store_has_lost_is_told_to_it_again(
     site.known.save()
 
     assert site.holders() == {"sales": "a.py"}
-    assert site.store.execute(r.GetDag("sales")).paused
+    assert site.store.execute(c.GetDag("sales")).paused
 
 
 def test_the_same_files_at_another_place_are_the_same(site: Site, tmp_path: Path) -> None:
     site.hold("a.py", "sales")
-    site.store.execute(r.PauseDag("sales", True))
+    site.store.execute(c.PauseDag("sales", True))
     site.directory = site.directory.rename(tmp_path / "moved")
 
     site.known = site.scheduler()
@@ -164,7 +164,7 @@ def test_the_same_files_at_another_place_are_the_same(site: Site, tmp_path: Path
 
     assert site.holders() == {"sales": "a.py"}
     assert (site.errors(), list(site.known.dags)) == ({}, ["sales"])
-    assert site.store.execute(r.GetDag("sales")).paused
+    assert site.store.execute(c.GetDag("sales")).paused
 
 
 def test_another_directory_has_no_say_in_what_is_not_its_own(site: Site, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_files_may_exchange_their_dags(forward: Callable[[float], None], site: S
     site.hold("b.py", "stock")
     forward(known_dags.SEE)
     site.known.look()
-    site.store.execute(r.PauseDag("sales", True))
+    site.store.execute(c.PauseDag("sales", True))
 
     site.hold("a.py", "stock", "tax")
     between = set(site.errors())
@@ -207,7 +207,7 @@ def test_files_may_exchange_their_dags(forward: Callable[[float], None], site: S
     assert site.errors() == {}
     assert site.holders() == {"sales": "b.py", "stock": "a.py", "tax": "a.py"}
     assert site.known.dags.keys() == {"sales", "stock", "tax"}
-    assert site.store.execute(r.GetDag("sales")).paused
+    assert site.store.execute(c.GetDag("sales")).paused
 
 
 def test_a_change_during_an_import_is_read(site: Site) -> None:

@@ -10,8 +10,7 @@ from datetime import timedelta
 import landing
 from project import Project, wait_until
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import EmittedEvent, Process, Watch, WatchInfo
 from holdfast.model.scope import AssetScope
@@ -26,14 +25,14 @@ SHORT_LEASE = """
 
 
 def newest(project: Project) -> WatchInfo:
-    [info] = project.store.execute(r.ListWatches())
+    [info] = project.store.execute(c.ListWatches())
     return info
 
 
 def take(project: Project, dead: Process | None = None) -> Watch:
     """Another triggerer begins to watch, and will not for long."""
     return project.store.execute(
-        r.StartWatch(
+        c.StartWatch(
             asset=LANDED,
             watcher="landing",
             process=ANOTHER,
@@ -47,7 +46,7 @@ def report(project: Project, watch: Watch, name: str) -> None:
     """What the watcher in the DAG file does when it sees a file."""
     cursor = c.Set(LANDED, "cursor", f'"{name}"', WatcherWriter())
     event = EmittedEvent("landed", "file:///landed", f'{{"payload":{{"file":"{name}"}}}}')
-    project.store.execute(r.Emit(watch, (cursor,), event))
+    project.store.execute(c.Emit(watch, (cursor,), event))
 
 
 def seen(project: Project) -> list[str]:

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 from project import Project, Result, wait_until
 
+from holdfast import commands as c
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands import entries as c
 from holdfast.errors import StaleAttempt
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

@@ -6,10 +6,9 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.accessor.stores import Rules
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.errors import StoreUnavailable
 from holdfast.model.dag import TaskSpec
 from holdfast.model.entry import TaskWriter
@@ -48,20 +47,20 @@ class AwayForAMoment(Store):
 @pytest.fixture
 def store(sqlite_database: SqliteDatabase) -> SqlStore:
     store = SqlStore(sqlite_database.empty())
-    store.execute(r.CreateRun(dag_id="sales", run_id="monday"))
+    store.execute(c.CreateRun(dag_id="sales", run_id="monday"))
     store.execute(c.RegisterTask(SCOPE))
     return store
 
 
 def recorded(store: Store, before: c.FinishAttempt | None) -> tuple[Ending | None, Outcome | None]:
     """What a supervisor takes for the end of a successful attempt, and what the store has."""
-    run = store.execute(r.GetRun("sales", "monday"))
-    [instance] = store.execute(r.ListTaskInstances(dag_id="sales"))
+    run = store.execute(c.GetRun("sales", "monday"))
+    [instance] = store.execute(c.ListTaskInstances(dag_id="sales"))
     writer = TaskWriter(SCOPE, instance.attempt)
     around = cast(Any, (AwayForAMoment(store, before), None, Rules(), None, None, None))
     attempt = Attempt(RunTask("sales.py", run, TASK, instance), Surroundings(*around))
     ending = attempt._finish(writer, Succeeded(), 0)
-    [info] = store.execute(r.ListAttempts(SCOPE))
+    [info] = store.execute(c.ListAttempts(SCOPE))
     return ending, info.outcome
 
 

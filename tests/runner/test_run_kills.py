@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from project import Project, new_project, wait_until
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 
 DAG = """
     import time
@@ -86,7 +86,7 @@ def _check(project: Project) -> None:
     assert set(steps) == {f"{x} {step}" for x in range(4) for step in range(5)}
     assert sum(steps.values()) <= 22
     for label, one in project.tasks().items():
-        outcomes = [each.outcome for each in project.store.execute(r.ListAttempts(one.scope))]
+        outcomes = [each.outcome for each in project.store.execute(c.ListAttempts(one.scope))]
         assert outcomes.count("success") == 1, label
         assert one.state == "success"
 

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from project import Project, wait_until
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.entry import ApiWriter
 from holdfast.model.run import Run, RunKind, RunState
 from holdfast.model.scope import TaskScope
@@ -71,13 +70,13 @@ class Scheduled:
         return self.project.holdfast("runs", "trigger", dag_id, *args).out.strip()
 
     def known(self) -> set[str]:
-        return {info.dag_id for info in self.project.store.execute(r.ListDags())}
+        return {info.dag_id for info in self.project.store.execute(c.ListDags())}
 
     def files(self) -> set[str]:
-        return {info.file for info in self.project.store.execute(r.ListFiles())}
+        return {info.file for info in self.project.store.execute(c.ListFiles())}
 
     def broken(self) -> set[str]:
-        files = self.project.store.execute(r.ListFiles())
+        files = self.project.store.execute(c.ListFiles())
         return {os.path.basename(info.file) for info in files if info.error}
 
 
@@ -314,7 +313,7 @@ def test_files_are_read_again_when_they_change(scheduled: Scheduled) -> None:
     more = '    work.override(task_id="more")()\n'
 
     scheduled.add("changing", text.replace("old", "new") + more)
-    dag = r.GetDag("changing")
+    dag = c.GetDag("changing")
     wait_until(lambda: "more" in scheduled.project.store.execute(dag).spec)
     scheduled.trigger("changing", "--run-id", "after")
     scheduled.ended("changing", count=2)
@@ -393,7 +392,7 @@ def test_a_dag_whose_file_is_renamed_stays_as_it_is(scheduled: Scheduled) -> Non
     scheduled.add("renamed", 'with DAG("renamed", schedule="@once"):' + ONE_TASK)
     scheduled.ended("renamed")
     assert scheduled.project.holdfast("dags", "pause", "renamed").status == 0
-    renamed = r.GetDag("renamed")
+    renamed = c.GetDag("renamed")
     before = scheduled.project.store.execute(renamed)
 
     directory = scheduled.project.path("dags")
@@ -417,7 +416,7 @@ def test_a_dag_in_two_files_is_told_until_one_of_them_goes(scheduled: Scheduled)
     told = scheduled.project.holdfast("dags", "errors").out
     scheduled.project.path("dags/one.py").unlink()
     wait_until(lambda: "two.py" not in scheduled.broken())
-    twice = scheduled.project.store.execute(r.GetDag("twice"))
+    twice = scheduled.project.store.execute(c.GetDag("twice"))
 
     assert "DAG `twice` of" in told and "is already in" in told
     assert os.path.basename(twice.file) == "two.py"
@@ -426,7 +425,7 @@ def test_a_dag_in_two_files_is_told_until_one_of_them_goes(scheduled: Scheduled)
 
 def test_a_run_whose_dag_is_in_no_file_is_told_once(scheduled: Scheduled) -> None:
     told = "1 run of DAG nowhere waits: no DAG file holds it"
-    scheduled.project.store.execute(r.CreateRun(dag_id="nowhere", run_id="r"))
+    scheduled.project.store.execute(c.CreateRun(dag_id="nowhere", run_id="r"))
     wait_until(lambda: told in scheduled.project.read("scheduler.err"))
     scheduled.add("meanwhile", 'with DAG("meanwhile", schedule="@once"):' + ONE_TASK)
     scheduled.ended("meanwhile")
@@ -444,7 +443,7 @@ def test_a_dag_whose_file_was_away_comes_back_as_it_was(scheduled: Scheduled) ->
     [run] = scheduled.ended("returning")
 
     assert scheduled.project.holdfast("dags", "pause", "returning").status == 0
-    dag = r.GetDag("returning")
+    dag = c.GetDag("returning")
     scheduled.project.path("dags/returning.py").unlink()
     wait_until(lambda: not scheduled.project.store.execute(dag).file)
     kept = scheduled.project.runs("returning")
@@ -573,8 +572,8 @@ def test_the_dag_of_a_file_that_went_while_no_scheduler_ran_is_away(project: Pro
     project.path("dags/gone.py").unlink()
 
     with project.service("scheduler", "dags"):
-        wait_until(lambda: not project.store.execute(r.GetDag("gone")).file)
-        infos = project.store.execute(r.ListDags())
+        wait_until(lambda: not project.store.execute(c.GetDag("gone")).file)
+        infos = project.store.execute(c.ListDags())
 
     holders = {info.dag_id: info.file for info in infos}
     assert holders == {"elsewhere": "elsewhere.py", "gone": "", "here": "here.py"}

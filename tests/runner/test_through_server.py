@@ -14,8 +14,7 @@ from alternating import alternating
 from project import Project, new_project, wait_until
 from serving import Served
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.run import RunState
 from holdfast.model.scope import TaskScope
 from servers import Server, postgres_server
@@ -185,5 +184,5 @@ def test_tokens_that_ran_out_while_the_server_was_away_cost_no_attempt(
         assert run.wait(timeout=60) == 0
 
     assert project.run_of().state is RunState.SUCCESS
-    attempts = [r.ListAttempts(TaskScope("d", "r", "part", index)) for index in range(3)]
+    attempts = [c.ListAttempts(TaskScope("d", "r", "part", index)) for index in range(3)]
     assert [len(project.store.execute(one)) for one in attempts] == [1, 1, 1]

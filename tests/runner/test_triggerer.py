@@ -12,7 +12,7 @@ import landing
 import pytest
 from project import Project, wait_until
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.run import RunKind
 
 
@@ -61,7 +61,7 @@ def test_a_killed_triggerer_loses_no_event_and_doubles_none(project: Project, ro
         wait_until(lambda: project.asset_store("landed")["cursor"] == files.names[-1])
 
     assert _files_in_events(project) == files.names
-    assert project.store.execute(r.ListRuns()) == ()
+    assert project.store.execute(c.ListRuns()) == ()
 
 
 def _wait_for_more(project: Project) -> None:
@@ -75,4 +75,4 @@ def _make_known(project: Project) -> None:
     os.rename(project.path("dag.py"), project.path("dags/dag.py"))
     with project.service("scheduler", "dags"):
         wait_until(lambda: (project.home / "holdfast.db").exists())
-        wait_until(lambda: project.store.execute(r.ListDags()))
+        wait_until(lambda: project.store.execute(c.ListDags()))

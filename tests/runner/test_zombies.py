@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from project import Project, wait_until
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.scope import TaskScope
 from holdfast.runner.supervisor.attempt import HEARTBEAT
 
@@ -106,7 +106,7 @@ def test_the_writes_of_a_zombie_on_another_machine_are_refused(project: Project)
     assert ended.status == 0, ended.err
     assert project.read("outcomes") == " ".join(["StaleAttempt"] * 7)
     _check_that_the_second_attempt_stands(project)
-    assert project.store.execute(r.GetResults("d", "r", "work", "new")) == ()
+    assert project.store.execute(c.GetResults("d", "r", "work", "new")) == ()
     # It finds out by its next heartbeat, or sees before that what the other has come to.
     assert "is carried out by another process" in said or "work attempt 2 success" in said
     assert "Traceback" not in said
@@ -118,10 +118,10 @@ def _let_the_leases_end(project: Project) -> None:
     owner = project.run_of().owner
     assert owner is not None
     [attempt] = project.attempts("work")
-    renewed = r.Heartbeat(
+    renewed = c.Heartbeat(
         process=owner, lease=timedelta(0), runs=(("d", "r"),), attempts=(attempt.writer,)
     )
-    assert project.store.execute(renewed) == r.Lost()
+    assert project.store.execute(renewed) == c.Lost()
 
 
 def test_a_zombie_on_this_machine_is_ended_by_who_takes_over(project: Project) -> None:
@@ -143,6 +143,6 @@ def test_a_zombie_on_this_machine_is_ended_by_who_takes_over(project: Project) -
 
 
 def _task_process(project: Project) -> int:
-    [attempt] = project.store.execute(r.ListAttempts(TaskScope("d", "r", "work")))
+    [attempt] = project.store.execute(c.ListAttempts(TaskScope("d", "r", "work")))
     assert attempt.worker is not None
     return attempt.worker.pid

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.accessor.stores import Rules
-from holdfast.commands import entries as c
-from holdfast.commands.runs import Emit, GetResults, PutResult, RunEvents, TakeItem
+from holdfast.commands import Emit, GetResults, PutResult, RunEvents, TakeItem
 from holdfast.model.dag import CallbackKind, DagSpec
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import AssetEvent, Run, RunKind, RunState, Watch

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast.commands.entries import DeclareAsset
+from holdfast.commands import DeclareAsset
 from holdfast.model.run import AssetEvent, EmittedEvent
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.runner.protocol.messages import Failed, Skipped, Succeeded

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast import commands as c
 from holdfast.accessor.stores import AssetStore
-from holdfast.commands import entries as c
 from holdfast.errors import HoldfastError, NotSupported, VersionConflict
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.scope import AssetScope

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
 from holdfast.runner.protocol.messages import Failed

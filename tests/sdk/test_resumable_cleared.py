@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 
 import pipeline
+from holdfast import commands as c
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.run import Ending, Outcome, TaskState
 from holdfast.model.scope import TaskScope
@@ -76,7 +75,7 @@ class Runs:
 
     def clear(self) -> None:
         self._store.execute(
-            r.ClearTasks(
+            c.ClearTasks(
                 dag_id=SCOPE.dag_id,
                 run_id=SCOPE.run_id,
                 tasks=((SCOPE.task_id, None),),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.runner.protocol.messages import Failed

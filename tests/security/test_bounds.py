@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast import commands as c
 from holdfast.access.permissions import Role, UserIdentity
-from holdfast.commands import entries as c
 from holdfast.errors import BackendFailed, InvalidInput, ValueTooLarge
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.portable import tables as report

@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 from talk import Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
-from holdfast.commands import bulk as lc
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
-from holdfast.commands import runs as rc
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.model.run import (
@@ -49,10 +46,10 @@ def ending(number: int) -> Ending:
     return Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, events=(EVENT,) * number)
 
 
-def emit(number: int) -> rc.Emit:
+def emit(number: int) -> c.Emit:
     half = number // 2
     many = c.SetMany(ORDERS, (("k", "1"),) * half, WatcherWriter())
-    return rc.Emit(WATCH, (many, *(c.Delete(ORDERS, "k", WatcherWriter()),) * (number - half)))
+    return c.Emit(WATCH, (many, *(c.Delete(ORDERS, "k", WatcherWriter()),) * (number - half)))
 
 
 LISTS: dict[str, tuple[int, Callable[[int], c.Command[Any]]]] = {
@@ -62,50 +59,50 @@ LISTS: dict[str, tuple[int, Callable[[int], c.Command[Any]]]] = {
         lambda n: c.FinishAttempt(TaskWriter(TASK, 1), True, ending=ending(n)),
     ),
     "ReserveObjects": (
-        pc.MOST_PURGES,
-        lambda n: pc.ReserveObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
+        c.MOST_PURGES,
+        lambda n: c.ReserveObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
     ),
     "ReleaseObjects": (
-        pc.MOST_PURGES,
-        lambda n: pc.ReleaseObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
+        c.MOST_PURGES,
+        lambda n: c.ReleaseObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
     ),
-    "QueueObjects": (pc.MOST_PURGES, lambda n: pc.QueueObjects(((TASK, "k", PLACE),) * n)),
-    "FinishPurges.gone": (pc.MOST_PURGES, lambda n: pc.FinishPurges("me", (1,) * n)),
+    "QueueObjects": (c.MOST_PURGES, lambda n: c.QueueObjects(((TASK, "k", PLACE),) * n)),
+    "FinishPurges.gone": (c.MOST_PURGES, lambda n: c.FinishPurges("me", (1,) * n)),
     "FinishPurges.failed": (
-        pc.MOST_PURGES,
-        lambda n: pc.FinishPurges("me", (), ((1, "no"),) * n),
+        c.MOST_PURGES,
+        lambda n: c.FinishPurges("me", (), ((1, "no"),) * n),
     ),
     "AddToLoad.lots": (
-        lc.MOST_ADDED,
-        lambda n: lc.AddToLoad("one", 0, 0, (lc.Lot(TASK, ()),) * n, ANN),
+        c.MOST_ADDED,
+        lambda n: c.AddToLoad("one", 0, 0, (c.Lot(TASK, ()),) * n, ANN),
     ),
     "AddToLoad.entries": (
-        lc.MOST_ADDED,
-        lambda n: lc.AddToLoad("one", 0, 0, (lc.Lot(TASK, (("k", "1", None),) * n),), ANN),
+        c.MOST_ADDED,
+        lambda n: c.AddToLoad("one", 0, 0, (c.Lot(TASK, (("k", "1", None),) * n),), ANN),
     ),
-    "FinishLoad": (lc.MOST_PARTS, lambda n: lc.FinishLoad("one", ((1, 1),) * n, ANN)),
+    "FinishLoad": (c.MOST_PARTS, lambda n: c.FinishLoad("one", ((1, 1),) * n, ANN)),
     "ClearTasks": (
         c.MOST_WRITES,
-        lambda n: rc.ClearTasks(dag_id="d", run_id="r", tasks=(("t", None),) * n, writer=ANN),
+        lambda n: c.ClearTasks(dag_id="d", run_id="r", tasks=(("t", None),) * n, writer=ANN),
     ),
     "Heartbeat.runs": (
-        rc.MOST_LEASES,
-        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, runs=(("d", "r"),) * n),
+        c.MOST_LEASES,
+        lambda n: c.Heartbeat(process=PROCESS, lease=SECOND, runs=(("d", "r"),) * n),
     ),
     "Heartbeat.attempts": (
-        rc.MOST_LEASES,
-        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, attempts=(TaskWriter(TASK, 1),) * n),
+        c.MOST_LEASES,
+        lambda n: c.Heartbeat(process=PROCESS, lease=SECOND, attempts=(TaskWriter(TASK, 1),) * n),
     ),
     "Heartbeat.watches": (
-        rc.MOST_LEASES,
-        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, watches=(WATCH,) * n),
+        c.MOST_LEASES,
+        lambda n: c.Heartbeat(process=PROCESS, lease=SECOND, watches=(WATCH,) * n),
     ),
     "Emit": (c.MOST_WRITES, emit),
-    "ListRuns.states": (len(RunState), lambda n: rc.ListRuns(states=(RunState.RUNNING,) * n)),
-    "ListRuns.kinds": (len(RunKind), lambda n: rc.ListRuns(kinds=(RunKind.MANUAL,) * n)),
+    "ListRuns.states": (len(RunState), lambda n: c.ListRuns(states=(RunState.RUNNING,) * n)),
+    "ListRuns.kinds": (len(RunKind), lambda n: c.ListRuns(kinds=(RunKind.MANUAL,) * n)),
     "ListTaskInstances": (
         len(TaskState),
-        lambda n: rc.ListTaskInstances(states=(TaskState.RUNNING,) * n),
+        lambda n: c.ListTaskInstances(states=(TaskState.RUNNING,) * n),
     ),
     "Scan": (
         report.MOST_TESTS,
@@ -129,7 +126,7 @@ def test_a_list_has_a_limit_that_its_error_names(name: str) -> None:
 
 
 def test_a_list_over_the_limit_is_refused_as_it_arrives() -> None:
-    numbers = ",".join(["1"] * (pc.MOST_PURGES + 1))
+    numbers = ",".join(["1"] * (c.MOST_PURGES + 1))
     body = f'{{"command":"FinishPurges","taker":"me","gone":[{numbers}]}}'.encode()
 
     with pytest.raises(InvalidInput, match="10,001 objects"):
@@ -157,8 +154,8 @@ def test_the_reason_why_a_task_failed_is_cut() -> None:
 
     kept = [
         Ending(**failed, error=long).error,
-        rc.TaskChange("load", -1, TaskState.FAILED, long).error,
-        rc.MarkTask(scope=TASK, state=TaskState.FAILED, writer=ANN, reason=long).reason,
+        c.TaskChange("load", -1, TaskState.FAILED, long).error,
+        c.MarkTask(scope=TASK, state=TaskState.FAILED, writer=ANN, reason=long).reason,
     ]
 
     assert [len(error) for error in kept] == [MAX_ERROR_LENGTH] * 3

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from talk import ORDERS, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import (
     HandleIdentity,
     Identity,
@@ -16,9 +17,6 @@ from holdfast.access.permissions import (
     UserIdentity,
     WorkerIdentity,
 )
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
-from holdfast.commands import runs as r
 from holdfast.model.entry import TaskWriter, WatcherWriter
 from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope
@@ -52,11 +50,11 @@ def test_a_result_of_no_attempt_is_refused(served: Served, task: TaskIdentity, w
 def test_a_worker_reserves_and_releases_objects_for_a_watcher(served: Served) -> None:
     process = Process("here", 1, "1")
     commands: list[c.Command[None]] = [
-        pc.ReserveObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
-        pc.ReleaseObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
+        c.ReserveObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
+        c.ReleaseObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
     ]
     served.store.execute(
-        r.StartWatch(asset=ASSET, watcher="w", process=process, lease=timedelta(seconds=30))
+        c.StartWatch(asset=ASSET, watcher="w", process=process, lease=timedelta(seconds=30))
     )
 
     answers = [

@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 from talk import ORDERS, Answer, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import TaskIdentity, WatcherIdentity
-from holdfast.commands import bulk as lc
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
-from holdfast.commands import runs as r
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope
@@ -31,17 +28,17 @@ COMMANDS: dict[str, Callable[[TaskIdentity], c.Command[Any]]] = {
     "List": lambda task: c.List(task.scope, limit=1),
     "Set": lambda task: c.Set(task.scope, "k", "1", task.writer),
     "Clear": lambda task: c.Clear(task.scope, task.writer),
-    "Heartbeat": lambda task: r.Heartbeat(process=HERE, lease=LEASE),
-    "ReserveObjects": lambda task: pc.ReserveObjects(task.scope, (), task.writer),
-    "ReleaseObjects": lambda task: pc.ReleaseObjects(task.scope, (), task.writer),
-    "TakePurges": lambda task: pc.TakePurges(1, LEASE, "taker", pc.Part(task.scope)),
-    "FinishPurges": lambda task: pc.FinishPurges("taker", ()),
-    "StartLoad": lambda task: lc.StartLoad("load", task.writer),
-    "AddToLoad": lambda task: lc.AddToLoad("load", 0, 0, (), task.writer),
-    "FinishLoad": lambda task: lc.FinishLoad("load", (), task.writer),
-    "DropLoad": lambda task: lc.DropLoad("load", task.writer),
-    "PutResult": lambda task: r.PutResult(task.writer, "k", "1"),
-    "GetRun": lambda task: r.GetRun(task.scope.dag_id, task.scope.run_id),
+    "Heartbeat": lambda task: c.Heartbeat(process=HERE, lease=LEASE),
+    "ReserveObjects": lambda task: c.ReserveObjects(task.scope, (), task.writer),
+    "ReleaseObjects": lambda task: c.ReleaseObjects(task.scope, (), task.writer),
+    "TakePurges": lambda task: c.TakePurges(1, LEASE, "taker", c.Part(task.scope)),
+    "FinishPurges": lambda task: c.FinishPurges("taker", ()),
+    "StartLoad": lambda task: c.StartLoad("load", task.writer),
+    "AddToLoad": lambda task: c.AddToLoad("load", 0, 0, (), task.writer),
+    "FinishLoad": lambda task: c.FinishLoad("load", (), task.writer),
+    "DropLoad": lambda task: c.DropLoad("load", task.writer),
+    "PutResult": lambda task: c.PutResult(task.writer, "k", "1"),
+    "GetRun": lambda task: c.GetRun(task.scope.dag_id, task.scope.run_id),
     "FinishAttempt": lambda task: c.FinishAttempt(task.writer, False),
 }
 
@@ -92,7 +89,7 @@ def test_an_attempt_that_is_over_is_told_so_by_its_heartbeat_and_keeps_no_token(
     token = half_over(task)
     served.new_attempt(task.scope.task_id)
 
-    heartbeat = r.Heartbeat(process=HERE, lease=LEASE, attempts=(task.writer,))
+    heartbeat = c.Heartbeat(process=HERE, lease=LEASE, attempts=(task.writer,))
     answer = send(served, heartbeat, token)
 
     assert JSON.decode_answer(heartbeat, answer.body).attempts == (task.writer,)
@@ -103,13 +100,13 @@ def test_a_watch_that_is_over_may_do_nothing_and_keeps_no_token(
     served: Served, half_over: Callable[[Any], str]
 ) -> None:
     asset = AssetScope(name=ORDERS[0], uri=ORDERS[1])
-    start = r.StartWatch(asset=asset, watcher="w", process=HERE, lease=LEASE, dead=HERE)
+    start = c.StartWatch(asset=asset, watcher="w", process=HERE, lease=LEASE, dead=HERE)
     token = half_over(WatcherIdentity(served.store.execute(start)))
     served.store.execute(start)
 
     for command in (
-        pc.ReserveObjects(asset, (), WatcherWriter()),
-        pc.ReleaseObjects(asset, (), WatcherWriter()),
+        c.ReserveObjects(asset, (), WatcherWriter()),
+        c.ReleaseObjects(asset, (), WatcherWriter()),
         c.Get(asset, "k"),
     ):
         answer = send(served, command, token)

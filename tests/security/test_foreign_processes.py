@@ -13,9 +13,8 @@ import pytest
 from project import Project, wait_until
 from talk import Answer, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity, WorkerIdentity
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.model.run import Process, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.process import MARK, identify, kill_group
@@ -51,10 +50,10 @@ def test_who_takes_a_run_over_kills_no_process_that_is_not_a_task(
 ) -> None:
     project.write("dag.py", DAG)
     project.holdfast("db", "migrate")
-    project.store.execute(r.CreateRun(dag_id="d", run_id="r"))
-    project.store.execute(r.ClaimRun(dag_id="d", run_id="r", process=GONE, lease=MOMENT))
-    change = r.TaskChange("work", -1, TaskState.SCHEDULED)
-    project.store.execute(r.ChangeTasks("d", "r", GONE, (change,)))
+    project.store.execute(c.CreateRun(dag_id="d", run_id="r"))
+    project.store.execute(c.ClaimRun(dag_id="d", run_id="r", process=GONE, lease=MOMENT))
+    change = c.TaskChange("work", -1, TaskState.SCHEDULED)
+    project.store.execute(c.ChangeTasks("d", "r", GONE, (change,)))
     claimed = identify(bystander.pid, mark)
     project.store.execute(c.StartAttempt(TaskScope("d", "r", "work"), claimed, MOMENT))
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.cli import document
-from holdfast.commands import bulk as lc
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, InvalidInput
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
@@ -33,12 +31,12 @@ def test_a_reference_with_control_characters_or_without_end_is_refused(place: st
     text = as_reference(place)
 
     with pytest.raises(InvalidInput, match="the reference has"):
-        pc.ReserveObjects(TASK, (("k", text, "r"),), ANN)
+        c.ReserveObjects(TASK, (("k", text, "r"),), ANN)
     with pytest.raises(InvalidInput, match="the reference has"):
-        pc.QueueObjects(((TASK, "k", text),))
-    lot = lc.Lot(TASK, (("k", text, None),))
+        c.QueueObjects(((TASK, "k", text),))
+    lot = c.Lot(TASK, (("k", text, None),))
     with pytest.raises(InvalidInput, match="the reference has"):
-        list(lc.AddToLoad("l", 0, 0, (lot,), ANN, as_kept=True).checked())
+        list(c.AddToLoad("l", 0, 0, (lot,), ANN, as_kept=True).checked())
 
 
 @pytest.mark.parametrize("scope", [TASK, ASSET], ids=["task", "asset"])
@@ -50,7 +48,7 @@ def test_the_longest_names_have_references_within_the_limit(
     assert place is not None
 
     assert len(place) < len(str(tmp_path)) + 700
-    pc.ReserveObjects(scope, (("k", as_reference(place), "r"),), ANN)
+    c.ReserveObjects(scope, (("k", as_reference(place), "r"),), ANN)
 
 
 def test_references_and_text_that_is_no_json_are_shown_on_one_line() -> None:
@@ -68,7 +66,7 @@ def test_a_reference_that_stands_already_is_named_on_one_line(
     place = f"file://{tmp_path}/\x1b]0;owned\x07"
 
     with caplog.at_level(logging.WARNING, "holdfast"), pytest.raises(StopIteration):
-        next(keeping.remove([pc.Purge(1, TASK, "k", as_reference(place), 0)], 1))
+        next(keeping.remove([c.Purge(1, TASK, "k", as_reference(place), 0)], 1))
     with pytest.raises(BackendFailed) as error:
         next(keeping.fetch([(TASK, "k", place)]))
 
@@ -79,18 +77,18 @@ def test_a_reference_that_stands_already_is_named_on_one_line(
 def test_why_an_object_could_not_be_deleted_is_kept_within_a_limit() -> None:
     store = MemoryStore()
     store.execute(c.RegisterTask(TASK))
-    store.execute(pc.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
-    [purge] = store.execute(pc.TakePurges(1, timedelta(seconds=9), "me")).purges
+    store.execute(c.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
+    [purge] = store.execute(c.TakePurges(1, timedelta(seconds=9), "me")).purges
 
-    store.execute(pc.FinishPurges("me", (), ((purge.id, "no" * 10**6),)))
+    store.execute(c.FinishPurges("me", (), ((purge.id, "no" * 10**6),)))
 
-    assert len(store.execute(pc.CountPurges()).error) == pc.MAX_REASON_LENGTH
+    assert len(store.execute(c.CountPurges()).error) == c.MAX_REASON_LENGTH
 
 
 def test_hooks_may_keep_a_whole_value_in_their_reference() -> None:
     text = as_reference("[1,\n2]" * 5000, in_place=True)
 
-    pc.QueueObjects(((TASK, "k", text),))
+    c.QueueObjects(((TASK, "k", text),))
 
 
 def test_a_purge_that_fails_is_logged_on_one_line(
@@ -98,7 +96,7 @@ def test_a_purge_that_fails_is_logged_on_one_line(
 ) -> None:
     inner = MemoryStore()
     inner.execute(c.RegisterTask(TASK))
-    inner.execute(pc.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
+    inner.execute(c.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
     store = OffloadStore(inner, ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")))
 
     def fail(*_: object) -> bool:

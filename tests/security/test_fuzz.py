@@ -22,6 +22,7 @@ import pytest
 from random_requests import CONTENT_TYPES, Requests
 from talk import ADMIN, ORDERS, Answer, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import (
     HandleIdentity,
     Identity,
@@ -31,8 +32,6 @@ from holdfast.access.permissions import (
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.connection import open_store
 from holdfast.model.entry import Entry, TaskWriter
 from holdfast.model.run import Process
@@ -92,7 +91,7 @@ class Fuzzed:
             self.served.put(scope, "spark_job.intent", json.dumps(intent))
             return JobIdentity(scope, "spark_job.intent", intent, (ORDERS,))
         if who == "watcher":
-            start = r.StartWatch(
+            start = c.StartWatch(
                 asset=AssetScope(name=ORDERS[0]),
                 watcher="w",
                 process=Process("here", 1, "1"),

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 import sqlalchemy as sa
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable, UnknownAsset
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope

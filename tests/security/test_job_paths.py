@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, SparkUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope

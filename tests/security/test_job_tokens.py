@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from talk import ORDERS, Answer, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import (
     ChildIdentity,
     HandleIdentity,
@@ -16,7 +17,6 @@ from holdfast.access.permissions import (
     TaskIdentity,
     WorkerIdentity,
 )
-from holdfast.commands import entries as c
 from holdfast.errors import StaleAttempt
 from holdfast.model.run import Ending, Outcome, TaskState
 from holdfast.model.scope import AssetScope

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
 from holdfast.model.value import as_reference
@@ -32,7 +31,7 @@ def queued(tmp_path: Path) -> tuple[MemoryStore, Offloading]:
         store.execute(c.RegisterTask(scope))
     another_backends = as_reference("x", in_place=True)
     objects = tuple((GREEDY, str(number), another_backends) for number in range(BATCH + 1))
-    store.execute(pc.QueueObjects(objects))
+    store.execute(c.QueueObjects(objects))
     offloading.over(store).execute(c.Set(TASK, "k", "1", ANN))
     store.execute(c.Delete(TASK, "k", ANN))
     return store, offloading
@@ -47,7 +46,7 @@ def test_objects_that_cannot_be_deleted_do_not_keep_others_from_it(
     purger.Purger(store, offloading)._empty()
 
     assert not list(tmp_path.rglob("*.json"))
-    queue = store.execute(pc.CountPurges())
+    queue = store.execute(c.CountPurges())
     assert (queue.waiting, queue.failing) == (BATCH + 1, BATCH + 1)
 
 
@@ -59,4 +58,4 @@ def test_a_turn_with_failures_ends(
 
     purger.Purger(store, offloading)._empty()
 
-    assert store.execute(pc.CountPurges()).failing == BATCH
+    assert store.execute(c.CountPurges()).failing == BATCH

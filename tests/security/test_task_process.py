@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from project import Project, new_project
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.run import Outcome
 from holdfast.wire.channel import LARGEST_OF_TASK
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity
-from holdfast.commands import entries as c
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer

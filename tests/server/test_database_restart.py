@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from talk import JSON, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import TaskIdentity
-from holdfast.commands import entries as c
 from holdfast.connection import open_store
 from holdfast.server.serve import STORE_PATIENCE
 from holdfast.settings import load

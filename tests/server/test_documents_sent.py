@@ -8,9 +8,8 @@ import msgspec
 import pytest
 from talk import ADMIN, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import TaskIdentity
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Ending, Outcome, TaskState
 
@@ -55,7 +54,7 @@ def test_a_bad_event_or_result_is_refused_and_spoils_nothing(
 
 @pytest.mark.parametrize("conf", [DEEP, "[1]", "null", "no JSON", ""])
 def test_a_bad_conf_is_refused_and_spoils_nothing(served: Served, conf: str) -> None:
-    body = msgspec.to_builtins(r.CreateRun(dag_id="sales", run_id="new")) | {"conf": conf}
+    body = msgspec.to_builtins(c.CreateRun(dag_id="sales", run_id="new")) | {"conf": conf}
 
     answer = served.ask("POST", "/execution/commands", body, token=ADMIN)
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import (
     JobIdentity,
     Role,
@@ -20,8 +21,6 @@ from holdfast.access.permissions import (
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope, TaskScope
@@ -360,7 +359,7 @@ def test_a_job_uses_both_stores_while_its_intent_is_current(
 
 def test_a_watcher_uses_the_store_of_its_asset(served: Served, orders: AssetScope) -> None:
     watch = served.store.execute(
-        r.StartWatch(
+        c.StartWatch(
             asset=AssetScope(name=ORDERS[0], uri=ORDERS[1]),
             watcher="new files",
             process=Process("host", 1, "now"),
@@ -496,13 +495,13 @@ SET = {"command": "Set", "scope": SCOPE, "key": "k", "value": "1", "writer": WRI
     ],
 )  # fmt: skip
 def test_a_command_that_cannot_be_is_refused(served: Served, command: Any) -> None:
-    before = served.store.execute(r.ListRuns())
+    before = served.store.execute(c.ListRuns())
 
     answer = served.ask("POST", "/execution/commands", command, token=ADMIN)
 
     assert answer.status == 422
     assert answer.reason in ("invalid", "invalid_type", "too_large")
-    assert served.store.execute(r.ListRuns()) == before
+    assert served.store.execute(c.ListRuns()) == before
 
 
 def test_a_persons_command_is_signed_with_their_name(served: Served, task: TaskIdentity) -> None:

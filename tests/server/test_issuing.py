@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import (
     HandleIdentity,
     Identity,
@@ -20,7 +21,6 @@ from holdfast.access.permissions import (
     Wanted,
     WorkerIdentity,
 )
-from holdfast.commands import entries as c
 from holdfast.model.run import Ending, Outcome, TaskState
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import encode

@@ -14,7 +14,7 @@ import pytest
 from talk import ADMIN, Served
 
 from holdfast.access.permissions import WorkerIdentity
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.errors import TooManyRequests
 from holdfast.server.execution import content
 from holdfast.server.execution import routes as execution

@@ -19,8 +19,8 @@ from schemathesis.checks import CHECKS, load_all_checks
 from talk import ADMIN, ORDERS
 
 import pipeline
+from holdfast import commands as c
 from holdfast.access.permissions import TaskIdentity
-from holdfast.commands import entries as c
 from holdfast.model.scope import AssetScope, TaskScope
 from servers import ServerDatabase
 

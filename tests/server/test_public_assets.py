@@ -11,8 +11,8 @@ from public_client import Api, serving
 
 import pipeline
 from holdfast import Connection
+from holdfast import commands as c
 from holdfast.access.permissions import Role, UserIdentity
-from holdfast.commands import entries as c
 from remembered import remember
 from servers import SqliteDatabase
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from public_client import Api, serving, state_of
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.scope import TaskScope
 from servers import SqliteDatabase
 

@@ -12,9 +12,8 @@ import pytest
 from public_client import STATE, Api, serving, state_of
 
 import pipeline
+from holdfast import commands as c
 from holdfast.actions.logs import run_logs
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.model.run import Process, RunState
 from holdfast.model.scope import TaskScope
 from servers import SqliteDatabase
@@ -171,7 +170,7 @@ def test_a_deleted_run_takes_its_tasks_state_and_logs_along(api: Api, tmp_path: 
 def test_a_run_that_is_carried_out_is_not_deleted(api: Api) -> None:
     process = Process("here", 1, "now")
     lease = timedelta(minutes=5)
-    api.store.execute(r.ClaimRun(dag_id="etl", run_id="r1", process=process, lease=lease))
+    api.store.execute(c.ClaimRun(dag_id="etl", run_id="r1", process=process, lease=lease))
 
     reply = api.ask("DELETE", f"{RUNS}/r1")
 
@@ -180,7 +179,7 @@ def test_a_run_that_is_carried_out_is_not_deleted(api: Api) -> None:
 
 
 def test_a_run_tells_the_asset_events_that_started_it(api: Api) -> None:
-    api.store.execute(r.CreateAssetRun("mart", "a1"))
+    api.store.execute(c.CreateAssetRun("mart", "a1"))
 
     found = api.get("/dags/mart/dagRuns/a1/upstreamAssetEvents")
 
@@ -268,7 +267,7 @@ def test_a_clear_keeps_or_drops_the_task_store(api: Api, said: str, kept: set[st
 def test_a_clear_lets_a_run_that_has_ended_go_on(api: Api) -> None:
     for task, index in (("load", 1), ("load", 2), ("report", -1)):
         api.ask("PATCH", f"{TASKS}/{task}", {"new_state": "failed"}, map_index=index)
-    api.store.execute(r.FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED))
+    api.store.execute(c.FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED))
 
     clear(api, dry_run=False)
 

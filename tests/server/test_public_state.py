@@ -13,9 +13,8 @@ import pytest
 from public_client import STATE, Api, serving, state_of
 
 import pipeline
-from holdfast.commands import entries as c
-from holdfast.commands import paging
-from holdfast.commands.objects import ReserveObjects
+from holdfast import commands as c
+from holdfast.commands import ReserveObjects, paging
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference

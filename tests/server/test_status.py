@@ -14,10 +14,9 @@ import pytest
 from talk import ADMIN, Served
 
 from holdfast import Connection
+from holdfast import commands as c
 from holdfast.access.permissions import TaskIdentity
-from holdfast.commands import entries as c
-from holdfast.commands.entries import Command
-from holdfast.commands.objects import CountPurges, QueueObjects, ReserveObjects
+from holdfast.commands import Command, CountPurges, QueueObjects, ReserveObjects
 from holdfast.errors import StoreUnavailable
 from holdfast.model.entry import ApiWriter
 from holdfast.model.value import as_reference

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from talk import Answer, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import TaskIdentity
-from holdfast.commands import entries as c
 from holdfast.connection import open_store
 from holdfast.server.serve import ANSWER_PATIENCE, build
 from holdfast.settings import load

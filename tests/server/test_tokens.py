@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
+from holdfast import commands as c
 from holdfast.access.permissions import (
     CallbackIdentity,
     ChildIdentity,
@@ -27,8 +28,6 @@ from holdfast.access.permissions import (
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.run import Process, TaskState, Watch
@@ -286,7 +285,7 @@ def supersede(served: Served, task: TaskIdentity) -> None:
 
 def mark(served: Served, task: TaskIdentity) -> None:
     served.store.execute(
-        r.MarkTask(scope=task.scope, state=TaskState.FAILED, writer=ApiWriter("ann"))
+        c.MarkTask(scope=task.scope, state=TaskState.FAILED, writer=ApiWriter("ann"))
     )
 
 
@@ -328,7 +327,7 @@ def old(served: Served, task: TaskIdentity, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def heartbeat(served: Served, task: TaskIdentity, token: str) -> Answer:
-    command = r.Heartbeat(
+    command = c.Heartbeat(
         process=Process("host", 1, "x"), lease=timedelta(minutes=1), attempts=(task.writer,)
     )
     return served.ask("POST", "/execution/commands", JSON.encode(command), token=token)

@@ -7,8 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import as_reference
@@ -56,12 +55,12 @@ class Planted:
 
     def reserved(self, key: str, text: str) -> str:
         reference = self.orphan(LOAD, key, text)
-        self.store.execute(pc.ReserveObjects(LOAD, ((key, as_reference(reference), "mine"),), ANNA))
+        self.store.execute(c.ReserveObjects(LOAD, ((key, as_reference(reference), "mine"),), ANNA))
         return reference
 
     def queued(self, key: str, text: str) -> str:
         reference = self.orphan(LOAD, key, text)
-        self.store.execute(pc.QueueObjects(((LOAD, key, as_reference(reference)),)))
+        self.store.execute(c.QueueObjects(((LOAD, key, as_reference(reference)),)))
         return reference
 
     def orphan(self, scope: StoreScope, key: str, text: str) -> str:

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import Connection
+from holdfast import commands as c
 from holdfast.access.permissions import Role, UserIdentity
-from holdfast.commands import entries as c
 from holdfast.model.entry import ApiWriter
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast import Connection
+from holdfast import commands as c
 from holdfast.access.permissions import TaskIdentity
-from holdfast.commands import entries as c
-from holdfast.commands.bulk import StartLoad
+from holdfast.commands import StartLoad
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer

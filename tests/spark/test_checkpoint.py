@@ -16,7 +16,7 @@ from attempt import scope_of, store_of
 
 import holdfast
 from holdfast.accessor.stores import AssetStore, ExternalTaskStore, TaskStore
-from holdfast.commands.entries import Command, Set
+from holdfast.commands import Command, Set
 from holdfast.errors import InvalidInput, InvalidType, StaleAttempt
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope

@@ -23,8 +23,7 @@ from pyspark import cloudpickle
 import holdfast
 from holdfast import NEVER_EXPIRE, Connection
 from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
-from holdfast.commands import paging
-from holdfast.commands.entries import RegisterTask, StartAttempt
+from holdfast.commands import RegisterTask, StartAttempt, paging
 from holdfast.errors import (
     Forbidden,
     InvalidInput,

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 import holdfast
 from holdfast import Connection
-from holdfast.commands.entries import Get
+from holdfast.commands import Get
 from holdfast.errors import BackendFailed, MissingDependency, NotSupported
 from holdfast.model.scope import TaskScope
 

@@ -13,9 +13,9 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from holdfast import commands as c
 from holdfast.access.permissions import JobIdentity
 from holdfast.accessor.stores import Rules, TaskStore
-from holdfast.commands import entries as c
 from holdfast.errors import OutsideTask
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope

@@ -17,8 +17,7 @@ import psutil
 import pytest
 from kept import await_true
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.run import TaskInstance
 from holdfast.model.value import decode
 from holdfast.spark.jobs.clusters import State
@@ -130,7 +129,7 @@ class Site:
 
     def instance(self, task_id: str) -> TaskInstance:
         with self.store as store:
-            found = store.execute(r.ListTaskInstances(dag_id="d", run_id="r", task_id=task_id))
+            found = store.execute(c.ListTaskInstances(dag_id="d", run_id="r", task_id=task_id))
         return found[0]
 
     def log(self, task_id: str, attempt: int = 1) -> str:

@@ -10,7 +10,7 @@ from kept import await_true
 from pyspark.sql.connect.shell.progress import StageInfo
 
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.errors import StaleAttempt
 from holdfast.model.entry import TaskWriter
 from holdfast.spark.session.progress import Progress

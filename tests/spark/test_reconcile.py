@@ -14,9 +14,8 @@ from planted import ANNA, LOAD, LONG, ORDERS, Planted, age
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from holdfast import commands as c
 from holdfast.cli import invoke
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, MissingDependency
 from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.model.value import JsonValue, as_reference, encode
@@ -54,7 +53,7 @@ class Files:
         looks_like_one: JsonValue = {"__holdfast_ref__": planted.place(LOAD, "orphan", "333")}
         planted.store.execute(c.Set(LOAD, "text", encode(looks_like_one), ANNA))
         other = as_reference("file:///other/task/a/b/c/-1/k/" + "0" * 64 + ".json")
-        planted.store.execute(pc.ReserveObjects(LOAD, (("other", other, "mine"),), ANNA))
+        planted.store.execute(c.ReserveObjects(LOAD, (("other", other, "mine"),), ANNA))
         planted.store.execute(c.Set(LOAD, "other", other, ANNA, reservation="mine"))
         orphan = planted.orphan(LOAD, "orphan", "333")
         orphaned_task = planted.orphan(TaskScope("gone+dag", "r", "t", 7), "a/b", "4444")

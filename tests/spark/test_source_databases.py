@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import Connection
+from holdfast import commands as c
 from holdfast.access.permissions import TaskIdentity
-from holdfast.commands import entries as c
 from holdfast.errors import Forbidden, InvalidInput, NoToken, StaleAttempt
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.commands.runs import GetResults
+from holdfast.commands import GetResults
 
 PIPELINE = """
 from holdfast.sdk import Asset, dag, task

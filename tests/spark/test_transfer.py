@@ -32,7 +32,7 @@ from transfers import (
 import holdfast
 from holdfast import Connection
 from holdfast.access.permissions import Role, UserIdentity
-from holdfast.commands.entries import AssetFilter, DeleteRun, List, TaskFilter, Where
+from holdfast.commands import AssetFilter, DeleteRun, List, TaskFilter, Where
 from holdfast.errors import (
     Conflict,
     Forbidden,

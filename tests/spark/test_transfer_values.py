@@ -7,9 +7,18 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.commands.bulk import AddToLoad, FinishLoad, Lot, StartLoad
-from holdfast.commands.entries import DeclareAsset, Get, RegisterTask
-from holdfast.commands.objects import CountPurges, QueueObjects, TakePurges
+from holdfast.commands import (
+    AddToLoad,
+    CountPurges,
+    DeclareAsset,
+    FinishLoad,
+    Get,
+    Lot,
+    QueueObjects,
+    RegisterTask,
+    StartLoad,
+    TakePurges,
+)
 from holdfast.errors import Forbidden, InvalidInput, ObjectBusy
 from holdfast.model.entry import ApiWriter, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

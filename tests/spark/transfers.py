@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import holdfast
 from holdfast import Connection
 from holdfast.accessor.stores import Rules
-from holdfast.commands.entries import AssetFilter, List, TaskFilter
+from holdfast.commands import AssetFilter, List, TaskFilter
 from holdfast.settings import ObjectStore
 from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.source import register_kept

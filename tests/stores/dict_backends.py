@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import Entry, Found, Page, signature
 from holdfast.model.value import larger
 from holdfast.sdk.state import (

@@ -8,8 +8,7 @@ from datetime import timedelta
 from threading import Barrier
 from typing import Any, TypeVar
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.model.dag import AssetSpec, Condition, DagSpec, OnAssets, TaskSpec
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, TaskInstance, TaskState
@@ -35,24 +34,24 @@ FAILED = Ending(outcome=Outcome.FAILED, state=TaskState.FAILED, error="ValueErro
 
 
 def create(store: Store, run_id: str = "monday") -> None:
-    store.execute(rc.CreateRun(dag_id="sales", run_id=run_id))
+    store.execute(c.CreateRun(dag_id="sales", run_id=run_id))
 
 
 def claim(store: Store, process: Process = FIRST, dead: Process | None = None) -> Any:
     return store.execute(
-        rc.ClaimRun(dag_id="sales", run_id="monday", process=process, lease=MINUTE, dead=dead)
+        c.ClaimRun(dag_id="sales", run_id="monday", process=process, lease=MINUTE, dead=dead)
     )
 
 
-def change(store: Store, *changes: rc.TaskChange, process: Process = FIRST) -> None:
-    store.execute(rc.ChangeTasks(*RUN, process, changes))
+def change(store: Store, *changes: c.TaskChange, process: Process = FIRST) -> None:
+    store.execute(c.ChangeTasks(*RUN, process, changes))
 
 
 def begin(store: Store, process: Process = FIRST) -> None:
     """A run that a process holds, with two tasks that may start."""
     create(store)
     claim(store, process)
-    scheduled = (rc.TaskChange(task, -1, TaskState.SCHEDULED) for task in ("load", "report"))
+    scheduled = (c.TaskChange(task, -1, TaskState.SCHEDULED) for task in ("load", "report"))
     change(store, *scheduled, process=process)
 
 
@@ -68,7 +67,7 @@ def finish(store: Store, writer: TaskWriter, ending: Ending = SUCCESS) -> None:
 
 def task(store: Store, scope: TaskScope = LOAD) -> TaskInstance:
     found = store.execute(
-        rc.ListTaskInstances(dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id)
+        c.ListTaskInstances(dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id)
     )
     [instance] = [each for each in found if each.scope == scope]
     return instance

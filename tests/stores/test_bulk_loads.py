@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from holdfast.commands import entries as c
-from holdfast.commands.bulk import AddToLoad, FinishLoad, Lot, StartLoad
+from holdfast import commands as c
+from holdfast.commands import AddToLoad, FinishLoad, Lot, StartLoad
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import EmittedEvent, Watch
@@ -48,33 +48,33 @@ def test_an_event_is_named_as_an_asset_is(name: str) -> None:
 @pytest.mark.parametrize("conf", NO_OBJECTS)
 def test_the_conf_of_a_run_is_a_json_object(conf: str) -> None:
     with pytest.raises(InvalidInput, match="conf of run sales/monday"):
-        rc.CreateRun(dag_id="sales", run_id="monday", conf=conf)
+        c.CreateRun(dag_id="sales", run_id="monday", conf=conf)
 
 
 @pytest.mark.parametrize("value", NO_DOCUMENTS)
 def test_a_result_is_json(value: str) -> None:
     with pytest.raises(InvalidInput, match="the result `k` of task sales/monday/load"):
-        rc.PutResult(WRITER, "k", value)
+        c.PutResult(WRITER, "k", value)
 
 
 @pytest.mark.parametrize(
     "value", [None, 0, "Ünïcödé 🚀", [], {"a": [1.5, True]}, -(2**63), {"__holdfast_ref__": "x"}]
 )
 def test_whatever_may_be_stored_may_be_a_result(value: Any) -> None:
-    rc.PutResult(WRITER, "k", "null" if value is None else encode(value))
+    c.PutResult(WRITER, "k", "null" if value is None else encode(value))
 
 
 def test_a_result_may_be_nested_as_deeply_as_a_stored_value() -> None:
-    rc.PutResult(WRITER, "k", encode(in_a_list(MAX_DEPTH)))
+    c.PutResult(WRITER, "k", encode(in_a_list(MAX_DEPTH)))
 
     with pytest.raises(InvalidInput, match="nested deeper"):
-        rc.PutResult(WRITER, "k", msgspec.json.encode(in_a_list(MAX_DEPTH + 1)).decode())
+        c.PutResult(WRITER, "k", msgspec.json.encode(in_a_list(MAX_DEPTH + 1)).decode())
 
 
 @pytest.mark.parametrize("wire", [JSON, MSGPACK], ids=["json", "msgpack"])
 def test_a_command_on_the_wire_is_refused_with_the_same_words(wire: Any) -> None:
     watch = Watch(AssetScope(name="orders"), "files", 1)
-    emit = msgspec.to_builtins(rc.Emit(watch, (), EmittedEvent("orders", "s3://orders")))
+    emit = msgspec.to_builtins(c.Emit(watch, (), EmittedEvent("orders", "s3://orders")))
     emit["event"]["extra"] = DEEP
 
     with pytest.raises(InvalidInput, match="extra of the event of asset `orders` is nested"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import SqlStore

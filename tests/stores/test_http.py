@@ -16,9 +16,9 @@ import pytest
 
 import holdfast
 from holdfast import Connection
+from holdfast import commands as c
 from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
-from holdfast.commands import entries as c
-from holdfast.commands.wrappers import Once
+from holdfast.commands import Once
 from holdfast.errors import (
     Forbidden,
     HoldfastError,

@@ -19,9 +19,8 @@ import msgspec
 import pytest
 from sample_runs import FIRST, MINUTE
 
+from holdfast import commands as c
 from holdfast.access.permissions import Role, UserIdentity
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
 from holdfast.errors import StoreUnavailable
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.run import EmittedEvent
@@ -167,20 +166,20 @@ def test_an_attempt_ends_once(
 def test_a_run_is_created_once(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
     proxy.losses = losses
 
-    assert store.execute(rc.CreateRun(dag_id="sales", run_id="tuesday")).run_id == "tuesday"
+    assert store.execute(c.CreateRun(dag_id="sales", run_id="tuesday")).run_id == "tuesday"
 
 
 def test_an_event_is_emitted_once(
     store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
 ) -> None:
-    watch = store.execute(rc.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
+    watch = store.execute(c.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
     proxy.losses = losses
 
     store.execute(
-        rc.Emit(watch, (c.Set(ORDERS, "cursor", "1", ANN),), EmittedEvent("orders", "orders"))
+        c.Emit(watch, (c.Set(ORDERS, "cursor", "1", ANN),), EmittedEvent("orders", "orders"))
     )
 
-    assert len(behind.execute(rc.ListAssetEvents(ORDERS))) == 1
+    assert len(behind.execute(c.ListAssetEvents(ORDERS))) == 1
     assert len(behind.execute(c.History(ORDERS, "cursor"))) == 1
 
 

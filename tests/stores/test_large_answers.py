@@ -21,10 +21,8 @@ from sample_runs import (
     start,
 )
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.commands import paging
-from holdfast.commands import runs as rc
 from holdfast.errors import ValueTooLarge
 from holdfast.model.entry import ApiWriter, Found, Page, TaskWriter
 from holdfast.model.run import TaskState
@@ -132,12 +130,12 @@ def test_large_results_are_complete(store: Store, monkeypatch: pytest.MonkeyPatc
     for index, result in results:
         scope = TaskScope(*RUN, "mapped", index)
         store.execute(
-            rc.ChangeTasks(*RUN, FIRST, (rc.TaskChange("mapped", index, TaskState.SCHEDULED),))
+            c.ChangeTasks(*RUN, FIRST, (c.TaskChange("mapped", index, TaskState.SCHEDULED),))
         )
         finish(store, start(store, scope), msgspec.structs.replace(SUCCESS, result=result))
 
-    found = store.execute(rc.GetResults(*RUN, "mapped"))
-    some = store.execute(rc.GetResults(*RUN, "mapped", max_size=2000))
+    found = store.execute(c.GetResults(*RUN, "mapped"))
+    some = store.execute(c.GetResults(*RUN, "mapped", max_size=2000))
 
     assert found == tuple(results)
     assert some == tuple(results[:2])
@@ -151,7 +149,7 @@ def test_events_with_much_in_them_are_complete(
     extras = [f'{{"{number}":"{"e" * size}"}}' for number, size in enumerate(sizes)]
     emit(store, *(msgspec.structs.replace(ORDERS_CHANGED, extra=extra) for extra in extras))
 
-    found = store.execute(rc.ListAssetEvents(limit=9))
+    found = store.execute(c.ListAssetEvents(limit=9))
 
     assert [event.extra for event in found] == extras[:0:-1]
 
@@ -161,24 +159,24 @@ def test_an_item_that_is_larger_than_a_page_is_an_error(
 ) -> None:
     for number in range(3):
         conf = f'{{"c":"{"c" * 3000}"}}'
-        store.execute(rc.CreateRun(dag_id="sales", run_id=str(number), conf=conf))
+        store.execute(c.CreateRun(dag_id="sales", run_id=str(number), conf=conf))
     monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
 
     with pytest.raises(ValueTooLarge, match="'sales', '2'"):
         paging.in_pages(
-            rc.ListRuns(limit=10), lambda command: store.execute(paging.bounded(command))
+            c.ListRuns(limit=10), lambda command: store.execute(paging.bounded(command))
         )
 
 
 def test_the_events_of_a_run_are_complete(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
-    store.execute(rc.SaveFile("sales.py", (dag("sales", ORDERS_SPEC),)))
+    store.execute(c.SaveFile("sales.py", (dag("sales", ORDERS_SPEC),)))
     extras = [f'{{"{number}":"{"e" * 1500}"}}' for number in range(7)]
     emit(store, *(msgspec.structs.replace(ORDERS_CHANGED, extra=extra) for extra in extras))
-    store.execute(rc.CreateAssetRun("sales", "r"))
+    store.execute(c.CreateAssetRun("sales", "r"))
 
-    found = store.execute(rc.RunEvents("sales", "r"))
-    some = store.execute(rc.RunEvents("sales", "r", 100, 1, max_size=2000))
+    found = store.execute(c.RunEvents("sales", "r"))
+    some = store.execute(c.RunEvents("sales", "r", 100, 1, max_size=2000))
 
     assert [event.extra for event in found] == extras
     assert [event.extra for event in some] == extras[1:3]
@@ -187,9 +185,9 @@ def test_the_events_of_a_run_are_complete(store: Store, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "command",
     [
-        rc.ListRuns(limit=1000),
+        c.ListRuns(limit=1000),
         c.History(ORDERS, "k"),
-        rc.ListAssetEvents(ORDERS, limit=1000),
+        c.ListAssetEvents(ORDERS, limit=1000),
         c.List(ORDERS, limit=1000),
     ],
     ids=lambda command: type(command).__name__,
@@ -229,7 +227,7 @@ def test_what_comes_while_a_page_is_read_hides_nothing(
 
 def _add(store: Store, number: int, size: int) -> None:
     text = f'{{"{number}":"{"x" * size}"}}'
-    store.execute(rc.CreateRun(dag_id="sales", run_id=f"r{number}", conf=text))
+    store.execute(c.CreateRun(dag_id="sales", run_id=f"r{number}", conf=text))
     store.execute(c.Set(ORDERS, "k", text, ANN))
     store.execute(c.Set(ORDERS, f"a{9 - number}", text, ANN))
     emit(store, msgspec.structs.replace(ORDERS_CHANGED, extra=text))
@@ -245,9 +243,9 @@ def test_runs_with_a_large_conf_are_complete(store: Store, monkeypatch: pytest.M
     monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
     for number in range(6):
         conf = f'{{"c":"{"c" * 1500}"}}'
-        store.execute(rc.CreateRun(dag_id="sales", run_id=str(number), conf=conf))
+        store.execute(c.CreateRun(dag_id="sales", run_id=str(number), conf=conf))
 
-    found = store.execute(rc.ListRuns())
+    found = store.execute(c.ListRuns())
 
     assert [run.run_id for run in found] == ["5", "4", "3", "2", "1", "0"]
 
@@ -273,7 +271,7 @@ def test_purges_end_with_the_reference_that_exceeds_the_size(
     for key in KEYS[:3]:
         store.execute(c.Set(scope, key, as_reference("p" * 1500, in_place=True), ANN))
     store.execute(c.Clear(scope, ANN))
-    command = pc.TakePurges(10, timedelta(minutes=1), "taker", pc.Part(scope), max_size=2000)
+    command = c.TakePurges(10, timedelta(minutes=1), "taker", c.Part(scope), max_size=2000)
 
     first, second = store.execute(command), store.execute(command)
 

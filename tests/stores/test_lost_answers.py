@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands.wrappers import Guarded, LiveAttempt, Once, RequestId
+from holdfast import commands as c
+from holdfast.commands import Guarded, LiveAttempt, Once, RequestId
 from holdfast.errors import NotSupported, StaleRequest, StoreUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope

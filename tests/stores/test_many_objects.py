@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.errors import ObjectBusy
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
@@ -27,7 +26,7 @@ VALUES = tuple((key, as_reference(f"s3://lake/{key}")) for key in KEYS)
 MINUTE = timedelta(minutes=1)
 
 
-def reserved(reservation: str) -> pc.Reserved:
+def reserved(reservation: str) -> c.Reserved:
     return tuple((key, value, reservation) for key, value in VALUES)
 
 
@@ -46,36 +45,36 @@ def scope(request: pytest.FixtureRequest) -> StoreScope:
 
 
 def test_what_is_reserved_together_is_named_together(store: SqlStore, scope: StoreScope) -> None:
-    store.execute(pc.ReserveObjects(scope, reserved("mine"), ANN))
-    assert store.execute(pc.CountPurges()).reserved == 300
+    store.execute(c.ReserveObjects(scope, reserved("mine"), ANN))
+    assert store.execute(c.CountPurges()).reserved == 300
 
     store.execute(c.SetMany(scope, VALUES, ANN, reservation="mine"))
 
-    assert store.execute(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+    assert store.execute(c.CountPurges()) == c.PurgeQueue(0, 0, 0)
     assert store.execute(c.List(scope, limit=1)).total == 300
 
 
 def test_what_is_released_together_is_deleted_together(store: SqlStore, scope: StoreScope) -> None:
-    store.execute(pc.ReserveObjects(scope, reserved("mine"), ANN))
-    store.execute(pc.ReserveObjects(scope, reserved("anothers")[:1], ANN))
+    store.execute(c.ReserveObjects(scope, reserved("mine"), ANN))
+    store.execute(c.ReserveObjects(scope, reserved("anothers")[:1], ANN))
 
-    store.execute(pc.ReleaseObjects(scope, reserved("mine"), ANN))
-    taken = store.execute(pc.TakePurges(1000, MINUTE, "me")).purges
+    store.execute(c.ReleaseObjects(scope, reserved("mine"), ANN))
+    taken = store.execute(c.TakePurges(1000, MINUTE, "me")).purges
     gone = tuple(purge.id for purge in taken[:200])
-    store.execute(pc.FinishPurges("me", gone, tuple((p.id, "no") for p in taken[200:])))
+    store.execute(c.FinishPurges("me", gone, tuple((p.id, "no") for p in taken[200:])))
 
     assert [purge.key for purge in taken] == KEYS[1:]
-    assert store.execute(pc.CountPurges()) == pc.PurgeQueue(100, 99, 1, "no")
+    assert store.execute(c.CountPurges()) == c.PurgeQueue(100, 99, 1, "no")
 
 
 def test_one_that_is_being_deleted_is_in_the_way_of_all(store: SqlStore, scope: StoreScope) -> None:
-    store.execute(pc.QueueObjects(((scope, *VALUES[-1]),)))
-    store.execute(pc.TakePurges(1, MINUTE, "me"))
+    store.execute(c.QueueObjects(((scope, *VALUES[-1]),)))
+    store.execute(c.TakePurges(1, MINUTE, "me"))
 
     with pytest.raises(ObjectBusy, match=f"`{KEYS[-1]}`"):
-        store.execute(pc.ReserveObjects(scope, reserved("mine"), ANN))
+        store.execute(c.ReserveObjects(scope, reserved("mine"), ANN))
 
-    assert store.execute(pc.CountPurges()).reserved == 0
+    assert store.execute(c.CountPurges()).reserved == 0
 
 
 @pytest.mark.parametrize(("shelf", "owner"), [(TASKS, "ti_id"), (ASSETS, "name_digest")])

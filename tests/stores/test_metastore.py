@@ -13,7 +13,7 @@ from dict_backends import DictBackend
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import InvalidBackend, UnknownTaskInstance
 from holdfast.model.entry import ApiWriter
 from holdfast.sdk.state import AssetScope, MetastoreStateBackend, TaskScope

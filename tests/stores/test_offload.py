@@ -11,9 +11,8 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.accessor.stores import AssetStore, TaskStore
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, StaleAttempt, StoreUnavailable, VersionConflict
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
@@ -331,7 +330,7 @@ def test_what_cannot_be_deleted_is_remembered(
 
     task_store.delete("job")
 
-    assert inner.execute(pc.CountPurges()) == pc.PurgeQueue(1, 1, 0, "no permission")
+    assert inner.execute(c.CountPurges()) == c.PurgeQueue(1, 1, 0, "no permission")
     assert objects(place) == ["job"]
 
 
@@ -355,7 +354,7 @@ class Slow(MemoryStore):
 
     async def aexecute(self, command: c.Command[Any]) -> Any:
         await asyncio.sleep(0.01)
-        if isinstance(command, pc.ReserveObjects):
+        if isinstance(command, c.ReserveObjects):
             self.reserved.append(len(command.objects))
         return self.execute(command)
 
@@ -396,7 +395,7 @@ async def test_the_reservations_of_a_large_set_many_are_split(backend: ObjectSto
 
     assert inner.reserved == [BATCH, 1]
     assert await task_store.aget(f"k{BATCH}") == BATCH
-    assert inner.execute(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+    assert inner.execute(c.CountPurges()) == c.PurgeQueue(0, 0, 0)
 
 
 async def test_what_is_in_the_way_of_one_writer_is_not_in_the_way_of_all(
@@ -408,12 +407,12 @@ async def test_what_is_in_the_way_of_one_writer_is_not_in_the_way_of_all(
     task_store = TaskStore(store, TASK, ANN)
     await task_store.aset("busy", 1)
     inner.execute(c.Delete(TASK, "busy", ANN))
-    [purge] = inner.execute(pc.TakePurges(1, timedelta(minutes=1), "me")).purges
+    [purge] = inner.execute(c.TakePurges(1, timedelta(minutes=1), "me")).purges
 
     writes = [asyncio.ensure_future(task_store.aset(key, 1)) for key in ("a", "busy", "b")]
     await asyncio.wait(writes, timeout=1)
     assert [write.done() for write in writes] == [True, False, True]
-    inner.execute(pc.FinishPurges("me", (purge.id,)))
+    inner.execute(c.FinishPurges("me", (purge.id,)))
     await asyncio.gather(*writes)
 
     assert await task_store.akeys() == ["a", "b", "busy"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.access.permissions import ChildIdentity, Identity, Role, UserIdentity
-from holdfast.commands import entries as c
 from holdfast.errors import Forbidden, NotSupported, StoreUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope

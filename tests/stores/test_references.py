@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.errors import BackendFailed, InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
@@ -59,7 +58,7 @@ def kept(store: OffloadStore, scope: StoreScope, key: str) -> str:
 
 def forge(inner: MemoryStore, scope: StoreScope, key: str, reference: str) -> None:
     text = as_reference(reference)
-    inner.execute(pc.ReserveObjects(scope, ((key, text, "forged"),), ANN))
+    inner.execute(c.ReserveObjects(scope, ((key, text, "forged"),), ANN))
     inner.execute(c.Set(scope, key, text, ANN, reservation="forged"))
 
 
@@ -117,7 +116,7 @@ def test_after_a_change_of_url_a_former_one_is_read_rewound_and_purged(
     inner.execute(c.DeleteAsset(ORDERS))
     store.purge()
     assert not any(map(is_there, references))
-    assert inner.execute(pc.CountPurges()).waiting == 0
+    assert inner.execute(c.CountPurges()).waiting == 0
 
 
 def test_a_former_url_may_be_of_another_kind(inner: MemoryStore, url: str) -> None:
@@ -135,7 +134,7 @@ def test_an_object_below_another_url_stays_and_its_purge_says_what_to_set(
     store = over(inner, url)
 
     store.execute(c.Delete(TASK, "k", ANN))
-    queue = inner.execute(pc.CountPurges())
+    queue = inner.execute(c.CountPurges())
 
     assert is_there(reference)
     assert (queue.waiting, queue.failing) == (1, 1)
@@ -156,7 +155,7 @@ def test_an_object_below_a_prefix_of_another_store_is_neither_read_nor_deleted(
     with pytest.raises(BackendFailed, match="former_urls"):
         store.execute(c.Get(TASK, "k"))
     store.execute(c.Delete(TASK, "k", ANN))
-    inner.execute(pc.QueueObjects(((TASK, "k", as_reference(reference)),)))
+    inner.execute(c.QueueObjects(((TASK, "k", as_reference(reference)),)))
     store.purge(retry=True)
 
     assert is_there(reference)

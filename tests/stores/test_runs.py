@@ -20,8 +20,7 @@ from sample_runs import (
     start,
 )
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput, NotFound, StaleAttempt
 from holdfast.model.run import Process, Run, RunKind, RunState, TaskState
 from holdfast.model.scope import TaskScope
@@ -33,7 +32,7 @@ def test_a_run_is_as_it_was_made(store: Store, clock: Clock) -> None:
     day = datetime(2026, 1, 31, tzinfo=UTC)
 
     made = store.execute(
-        rc.CreateRun(
+        c.CreateRun(
             dag_id="sales",
             run_id="Ünïcödé",
             kind=RunKind.BACKFILL,
@@ -55,7 +54,7 @@ def test_a_run_is_as_it_was_made(store: Store, clock: Clock) -> None:
         conf='{"a":1}',
         created_at=clock.now,
     )
-    assert store.execute(rc.GetRun("sales", "Ünïcödé")) == made
+    assert store.execute(c.GetRun("sales", "Ünïcödé")) == made
 
 
 def test_a_run_is_made_once(store: Store) -> None:
@@ -73,13 +72,13 @@ def test_one_of_those_who_make_the_same_run_at_once_makes_it(store: Store) -> No
 
 def test_an_unknown_run_is_said_to_be_so(store: Store) -> None:
     with pytest.raises(NotFound, match="run sales/monday is not known"):
-        store.execute(rc.GetRun(*RUN))
+        store.execute(c.GetRun(*RUN))
 
 
 def test_a_script_makes_an_external_run_known(store: Store) -> None:
     store.execute(c.RegisterTask(TaskScope(*RUN, "load")))
 
-    run = store.execute(rc.GetRun(*RUN))
+    run = store.execute(c.GetRun(*RUN))
 
     assert (run.kind, run.state, run.conf) == (RunKind.EXTERNAL, RunState.RUNNING, "{}")
     with pytest.raises(InvalidInput, match="external"):
@@ -89,19 +88,19 @@ def test_a_script_makes_an_external_run_known(store: Store) -> None:
 def test_runs_are_listed_newest_first_and_by_what_is_asked(store: Store) -> None:
     for run_id in ("monday", "tuesday"):
         create(store, run_id)
-    store.execute(rc.CreateRun(dag_id="stock", run_id="monday", kind=RunKind.SCHEDULED))
+    store.execute(c.CreateRun(dag_id="stock", run_id="monday", kind=RunKind.SCHEDULED))
     claim(store)
 
-    def listed(command: rc.ListRuns) -> list[tuple[str, str]]:
+    def listed(command: c.ListRuns) -> list[tuple[str, str]]:
         return [(run.dag_id, run.run_id) for run in store.execute(command)]
 
     everything = [("stock", "monday"), ("sales", "tuesday"), ("sales", "monday")]
-    assert listed(rc.ListRuns()) == everything
-    assert listed(rc.ListRuns(dag_id="sales")) == everything[1:]
-    assert listed(rc.ListRuns(states=(RunState.RUNNING,))) == everything[2:]
-    assert listed(rc.ListRuns(states=(RunState.RUNNING, RunState.QUEUED))) == everything
-    assert listed(rc.ListRuns(kinds=(RunKind.SCHEDULED,))) == everything[:1]
-    assert listed(rc.ListRuns(limit=1, offset=1)) == everything[1:2]
+    assert listed(c.ListRuns()) == everything
+    assert listed(c.ListRuns(dag_id="sales")) == everything[1:]
+    assert listed(c.ListRuns(states=(RunState.RUNNING,))) == everything[2:]
+    assert listed(c.ListRuns(states=(RunState.RUNNING, RunState.QUEUED))) == everything
+    assert listed(c.ListRuns(kinds=(RunKind.SCHEDULED,))) == everything[:1]
+    assert listed(c.ListRuns(limit=1, offset=1)) == everything[1:2]
 
 
 def test_who_claims_a_run_holds_it(store: Store, clock: Clock) -> None:
@@ -143,9 +142,9 @@ def test_a_released_run_is_free(store: Store) -> None:
     create(store)
     claim(store)
 
-    store.execute(rc.ReleaseRun(*RUN, SECOND))
-    assert store.execute(rc.GetRun(*RUN)).owner == FIRST
-    store.execute(rc.ReleaseRun(*RUN, FIRST))
+    store.execute(c.ReleaseRun(*RUN, SECOND))
+    assert store.execute(c.GetRun(*RUN)).owner == FIRST
+    store.execute(c.ReleaseRun(*RUN, FIRST))
 
     assert claim(store, SECOND).owner == SECOND
 
@@ -156,7 +155,7 @@ def test_one_of_those_who_claim_at_once_holds_the_run(store: Store) -> None:
 
     outcomes = at_once([partial(claim, store, rival) for rival in rivals])
 
-    holder = store.execute(rc.GetRun(*RUN)).owner
+    holder = store.execute(c.GetRun(*RUN)).owner
     assert [isinstance(each, Run) for each in outcomes] == [each == holder for each in rivals]
 
 
@@ -165,10 +164,10 @@ def test_only_who_holds_a_run_may_end_it(store: Store, clock: Clock) -> None:
     claim(store)
 
     with pytest.raises(StaleAttempt, match="process 200 on there does not hold run sales/monday"):
-        store.execute(rc.FinishRun(*RUN, SECOND, RunState.FAILED))
-    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+        store.execute(c.FinishRun(*RUN, SECOND, RunState.FAILED))
+    store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS))
 
-    run = store.execute(rc.GetRun(*RUN))
+    run = store.execute(c.GetRun(*RUN))
     assert (run.state, run.ended_at, run.owner) == (RunState.SUCCESS, clock.now, None)
 
 
@@ -176,10 +175,10 @@ def test_an_end_that_is_told_again_stays(store: Store) -> None:
     create(store)
     claim(store)
     for _ in range(2):
-        store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+        store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS))
 
     with pytest.raises(StaleAttempt):
-        store.execute(rc.FinishRun(*RUN, FIRST, RunState.FAILED))
+        store.execute(c.FinishRun(*RUN, FIRST, RunState.FAILED))
     with pytest.raises(InvalidInput, match="has ended: success"):
         claim(store)
 
@@ -191,55 +190,55 @@ def test_the_end_of_a_run_that_another_has_taken_over_and_ended_is_refused(
     claim(store)
     clock.forward(MINUTE)
     claim(store, SECOND)
-    store.execute(rc.FinishRun(*RUN, SECOND, RunState.SUCCESS))
+    store.execute(c.FinishRun(*RUN, SECOND, RunState.SUCCESS))
 
     with pytest.raises(StaleAttempt, match="does not hold run sales/monday: nobody does"):
-        store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+        store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS))
 
 
 def test_a_run_is_not_lost_to_who_has_ended_it(store: Store) -> None:
     create(store)
     claim(store)
-    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+    store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS))
 
-    def lost(process: Process) -> rc.Lost:
-        return store.execute(rc.Heartbeat(process=process, lease=MINUTE, runs=(RUN,)))
+    def lost(process: Process) -> c.Lost:
+        return store.execute(c.Heartbeat(process=process, lease=MINUTE, runs=(RUN,)))
 
-    assert (lost(FIRST), lost(SECOND)) == (rc.Lost(), rc.Lost(runs=(RUN,)))
-    store.execute(rc.ReleaseRun(*RUN, FIRST))
-    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS))
-    run = store.execute(rc.GetRun(*RUN))
+    assert (lost(FIRST), lost(SECOND)) == (c.Lost(), c.Lost(runs=(RUN,)))
+    store.execute(c.ReleaseRun(*RUN, FIRST))
+    store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS))
+    run = store.execute(c.GetRun(*RUN))
     assert (run.owner, run.leased_until) == (None, None)
 
 
 def test_a_run_does_not_end_as_running(store: Store) -> None:
     create(store)
     with pytest.raises(InvalidInput, match="running"):
-        store.execute(rc.FinishRun(*RUN, FIRST, RunState.RUNNING))
+        store.execute(c.FinishRun(*RUN, FIRST, RunState.RUNNING))
 
 
 def test_a_deleted_run_takes_all_its_rows_with_it(store: Store) -> None:
     begin(store)
     writer = start(store)
-    store.execute(rc.PutResult(writer, "k", "1"))
+    store.execute(c.PutResult(writer, "k", "1"))
 
     store.execute(c.DeleteRun(*RUN))
 
-    assert store.execute(rc.ListRuns()) == ()
-    assert store.execute(rc.ListTaskInstances()) == ()
-    lost = store.execute(rc.Heartbeat(process=FIRST, lease=MINUTE, runs=(RUN,), attempts=(writer,)))
-    assert lost == rc.Lost(runs=(RUN,), attempts=(writer,))
+    assert store.execute(c.ListRuns()) == ()
+    assert store.execute(c.ListTaskInstances()) == ()
+    lost = store.execute(c.Heartbeat(process=FIRST, lease=MINUTE, runs=(RUN,), attempts=(writer,)))
+    assert lost == c.Lost(runs=(RUN,), attempts=(writer,))
     with pytest.raises(NotFound):
-        change(store, rc.TaskChange("load", -1, TaskState.SKIPPED))
+        change(store, c.TaskChange("load", -1, TaskState.SKIPPED))
 
 
 def test_no_more_runs_of_a_dag_begin_than_may_run_at_once(store: Store) -> None:
-    store.execute(rc.SaveFile("sales.py", (dag("sales"),)))
+    store.execute(c.SaveFile("sales.py", (dag("sales"),)))
     for n in range(6):
         create(store, f"run {n}")
 
     def begin_one(n: int) -> Run:
-        claim = rc.ClaimRun(
+        claim = c.ClaimRun(
             dag_id="sales", run_id=f"run {n}", process=FIRST, lease=MINUTE, most_running=2
         )
         return store.execute(claim)
@@ -250,7 +249,7 @@ def test_no_more_runs_of_a_dag_begin_than_may_run_at_once(store: Store) -> None:
     assert len(refused) == 4
     assert "waits: 2 of its DAG run already" in str(refused[0])
     begun = [each.run_id for each in outcomes if isinstance(each, Run)]
-    store.execute(rc.FinishRun("sales", begun[0], FIRST, RunState.SUCCESS))
+    store.execute(c.FinishRun("sales", begun[0], FIRST, RunState.SUCCESS))
     waiting = next(n for n in range(6) if f"run {n}" not in begun)
     assert begin_one(waiting).state is RunState.RUNNING
     assert begin_one(waiting).state is RunState.RUNNING

@@ -26,8 +26,7 @@ from sample_runs import (
     task,
 )
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput, StaleAttempt, VersionConflict
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import AttemptInfo, Ending, Outcome, Process, TaskState
@@ -54,7 +53,7 @@ def test_an_attempt_tells_how_it_ended(store: Store, clock: Clock) -> None:
 
     finish(store, writer, msgspec.structs.replace(FAILED, exit_status=1, signal=9))
 
-    assert store.execute(rc.ListAttempts(LOAD)) == (
+    assert store.execute(c.ListAttempts(LOAD)) == (
         AttemptInfo(
             scope=LOAD,
             number=1,
@@ -110,8 +109,8 @@ def test_success_takes_effect_all_at_once(store: Store) -> None:
     finish(store, writer, ending)
 
     assert store.execute(c.Get(ORDERS, "mark")) == "7"
-    assert store.execute(rc.GetResults(*RUN, "load")) == ((-1, "[1]"),)
-    [event] = store.execute(rc.ListAssetEvents(ORDERS))
+    assert store.execute(c.GetResults(*RUN, "load")) == ((-1, "[1]"),)
+    [event] = store.execute(c.ListAssetEvents(ORDERS))
     assert (event.number, event.source) == (1, LOAD)
     assert task(store).state is TaskState.SUCCESS
 
@@ -127,8 +126,8 @@ def test_a_success_that_cannot_stand_leaves_nothing(store: Store) -> None:
     with pytest.raises(VersionConflict):
         finish(store, writer, ending)
 
-    assert store.execute(rc.ListAssetEvents(ORDERS)) == ()
-    assert store.execute(rc.GetResults(*RUN, "load")) == ()
+    assert store.execute(c.ListAssetEvents(ORDERS)) == ()
+    assert store.execute(c.GetResults(*RUN, "load")) == ()
     assert task(store).state is TaskState.RUNNING
     finish(store, writer, FAILED)
 
@@ -153,7 +152,7 @@ def test_a_failure_keeps_no_result(store: Store) -> None:
 
     finish(store, writer, msgspec.structs.replace(FAILED, result="1"))
 
-    assert store.execute(rc.GetResults(*RUN, "load")) == ()
+    assert store.execute(c.GetResults(*RUN, "load")) == ()
 
 
 def test_a_failure_has_no_events(store: Store) -> None:
@@ -174,7 +173,7 @@ def test_tasks_that_end_at_once_with_assets_in_any_order_all_end(store: Store) -
     outcomes = at_once([partial(finish, store, writer, ending) for writer, ending in ends])
 
     assert outcomes == [None, None]
-    assert len(store.execute(rc.ListAssetEvents())) == 4
+    assert len(store.execute(c.ListAssetEvents())) == 4
 
 
 def test_a_script_needs_to_say_no_more_than_whether_it_succeeded(store: Store) -> None:
@@ -183,7 +182,7 @@ def test_a_script_needs_to_say_no_more_than_whether_it_succeeded(store: Store) -
         writer = TaskWriter(LOAD, store.execute(c.StartAttempt(LOAD)))
         store.execute(c.FinishAttempt(writer, succeeded))
 
-    outcomes = [attempt.outcome for attempt in store.execute(rc.ListAttempts(LOAD))]
+    outcomes = [attempt.outcome for attempt in store.execute(c.ListAttempts(LOAD))]
     assert outcomes == [Outcome.FAILED, Outcome.SUCCESS]
     assert task(store).state is TaskState.SUCCESS
     assert store.execute(c.StartAttempt(LOAD)) == 3
@@ -194,7 +193,7 @@ def test_a_superseded_attempt_was_interrupted(store: Store) -> None:
     start(store)
     start(store)
 
-    first, second = store.execute(rc.ListAttempts(LOAD))
+    first, second = store.execute(c.ListAttempts(LOAD))
     assert (first.outcome, first.error) == (Outcome.INTERRUPTED, "a newer attempt has begun")
     assert (second.outcome, second.ended_at) == (None, None)
 
@@ -202,15 +201,15 @@ def test_a_superseded_attempt_was_interrupted(store: Store) -> None:
 def test_results_are_the_newest_attempts(store: Store) -> None:
     begin(store)
     first = start(store)
-    store.execute(rc.PutResult(first, "k", "1"))
-    store.execute(rc.PutResult(first, "k", "2"))
-    assert store.execute(rc.GetResults(*RUN, "load", "k")) == ((-1, "2"),)
+    store.execute(c.PutResult(first, "k", "1"))
+    store.execute(c.PutResult(first, "k", "2"))
+    assert store.execute(c.GetResults(*RUN, "load", "k")) == ((-1, "2"),)
 
     start(store)
 
-    assert store.execute(rc.GetResults(*RUN, "load", "k")) == ()
+    assert store.execute(c.GetResults(*RUN, "load", "k")) == ()
     with pytest.raises(StaleAttempt):
-        store.execute(rc.PutResult(first, "k", "3"))
+        store.execute(c.PutResult(first, "k", "3"))
 
 
 def test_results_of_a_mapped_task_come_in_the_order_of_its_indices(store: Store) -> None:
@@ -218,16 +217,14 @@ def test_results_of_a_mapped_task_come_in_the_order_of_its_indices(store: Store)
         scope = TaskScope(*RUN, "sum", index)
         store.execute(c.RegisterTask(scope))
         writer = TaskWriter(scope, store.execute(c.StartAttempt(scope)))
-        store.execute(rc.PutResult(writer, "return_value", str(index)))
+        store.execute(c.PutResult(writer, "return_value", str(index)))
 
-    assert store.execute(rc.GetResults(*RUN, "sum")) == ((0, "0"), (2, "2"), (10, "10"))
-    assert store.execute(rc.GetResults(*RUN, "sum", map_index=2)) == ((2, "2"),)
+    assert store.execute(c.GetResults(*RUN, "sum")) == ((0, "0"), (2, "2"), (10, "10"))
+    assert store.execute(c.GetResults(*RUN, "sum", map_index=2)) == ((2, "2"),)
 
 
-def heartbeat(store: Store, *attempts: TaskWriter, process: Process = FIRST) -> rc.Lost:
-    return store.execute(
-        rc.Heartbeat(process=process, lease=MINUTE, runs=(RUN,), attempts=attempts)
-    )
+def heartbeat(store: Store, *attempts: TaskWriter, process: Process = FIRST) -> c.Lost:
+    return store.execute(c.Heartbeat(process=process, lease=MINUTE, runs=(RUN,), attempts=attempts))
 
 
 def test_a_heartbeat_renews_leases(store: Store, clock: Clock) -> None:
@@ -235,9 +232,9 @@ def test_a_heartbeat_renews_leases(store: Store, clock: Clock) -> None:
     writers = start(store), start(store, REPORT)
     clock.forward(timedelta(seconds=59))
 
-    assert heartbeat(store, *writers) == rc.Lost()
+    assert heartbeat(store, *writers) == c.Lost()
 
-    assert store.execute(rc.GetRun(*RUN)).leased_until == clock.now + MINUTE
+    assert store.execute(c.GetRun(*RUN)).leased_until == clock.now + MINUTE
     clock.forward(timedelta(seconds=59))
     with pytest.raises(Conflict):
         claim(store, SECOND)
@@ -260,7 +257,7 @@ def interrupt(
     store: Store, process: Process, *, limit: int = 3, expired: bool = False
 ) -> tuple[AttemptInfo, ...]:
     return store.execute(
-        rc.InterruptAttempts(
+        c.InterruptAttempts(
             dag_id=RUN[0],
             run_id=RUN[1],
             process=process,
@@ -348,7 +345,7 @@ def test_what_a_stale_supervisor_tells_is_refused_and_changes_nothing(store: Sto
     with pytest.raises(StaleAttempt):
         interrupt(store, FIRST)
 
-    assert heartbeat(store, stale) == rc.Lost(runs=(RUN,), attempts=(stale,))
+    assert heartbeat(store, stale) == c.Lost(runs=(RUN,), attempts=(stale,))
     assert store.execute(c.Get(ORDERS, "mark")) is None
-    assert store.execute(rc.ListAssetEvents()) == ()
+    assert store.execute(c.ListAssetEvents()) == ()
     assert (task(store).state, task(store).attempt) == (TaskState.RUNNING, newer.attempt)

@@ -22,8 +22,7 @@ from sample_runs import (
     task,
 )
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.errors import NotSupported
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import Ending, TaskState
@@ -44,7 +43,7 @@ def store(backend: DictBackend, tmp_path: Path) -> Store:
 
 
 def test_every_command_about_runs_is_passed_on(store: Store) -> None:
-    about_runs = [kind for kind in OPERATIONS if kind.__module__ == rc.__name__]
+    about_runs = [kind for kind in OPERATIONS if kind.__module__ == c.__name__]
 
     assert about_runs
     assert [kind for kind in about_runs if not store.supports(kind)] == []
@@ -66,8 +65,8 @@ def test_success_writes_what_was_staged_and_clears_behind_the_ledger(
     store.execute(c.FinishAttempt(writer, True, clear=True, ending=ending))
 
     assert [key for _, key in backend.rows] == ["mark"]
-    assert len(store.execute(rc.ListAssetEvents(ORDERS))) == 1
-    assert store.execute(rc.GetResults(*RUN, "load")) == ((-1, "[]"),)
+    assert len(store.execute(c.ListAssetEvents(ORDERS))) == 1
+    assert store.execute(c.GetResults(*RUN, "load")) == ((-1, "[]"),)
 
 
 def test_clearing_a_succeeded_task_clears_behind_the_ledger(
@@ -79,7 +78,7 @@ def test_clearing_a_succeeded_task_clears_behind_the_ledger(
     finish(store, start(store))
 
     store.execute(
-        rc.ClearTasks(
+        c.ClearTasks(
             dag_id="sales", run_id="monday", tasks=(("load", None), ("report", None)), writer=ANN
         )
     )
@@ -91,7 +90,7 @@ def test_marking_success_clears_behind_the_ledger(store: Store, backend: DictBac
     begin(store)
     store.execute(c.Set(LOAD, "page", "7", ANN))
 
-    store.execute(rc.MarkTask(scope=LOAD, state=TaskState.SUCCESS, writer=ANN, clear=True))
+    store.execute(c.MarkTask(scope=LOAD, state=TaskState.SUCCESS, writer=ANN, clear=True))
 
     assert not backend.rows
     assert task(store).state is TaskState.SUCCESS
@@ -99,24 +98,24 @@ def test_marking_success_clears_behind_the_ledger(store: Store, backend: DictBac
 
 def test_a_watcher_writes_behind_the_ledger(store: Store, backend: DictBackend) -> None:
     store.execute(c.DeclareAsset("orders", "s3://orders"))
-    watch = store.execute(rc.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
+    watch = store.execute(c.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
     me = WatcherWriter()
 
-    store.execute(rc.Emit(watch, (c.Set(ORDERS, "cursor", "1", me),), ORDERS_CHANGED))
+    store.execute(c.Emit(watch, (c.Set(ORDERS, "cursor", "1", me),), ORDERS_CHANGED))
     with pytest.raises(NotSupported, match="DictBackend cannot do `Advance`"):
         writes = (c.Set(ORDERS, "cursor", "2", me), c.Advance(ORDERS, "newest", "1", me))
-        store.execute(rc.Emit(watch, writes, ORDERS_CHANGED))
+        store.execute(c.Emit(watch, writes, ORDERS_CHANGED))
 
     assert [(key, value) for (_, key), (value, _) in backend.rows.items()] == [("cursor", "1")]
-    assert len(store.execute(rc.ListAssetEvents(ORDERS))) == 1
+    assert len(store.execute(c.ListAssetEvents(ORDERS))) == 1
 
 
 def test_another_item_clears_behind_the_ledger(store: Store, backend: DictBackend) -> None:
     begin(store)
     writer = start(store)
-    store.execute(rc.TakeItem(writer, "1" * 64))
+    store.execute(c.TakeItem(writer, "1" * 64))
     store.execute(c.Set(LOAD, "page", "7", writer))
 
-    assert store.execute(rc.TakeItem(writer, "2" * 64))
+    assert store.execute(c.TakeItem(writer, "2" * 64))
 
     assert not backend.rows

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from sample_runs import CUSTOMERS_SPEC, ORDERS_CHANGED, ORDERS_SPEC, create, dag, emit
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.model.dag import DagSpec, TaskSpec
 from holdfast.model.run import DagInfo, FileInfo, RunKind
@@ -21,15 +20,15 @@ DAY = datetime(2026, 1, 31, tzinfo=UTC)
 
 
 def save(store: Store, file: str, *dags: DagSpec, seen: bool = False) -> None:
-    store.execute(rc.SaveFile(file, dags, seen=seen))
+    store.execute(c.SaveFile(file, dags, seen=seen))
 
 
 def holders(store: Store) -> dict[str, str]:
-    return {info.dag_id: info.file for info in store.execute(rc.ListDags())}
+    return {info.dag_id: info.file for info in store.execute(c.ListDags())}
 
 
 def ids(store: Store) -> list[str]:
-    return [info.dag_id for info in store.execute(rc.ListDags())]
+    return [info.dag_id for info in store.execute(c.ListDags())]
 
 
 def active(store: Store) -> list[str]:
@@ -46,8 +45,8 @@ def test_a_dag_is_as_its_file_has_it(store: Store, clock: Clock) -> None:
 
     save(store, "/dags/ä.py", spec)
 
-    [info] = store.execute(rc.ListDags())
-    assert info == store.execute(rc.GetDag("sales"))
+    [info] = store.execute(c.ListDags())
+    assert info == store.execute(c.GetDag("sales"))
     assert info == DagInfo(
         dag_id="sales",
         file="/dags/ä.py",
@@ -60,7 +59,7 @@ def test_a_dag_is_as_its_file_has_it(store: Store, clock: Clock) -> None:
         stale_at=None,
     )
     assert msgspec.json.decode(info.spec, type=DagSpec) == spec
-    assert store.execute(rc.ListFiles()) == (FileInfo("/dags/ä.py", clock.now, ""),)
+    assert store.execute(c.ListFiles()) == (FileInfo("/dags/ä.py", clock.now, ""),)
 
 
 def test_dags_that_have_left_their_file_are_away(store: Store) -> None:
@@ -70,23 +69,23 @@ def test_dags_that_have_left_their_file_are_away(store: Store) -> None:
 
     left = ("sales", "stock", "other", "never")
     specs = loading("stock", CUSTOMERS_SPEC), dag("tax")
-    store.execute(rc.SaveFile("a.py", specs, seen=True, left=left))
+    store.execute(c.SaveFile("a.py", specs, seen=True, left=left))
 
     assert holders(store) == {"other": "b.py", "sales": "", "stock": "a.py", "tax": "a.py"}
-    assert store.execute(rc.GetRun("sales", "monday"))
+    assert store.execute(c.GetRun("sales", "monday"))
 
 
 def test_the_dags_of_a_forgotten_file_are_away_and_no_others(store: Store, clock: Clock) -> None:
     save(store, "a.py", loading("sales", ORDERS_SPEC))
     save(store, "b.py", loading("stock", ORDERS_SPEC, CUSTOMERS_SPEC))
 
-    store.execute(rc.ForgetFile("b.py", ("sales", "stock")))
-    store.execute(rc.ForgetFile("never seen", ("sales",)))
+    store.execute(c.ForgetFile("b.py", ("sales", "stock")))
+    store.execute(c.ForgetFile("never seen", ("sales",)))
 
     assert holders(store) == {"sales": "a.py", "stock": ""}
-    assert store.execute(rc.GetDag("stock")).seen_at == clock.now
+    assert store.execute(c.GetDag("stock")).seen_at == clock.now
     assert active(store) == ["customers", "orders"]
-    assert [info.file for info in store.execute(rc.ListFiles())] == ["a.py"]
+    assert [info.file for info in store.execute(c.ListFiles())] == ["a.py"]
 
 
 def test_a_dag_that_is_away_for_long_is_stale_and_comes_back_as_it_was(
@@ -94,21 +93,21 @@ def test_a_dag_that_is_away_for_long_is_stale_and_comes_back_as_it_was(
 ) -> None:
     save(store, "a.py", loading("sales", ORDERS_SPEC), seen=True)
     save(store, "b.py", loading("stock", CUSTOMERS_SPEC), seen=True)
-    store.execute(rc.PauseDag("sales", True))
+    store.execute(c.PauseDag("sales", True))
     make_run(store, 20)
-    store.execute(rc.ForgetFile("a.py", ("sales", "stock")))
-    retire = rc.RetireDags(timedelta(minutes=10))
+    store.execute(c.ForgetFile("a.py", ("sales", "stock")))
+    retire = c.RetireDags(timedelta(minutes=10))
 
     clock.forward(timedelta(minutes=10))
-    store.execute(rc.SeeDags(("stock",)))
+    store.execute(c.SeeDags(("stock",)))
     early = store.execute(retire)
     clock.forward(timedelta(seconds=1))
     assert (early, store.execute(retire), store.execute(retire)) == ((), ("sales",), ())
-    assert store.execute(rc.GetDag("sales")).stale_at == clock.now
+    assert store.execute(c.GetDag("sales")).stale_at == clock.now
     assert active(store) == ["customers"]
 
     save(store, "c.py", loading("sales", ORDERS_SPEC), seen=True)
-    info = store.execute(rc.GetDag("sales"))
+    info = store.execute(c.GetDag("sales"))
     assert (info.file, info.stale_at, info.seen_at) == ("c.py", None, clock.now)
     assert (info.paused, info.scheduled_until) == (True, DAY.replace(day=20))
     assert active(store) == ["customers", "orders"]
@@ -119,7 +118,7 @@ def test_a_dag_that_no_scheduler_has_had_never_becomes_stale(store: Store, clock
 
     clock.forward(timedelta(days=365))
 
-    assert store.execute(rc.RetireDags(timedelta(0))) == ()
+    assert store.execute(c.RetireDags(timedelta(0))) == ()
     assert active(store) == ["orders"]
 
 
@@ -130,38 +129,38 @@ def test_a_dag_whose_scheduler_stays_away_is_stale_and_keeps_its_assets(
 
     clock.forward(timedelta(days=365))
 
-    assert store.execute(rc.RetireDags(timedelta(minutes=10))) == ("sales",)
+    assert store.execute(c.RetireDags(timedelta(minutes=10))) == ("sales",)
     assert active(store) == ["orders"]
-    assert store.execute(rc.SeeDags(("sales",))) == ("sales",)
+    assert store.execute(c.SeeDags(("sales",))) == ("sales",)
 
 
 def test_a_scheduler_is_told_what_the_store_does_not_know_it_to_have(
     store: Store, clock: Clock
 ) -> None:
     save(store, "a.py", dag("sales"), dag("stock"), seen=True)
-    store.execute(rc.SaveFile("a.py", (dag("sales"),), seen=True, left=("stock",)))
-    away = store.execute(rc.GetDag("stock"))
+    store.execute(c.SaveFile("a.py", (dag("sales"),), seen=True, left=("stock",)))
+    away = store.execute(c.GetDag("stock"))
     clock.forward(timedelta(seconds=5))
 
-    told = store.execute(rc.SeeDags(("never", "sales", "stock")))
+    told = store.execute(c.SeeDags(("never", "sales", "stock")))
 
     assert told == ("never", "stock")
-    assert store.execute(rc.GetDag("sales")).seen_at == clock.now
-    assert store.execute(rc.GetDag("stock")) == away
+    assert store.execute(c.GetDag("sales")).seen_at == clock.now
+    assert store.execute(c.GetDag("stock")) == away
     many = tuple(f"dag {n:04}" for n in range(1100))
-    assert store.execute(rc.SeeDags(("sales", *many))) == many
-    assert store.execute(rc.SeeDags(())) == ()
+    assert store.execute(c.SeeDags(("sales", *many))) == many
+    assert store.execute(c.SeeDags(())) == ()
 
 
 def test_an_error_that_nobody_tells_again_is_forgotten(store: Store, clock: Clock) -> None:
     for file in ("told.py", "left.py"):
-        store.execute(rc.SaveFileError(file, "Traceback …"))
+        store.execute(c.SaveFileError(file, "Traceback …"))
     clock.forward(timedelta(minutes=61))
-    store.execute(rc.SaveFileError("told.py", "Traceback …"))
+    store.execute(c.SaveFileError("told.py", "Traceback …"))
 
-    store.execute(rc.RetireDags(timedelta(minutes=10)))
+    store.execute(c.RetireDags(timedelta(minutes=10)))
 
-    errors = {info.file: info.error for info in store.execute(rc.ListFiles())}
+    errors = {info.file: info.error for info in store.execute(c.ListFiles())}
     assert errors == {"told.py": "Traceback …", "left.py": ""}
 
 
@@ -169,27 +168,27 @@ def test_a_file_that_cannot_be_imported_keeps_what_it_held(store: Store, clock: 
     save(store, "a.py", loading("sales", ORDERS_SPEC))
 
     for file in ("b.py", "a.py"):
-        store.execute(rc.SaveFileError(file, "Traceback …"))
+        store.execute(c.SaveFileError(file, "Traceback …"))
 
     assert ids(store) == ["sales"]
     assert active(store) == ["orders"]
-    files = store.execute(rc.ListFiles())
+    files = store.execute(c.ListFiles())
     assert files == tuple(FileInfo(name, clock.now, "Traceback …") for name in ("a.py", "b.py"))
     save(store, "a.py", dag("sales"))
-    assert store.execute(rc.ListFiles())[0].error == ""
+    assert store.execute(c.ListFiles())[0].error == ""
 
 
 def test_a_dag_id_in_two_files_names_both(store: Store, clock: Clock) -> None:
     save(store, "a.py", dag("sales"), seen=True)
     clock.forward(timedelta(seconds=20))
-    store.execute(rc.SeeDags(("sales",)))
+    store.execute(c.SeeDags(("sales",)))
     clock.forward(timedelta(seconds=29))
 
     with pytest.raises(Conflict, match=r"DAG `sales` of b\.py is already in a\.py"):
         save(store, "b.py", dag("other"), dag("sales"))
 
     assert holders(store) == {"sales": "a.py"}
-    assert len(store.execute(rc.ListFiles())) == 1
+    assert len(store.execute(c.ListFiles())) == 1
 
 
 def test_a_dag_that_no_scheduler_has_any_more_may_be_in_another_file(
@@ -197,20 +196,20 @@ def test_a_dag_that_no_scheduler_has_any_more_may_be_in_another_file(
 ) -> None:
     save(store, "by_hand.py", dag("sales"))
     save(store, "dags/a.py", dag("sales"), seen=True)
-    store.execute(rc.PauseDag("sales", True))
+    store.execute(c.PauseDag("sales", True))
     clock.forward(timedelta(seconds=30))
 
     save(store, "b.py", dag("sales"), seen=True)
 
     assert holders(store) == {"sales": "b.py"}
-    assert store.execute(rc.GetDag("sales")).paused
+    assert store.execute(c.GetDag("sales")).paused
 
 
 def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(store: Store) -> None:
     save(store, "a.py", dag("sales"), dag("stock"), seen=True)
-    store.execute(rc.SaveFile("a.py", (dag("stock"),), seen=True, left=("sales",)))
+    store.execute(c.SaveFile("a.py", (dag("stock"),), seen=True, left=("sales",)))
     save(store, "b.py", dag("sales"), seen=True)
-    store.execute(rc.ForgetFile("a.py", ("stock",)))
+    store.execute(c.ForgetFile("a.py", ("stock",)))
     save(store, "c.py", dag("stock"), seen=True)
 
     assert holders(store) == {"sales": "b.py", "stock": "c.py"}
@@ -222,17 +221,17 @@ def test_a_file_that_is_run_by_hand_changes_nothing_of_a_scheduled_dag(
     spec = dag("sales", ORDERS_SPEC)
     save(store, "a.py", spec, seen=True)
     emit(store, ORDERS_CHANGED)
-    before = store.execute(rc.GetDag("sales"))
+    before = store.execute(c.GetDag("sales"))
 
     for _ in range(2):
         save(store, "a.py", loading("sales", CUSTOMERS_SPEC))
         clock.forward(timedelta(hours=1))
     save(store, "b.py", dag("sales"))
 
-    assert store.execute(rc.GetDag("sales")) == before
+    assert store.execute(c.GetDag("sales")) == before
     assert active(store) == ["orders"]
     save(store, "a.py", spec, seen=True)
-    assert store.execute(rc.CreateAssetRun("sales", "by assets")) is not None
+    assert store.execute(c.CreateAssetRun("sales", "by assets")) is not None
 
 
 def test_a_file_that_is_run_by_hand_may_use_its_assets(store: Store) -> None:
@@ -248,19 +247,19 @@ def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(store: Store) 
     save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
     make_run(store, 20)
     emit(store, ORDERS_CHANGED)
-    store.execute(rc.PauseDag("sales", True))
+    store.execute(c.PauseDag("sales", True))
 
     moved = (dag("sales", ORDERS_SPEC),)
-    store.execute(rc.SaveFile("b.py", moved, seen=True, taken_from=("z.py", "a.py")))
-    store.execute(rc.ForgetFile("a.py", ("sales",)))
+    store.execute(c.SaveFile("b.py", moved, seen=True, taken_from=("z.py", "a.py")))
+    store.execute(c.ForgetFile("a.py", ("sales",)))
 
-    info = store.execute(rc.GetDag("sales"))
+    info = store.execute(c.GetDag("sales"))
     assert (info.file, info.paused) == ("b.py", True)
     assert info.scheduled_until == DAY.replace(day=20)
     assert active(store) == ["orders"]
-    store.execute(rc.PauseDag("sales", False))
-    assert store.execute(rc.CreateAssetRun("sales", "by assets")) is not None
-    assert [one.number for one in store.execute(rc.RunEvents("sales", "by assets"))] == [2]
+    store.execute(c.PauseDag("sales", False))
+    assert store.execute(c.CreateAssetRun("sales", "by assets")) is not None
+    assert [one.number for one in store.execute(c.RunEvents("sales", "by assets"))] == [2]
 
 
 def test_a_dag_id_twice_in_one_file_is_refused(store: Store) -> None:
@@ -272,7 +271,7 @@ def test_an_unknown_dag_is_told_with_those_that_there_are(store: Store) -> None:
     save(store, "a.py", dag("sales"), dag("stock"))
 
     commands: list[c.Command[Any]]
-    commands = [rc.GetDag("sale"), rc.PauseDag("sale", True), rc.CreateAssetRun("sale", "r")]
+    commands = [c.GetDag("sale"), c.PauseDag("sale", True), c.CreateAssetRun("sale", "r")]
     for command in commands:
         with pytest.raises(NotFound, match=r"DAG `sale` is not known\nhint: DAGs .*sales"):
             store.execute(command)
@@ -280,20 +279,20 @@ def test_an_unknown_dag_is_told_with_those_that_there_are(store: Store) -> None:
 
 def test_a_pause_outlasts_a_change_of_the_file(store: Store) -> None:
     save(store, "a.py", dag("sales", paused_at_first=True))
-    assert store.execute(rc.GetDag("sales")).paused
+    assert store.execute(c.GetDag("sales")).paused
 
-    store.execute(rc.PauseDag("sales", False))
+    store.execute(c.PauseDag("sales", False))
     save(store, "a.py", dag("sales", paused_at_first=True))
-    assert not store.execute(rc.GetDag("sales")).paused
+    assert not store.execute(c.GetDag("sales")).paused
 
-    store.execute(rc.PauseDag("sales", True))
-    assert store.execute(rc.GetDag("sales")).paused
+    store.execute(c.PauseDag("sales", True))
+    assert store.execute(c.GetDag("sales")).paused
 
 
 def make_run(
     store: Store, day: int, kind: RunKind = RunKind.SCHEDULED, run_id: str | None = None
 ) -> None:
-    run = rc.CreateRun(
+    run = c.CreateRun(
         dag_id="sales",
         run_id=run_id or str(day),
         kind=kind,
@@ -320,9 +319,9 @@ def test_the_schedule_leaves_a_date_to_the_backfill_that_has_made_it(store: Stor
     for day in (20, 21):
         make_run(store, day)
 
-    runs = store.execute(rc.ListRuns(dag_id="sales"))
+    runs = store.execute(c.ListRuns(dag_id="sales"))
     assert sorted(run.run_id for run in runs) == ["21", "backfilled", "by hand"]
-    assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=21)
+    assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=21)
 
 
 def test_the_schedule_remembers_how_far_it_has_come(store: Store) -> None:
@@ -333,7 +332,7 @@ def test_the_schedule_remembers_how_far_it_has_come(store: Store) -> None:
 
     save(store, "a.py", dag("sales", tags=("new",)))
 
-    assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=20)
+    assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=20)
 
 
 def test_the_schedule_passes_over_a_run_that_exists(store: Store) -> None:
@@ -342,28 +341,28 @@ def test_the_schedule_passes_over_a_run_that_exists(store: Store) -> None:
 
     make_run(store, 20)
 
-    assert store.execute(rc.GetRun("sales", "20")).kind is RunKind.BACKFILL
-    assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=20)
+    assert store.execute(c.GetRun("sales", "20")).kind is RunKind.BACKFILL
+    assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=20)
 
 
 def test_events_while_a_dag_is_away_start_a_run_when_it_is_back(store: Store) -> None:
     save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
     emit(store, ORDERS_CHANGED)
-    store.execute(rc.ForgetFile("a.py", ("sales", "stock")))
+    store.execute(c.ForgetFile("a.py", ("sales", "stock")))
     emit(store, ORDERS_CHANGED)
 
     save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
 
-    assert store.execute(rc.CreateAssetRun("sales", "by assets")) is not None
-    assert [one.number for one in store.execute(rc.RunEvents("sales", "by assets"))] == [1, 2]
+    assert store.execute(c.CreateAssetRun("sales", "by assets")) is not None
+    assert [one.number for one in store.execute(c.RunEvents("sales", "by assets"))] == [1, 2]
 
 
 def test_the_schedule_of_a_dag_that_comes_back_goes_on(store: Store) -> None:
     save(store, "a.py", dag("sales"))
     make_run(store, 20)
     make_run(store, 31, RunKind.MANUAL)
-    store.execute(rc.ForgetFile("a.py", ("sales", "stock")))
+    store.execute(c.ForgetFile("a.py", ("sales", "stock")))
 
     save(store, "b.py", dag("sales"))
 
-    assert store.execute(rc.GetDag("sales")).scheduled_until == DAY.replace(day=20)
+    assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=20)

@@ -17,8 +17,7 @@ from sample_runs import (
     emit,
 )
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.errors import Conflict, NotFound, UnknownAsset
 from holdfast.model.dag import AliasSpec, AllOf, AnyOf, AssetRefSpec, Condition, TaskSpec
 from holdfast.model.run import Run, RunKind, RunState
@@ -31,16 +30,16 @@ SOURCE = TaskScope("producer", "r", "t")
 
 
 def save(store: Store, condition: Condition | None, dag_id: str = "sales") -> None:
-    store.execute(rc.SaveFile(f"{dag_id}.py", (dag(dag_id, condition),)))
+    store.execute(c.SaveFile(f"{dag_id}.py", (dag(dag_id, condition),)))
 
 
 def ask(store: Store, run_id: str = "r1", dag_id: str = "sales") -> Run | None:
-    return store.execute(rc.CreateAssetRun(dag_id, run_id))
+    return store.execute(c.CreateAssetRun(dag_id, run_id))
 
 
 def taken(store: Store, run_id: str = "r1") -> list[tuple[str | None, int]]:
     """The events that started a run."""
-    events = store.execute(rc.RunEvents("sales", run_id))
+    events = store.execute(c.RunEvents("sales", run_id))
     return [(event.asset.name, event.number) for event in events]
 
 
@@ -50,17 +49,17 @@ def test_events_of_an_asset_are_numbered_and_listed_newest_first(
     emit(store, ORDERS_CHANGED, msgspec.structs.replace(ORDERS_CHANGED, extra='{"n":2}'))
     emit(store, CUSTOMERS_CHANGED)
 
-    second, first = store.execute(rc.ListAssetEvents(ORDERS))
+    second, first = store.execute(c.ListAssetEvents(ORDERS))
     assert (first.number, first.extra, first.source) == (1, "{}", SOURCE)
     assert (second.number, second.extra, second.at) == (2, '{"n":2}', clock.now)
     assert (second.asset.name, second.asset.uri) == ("orders", "s3://orders")
-    assert len(store.execute(rc.ListAssetEvents())) == 3
-    assert len(store.execute(rc.ListAssetEvents(limit=1))) == 1
+    assert len(store.execute(c.ListAssetEvents())) == 3
+    assert len(store.execute(c.ListAssetEvents(limit=1))) == 1
 
 
 def test_events_of_an_unknown_asset_are_an_error(store: Store) -> None:
     with pytest.raises(UnknownAsset):
-        store.execute(rc.ListAssetEvents(ORDERS))
+        store.execute(c.ListAssetEvents(ORDERS))
 
 
 def test_an_event_declares_an_asset_that_is_not_known(store: Store) -> None:
@@ -78,7 +77,7 @@ def test_an_event_wakes_an_asset_that_nobody_declared_any_more(store: Store) -> 
 
     [info] = store.execute(c.ListAssets())
     assert (info.dags, info.orphaned_at) == (("producer",), None)
-    assert len(store.execute(rc.ListAssetEvents(ORDERS))) == 2
+    assert len(store.execute(c.ListAssetEvents(ORDERS))) == 2
 
 
 def test_events_that_come_at_once_have_numbers_without_gaps(store: Store) -> None:
@@ -88,7 +87,7 @@ def test_events_that_come_at_once_have_numbers_without_gaps(store: Store) -> Non
 
     assert at_once(works) == [None] * 6
 
-    events = store.execute(rc.ListAssetEvents(ORDERS))
+    events = store.execute(c.ListAssetEvents(ORDERS))
     assert [event.number for event in events] == [6, 5, 4, 3, 2, 1]
 
 
@@ -145,11 +144,11 @@ def test_each_dag_takes_events_for_itself(store: Store) -> None:
 
 def test_events_wait_while_a_dag_is_paused(store: Store) -> None:
     save(store, ORDERS_SPEC)
-    store.execute(rc.PauseDag("sales", True))
+    store.execute(c.PauseDag("sales", True))
     emit(store, ORDERS_CHANGED)
     assert ask(store) is None
 
-    store.execute(rc.PauseDag("sales", False))
+    store.execute(c.PauseDag("sales", False))
 
     assert ask(store) is not None
 
@@ -213,9 +212,9 @@ def test_an_alias_stands_for_any_asset_that_was_reported_under_it(store: Store) 
     assert ask(store) is not None
 
     assert taken(store) == [("orders", 2), ("orders", 3)]
-    [behind] = store.execute(rc.AliasAssets("daily"))
+    [behind] = store.execute(c.AliasAssets("daily"))
     assert behind.name == "orders"
-    assert store.execute(rc.AliasAssets("weekly")) == ()
+    assert store.execute(c.AliasAssets("weekly")) == ()
 
 
 ORDERS_REF = AssetRefSpec(name="orders")
@@ -266,7 +265,7 @@ def test_a_dag_declares_the_assets_behind_its_aliases(store: Store) -> None:
     outlets = (AliasSpec("daily"),)
     spec = dag("sales", tasks=(TaskSpec(task_id="load", operator="python", outlets=outlets),))
 
-    store.execute(rc.SaveFile("sales.py", (spec,)))
+    store.execute(c.SaveFile("sales.py", (spec,)))
 
     [info] = store.execute(c.ListAssets())
     assert (info.dags, info.orphaned_at) == (("sales",), None)
@@ -297,7 +296,7 @@ def test_every_event_starts_one_run_while_schedulers_and_tasks_race(store: Store
     assert at_once(works) == [None] * 4
     ask(store, "last")
 
-    runs = store.execute(rc.ListRuns(dag_id="sales"))
+    runs = store.execute(c.ListRuns(dag_id="sales"))
     events = [event for run in runs for event in taken(store, run.run_id)]
     assert sorted(events, key=str) == sorted(
         ((name, number) for name in ("orders", "customers") for number in range(1, 11)), key=str
@@ -319,7 +318,7 @@ def test_the_run_id_of_an_asset_run_is_new(store: Store) -> None:
 
 def test_events_of_an_unknown_run_are_an_error(store: Store) -> None:
     with pytest.raises(NotFound):
-        store.execute(rc.RunEvents("sales", "r1"))
+        store.execute(c.RunEvents("sales", "r1"))
 
 
 def test_a_deleted_asset_takes_its_events_with_it(store: Store) -> None:
@@ -329,6 +328,6 @@ def test_a_deleted_asset_takes_its_events_with_it(store: Store) -> None:
 
     store.execute(c.DeleteAsset(ORDERS))
 
-    assert store.execute(rc.ListAssetEvents()) == ()
+    assert store.execute(c.ListAssetEvents()) == ()
     assert taken(store) == []
     assert ask(store, "r2") is None

@@ -21,8 +21,7 @@ from sample_runs import (
     task,
 )
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput, StaleAttempt, UnknownTaskInstance
 from holdfast.model.run import Outcome, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
@@ -31,7 +30,7 @@ from holdfast.testing import Clock
 
 
 def clear(store: Store, *tasks: tuple[str, int | None], state: str = "default") -> list[str]:
-    command = rc.ClearTasks(dag_id=RUN[0], run_id=RUN[1], tasks=tasks, writer=ANN, state=state)  # type: ignore[arg-type]
+    command = c.ClearTasks(dag_id=RUN[0], run_id=RUN[1], tasks=tasks, writer=ANN, state=state)  # type: ignore[arg-type]
     return [str(scope) for scope in store.execute(command)]
 
 
@@ -53,25 +52,25 @@ def test_a_task_instance_is_made_where_there_is_none(store: Store) -> None:
 
 def test_task_instances_are_listed_in_order_and_by_what_is_asked(store: Store) -> None:
     begin(store)
-    mapped = (rc.TaskChange("load", index, TaskState.SKIPPED) for index in (10, 2))
+    mapped = (c.TaskChange("load", index, TaskState.SKIPPED) for index in (10, 2))
     change(store, *mapped)
 
-    def listed(command: rc.ListTaskInstances) -> list[tuple[str, int]]:
+    def listed(command: c.ListTaskInstances) -> list[tuple[str, int]]:
         return [(each.scope.task_id, each.scope.map_index) for each in store.execute(command)]
 
     everything = [("load", -1), ("load", 2), ("load", 10), ("report", -1)]
-    assert listed(rc.ListTaskInstances()) == everything
-    assert listed(rc.ListTaskInstances(dag_id="sales", run_id="monday")) == everything
-    assert listed(rc.ListTaskInstances(run_id="tuesday")) == []
-    assert listed(rc.ListTaskInstances(task_id="report")) == everything[3:]
-    assert listed(rc.ListTaskInstances(states=(TaskState.SKIPPED,))) == everything[1:3]
-    assert listed(rc.ListTaskInstances(limit=2)) == everything[:2]
+    assert listed(c.ListTaskInstances()) == everything
+    assert listed(c.ListTaskInstances(dag_id="sales", run_id="monday")) == everything
+    assert listed(c.ListTaskInstances(run_id="tuesday")) == []
+    assert listed(c.ListTaskInstances(task_id="report")) == everything[3:]
+    assert listed(c.ListTaskInstances(states=(TaskState.SKIPPED,))) == everything[1:3]
+    assert listed(c.ListTaskInstances(limit=2)) == everything[:2]
 
 
 def test_what_waits_can_be_decided(store: Store, clock: Clock) -> None:
     begin(store)
 
-    change(store, rc.TaskChange("report", -1, TaskState.UPSTREAM_FAILED, "load failed"))
+    change(store, c.TaskChange("report", -1, TaskState.UPSTREAM_FAILED, "load failed"))
 
     report = task(store, REPORT)
     assert (report.state, report.error) == (TaskState.UPSTREAM_FAILED, "load failed")
@@ -84,7 +83,7 @@ def test_what_runs_or_has_ended_stays_as_it_is(store: Store) -> None:
     finish(store, start(store, REPORT))
 
     for name in ("load", "report"):
-        change(store, rc.TaskChange(name, -1, TaskState.SKIPPED))
+        change(store, c.TaskChange(name, -1, TaskState.SKIPPED))
 
     assert task(store).state is TaskState.RUNNING
     assert task(store, REPORT).state is TaskState.SUCCESS
@@ -93,7 +92,7 @@ def test_what_runs_or_has_ended_stays_as_it_is(store: Store) -> None:
 def test_what_was_removed_can_come_back(store: Store) -> None:
     begin(store)
     for state in (TaskState.REMOVED, TaskState.SCHEDULED):
-        change(store, rc.TaskChange("report", -1, state))
+        change(store, c.TaskChange("report", -1, state))
 
     assert (task(store, REPORT).state, task(store, REPORT).ended_at) == (TaskState.SCHEDULED, None)
 
@@ -103,7 +102,7 @@ def test_who_has_lost_the_run_decides_nothing(store: Store) -> None:
     claim(store, SECOND, dead=FIRST)
 
     with pytest.raises(StaleAttempt, match="process 200 on there does"):
-        change(store, rc.TaskChange("report", -1, TaskState.SKIPPED))
+        change(store, c.TaskChange("report", -1, TaskState.SKIPPED))
 
     assert task(store, REPORT).state is TaskState.SCHEDULED
 
@@ -125,11 +124,11 @@ def test_a_cleared_task_may_start_again(store: Store) -> None:
 def test_clearing_queues_a_run_that_had_ended(store: Store) -> None:
     begin(store)
     finish(store, start(store))
-    store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS, waiting=1))
+    store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS, waiting=1))
 
     clear(store, ("load", -1))
 
-    run = store.execute(rc.GetRun(*RUN))
+    run = store.execute(c.GetRun(*RUN))
     assert (run.state, run.started_at, run.ended_at) == (RunState.QUEUED, None, None)
     claim(store, SECOND)
 
@@ -140,9 +139,9 @@ def test_a_run_does_not_end_where_a_task_was_cleared_meanwhile(store: Store) -> 
     clear(store, ("load", -1))
 
     with pytest.raises(Conflict, match="its tasks have changed"):
-        store.execute(rc.FinishRun(*RUN, FIRST, RunState.SUCCESS, waiting=1))
+        store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS, waiting=1))
 
-    assert store.execute(rc.GetRun(*RUN)).state is RunState.RUNNING
+    assert store.execute(c.GetRun(*RUN)).state is RunState.RUNNING
 
 
 def test_clearing_leaves_a_run_that_is_carried_out_to_its_holder(store: Store) -> None:
@@ -150,7 +149,7 @@ def test_clearing_leaves_a_run_that_is_carried_out_to_its_holder(store: Store) -
 
     clear(store, ("load", None))
 
-    assert store.execute(rc.GetRun(*RUN)).owner == FIRST
+    assert store.execute(c.GetRun(*RUN)).owner == FIRST
 
 
 @pytest.mark.parametrize(
@@ -178,13 +177,13 @@ def test_clearing_keeps_the_task_store_of_what_has_not_succeeded(
 def test_clearing_ends_a_live_attempt_and_drops_its_results(store: Store) -> None:
     begin(store)
     writer = start(store)
-    store.execute(rc.PutResult(writer, "k", "1"))
+    store.execute(c.PutResult(writer, "k", "1"))
 
     clear(store, ("load", None))
 
-    [attempt] = store.execute(rc.ListAttempts(LOAD))
+    [attempt] = store.execute(c.ListAttempts(LOAD))
     assert (attempt.outcome, attempt.error) == (Outcome.STOPPED, "cleared by api ann")
-    assert store.execute(rc.GetResults(*RUN, "load", "k")) == ()
+    assert store.execute(c.GetResults(*RUN, "load", "k")) == ()
     with pytest.raises(StaleAttempt):
         store.execute(c.Set(LOAD, "page", "8", writer))
     with pytest.raises(StaleAttempt):
@@ -193,7 +192,7 @@ def test_clearing_ends_a_live_attempt_and_drops_its_results(store: Store) -> Non
 
 def test_clearing_takes_one_map_index_or_all(store: Store) -> None:
     begin(store)
-    change(store, *(rc.TaskChange("sum", index, TaskState.SKIPPED) for index in range(3)))
+    change(store, *(c.TaskChange("sum", index, TaskState.SKIPPED) for index in range(3)))
 
     assert clear(store, ("sum", 1), ("sum", 1), ("none", None)) == ["task sales/monday/sum[1]"]
 
@@ -209,7 +208,7 @@ def test_a_run_that_holdfast_did_not_start_is_not_cleared(store: Store) -> None:
 
 
 def mark(store: Store, state: TaskState, **how: bool) -> None:
-    store.execute(rc.MarkTask(scope=LOAD, state=state, writer=ANN, **how))
+    store.execute(c.MarkTask(scope=LOAD, state=state, writer=ANN, **how))
 
 
 def test_marking_ends_a_live_attempt_and_drops_what_it_staged(store: Store, clock: Clock) -> None:
@@ -223,7 +222,7 @@ def test_marking_ends_a_live_attempt_and_drops_what_it_staged(store: Store, cloc
     marked = task(store)
     assert (marked.state, marked.error, marked.ended_at) == (TaskState.SUCCESS, "", clock.now)
     assert (marked.failures, marked.interruptions) == (0, 0)
-    [attempt] = store.execute(rc.ListAttempts(LOAD))
+    [attempt] = store.execute(c.ListAttempts(LOAD))
     assert (attempt.outcome, attempt.error) == (Outcome.STOPPED, "marked success by api ann")
     with pytest.raises(StaleAttempt):
         finish(store, writer)
@@ -289,23 +288,23 @@ def test_a_task_store_is_discarded_where_it_is_about_another_item(store: Store) 
     first, second = "1" * 64, "2" * 64
     writer = start(store)
     store.execute(c.Set(LOAD, "page", "7", writer))
-    taken = [store.execute(rc.TakeItem(writer, digest)) for digest in (first, first)]
+    taken = [store.execute(c.TakeItem(writer, digest)) for digest in (first, first)]
     kept = store.execute(c.Get(LOAD, "page"))
 
-    discarded = store.execute(rc.TakeItem(writer, second))
+    discarded = store.execute(c.TakeItem(writer, second))
 
     assert (taken, kept, discarded) == ([False, False], "7", True)
     assert store.execute(c.Get(LOAD, "page")) is None
-    assert not store.execute(rc.TakeItem(writer, second))
+    assert not store.execute(c.TakeItem(writer, second))
 
 
 def test_only_the_live_attempt_says_which_item_it_works_on(store: Store) -> None:
     begin(store)
     zombie, writer = start(store), start(store)
-    store.execute(rc.TakeItem(writer, "1" * 64))
+    store.execute(c.TakeItem(writer, "1" * 64))
     store.execute(c.Set(LOAD, "page", "7", writer))
 
     with pytest.raises(StaleAttempt):
-        store.execute(rc.TakeItem(zombie, "2" * 64))
+        store.execute(c.TakeItem(zombie, "2" * 64))
 
     assert store.execute(c.Get(LOAD, "page")) == "7"

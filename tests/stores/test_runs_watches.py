@@ -18,8 +18,7 @@ from sample_runs import (
     dag,
 )
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.errors import (
     AssetInactive,
     Conflict,
@@ -43,17 +42,17 @@ def orders(store: Store) -> None:
 
 
 def start(store: Store, process: Process = FIRST, dead: Process | None = None) -> Watch:
-    watch = rc.StartWatch(asset=ORDERS, watcher="files", process=process, lease=MINUTE, dead=dead)
+    watch = c.StartWatch(asset=ORDERS, watcher="files", process=process, lease=MINUTE, dead=dead)
     return store.execute(watch)
 
 
 def emit(
     store: Store,
     watch: Watch,
-    *writes: rc.AssetWrite,
+    *writes: c.AssetWrite,
     event: EmittedEvent | None = ORDERS_CHANGED,
 ) -> None:
-    store.execute(rc.Emit(watch, writes, event))
+    store.execute(c.Emit(watch, writes, event))
 
 
 def test_a_watch_knows_its_asset_and_number(store: Store) -> None:
@@ -69,7 +68,7 @@ def test_watches_are_listed_with_who_has_them(store: Store, clock: Clock) -> Non
     start(store)
     newest = start(store)
 
-    assert store.execute(rc.ListWatches()) == (
+    assert store.execute(c.ListWatches()) == (
         WatchInfo(watch=newest, owner=FIRST, leased_until=clock.now + MINUTE),
     )
 
@@ -77,7 +76,7 @@ def test_watches_are_listed_with_who_has_them(store: Store, clock: Clock) -> Non
 def test_an_unknown_asset_cannot_be_watched(store: Store) -> None:
     with pytest.raises(UnknownAsset):
         store.execute(
-            rc.StartWatch(
+            c.StartWatch(
                 asset=AssetScope(name="order"), watcher="files", process=FIRST, lease=MINUTE
             )
         )
@@ -121,7 +120,7 @@ def test_what_a_watcher_writes_commits_with_its_event(store: Store) -> None:
         "newest": "7",
     }
     assert {found.entry.writer for found in page.found} == {ME}
-    [event] = store.execute(rc.ListAssetEvents(ORDERS))
+    [event] = store.execute(c.ListAssetEvents(ORDERS))
     assert (event.number, event.source) == (1, None)
 
 
@@ -137,7 +136,7 @@ def test_a_write_that_is_refused_takes_the_event_with_it(store: Store) -> None:
         )
 
     assert store.execute(c.List(ORDERS)).total == 0
-    assert store.execute(rc.ListAssetEvents(ORDERS)) == ()
+    assert store.execute(c.ListAssetEvents(ORDERS)) == ()
 
 
 def test_an_event_that_is_refused_takes_the_writes_with_it(store: Store) -> None:
@@ -153,7 +152,7 @@ def test_a_watcher_may_write_without_an_event(store: Store) -> None:
     emit(store, start(store), c.Set(ORDERS, "cursor", "1", ME), c.Clear(ORDERS, ME), event=None)
 
     assert store.execute(c.History(ORDERS, "cursor"))
-    assert store.execute(rc.ListAssetEvents(ORDERS)) == ()
+    assert store.execute(c.ListAssetEvents(ORDERS)) == ()
 
 
 def test_only_the_newest_watch_may_write(store: Store) -> None:
@@ -164,7 +163,7 @@ def test_only_the_newest_watch_may_write(store: Store) -> None:
         emit(store, stale, c.Set(ORDERS, "cursor", "1", ME))
 
     assert store.execute(c.Get(ORDERS, "cursor")) is None
-    assert store.execute(rc.ListAssetEvents(ORDERS)) == ()
+    assert store.execute(c.ListAssetEvents(ORDERS)) == ()
 
 
 def test_a_heartbeat_renews_the_newest_watch_alone(store: Store, clock: Clock) -> None:
@@ -173,9 +172,9 @@ def test_a_heartbeat_renews_the_newest_watch_alone(store: Store, clock: Clock) -
     clock.forward(MINUTE / 2)
     by_name = msgspec.structs.replace(watch, asset=ORDERS)
 
-    lost = store.execute(rc.Heartbeat(process=FIRST, lease=MINUTE, watches=(stale, watch, by_name)))
+    lost = store.execute(c.Heartbeat(process=FIRST, lease=MINUTE, watches=(stale, watch, by_name)))
 
-    assert lost == rc.Lost(watches=(stale,))
+    assert lost == c.Lost(watches=(stale,))
     clock.forward(MINUTE / 2)
     with pytest.raises(Conflict):
         start(store, SECOND)
@@ -184,7 +183,7 @@ def test_a_heartbeat_renews_the_newest_watch_alone(store: Store, clock: Clock) -
 def test_an_inactive_asset_has_no_events(store: Store) -> None:
     store.execute(c.DeclareDagAssets("stock", (("stock", "s3://stock"),)))
     scope = AssetScope(name="stock")
-    watch = store.execute(rc.StartWatch(asset=scope, watcher="files", process=FIRST, lease=MINUTE))
+    watch = store.execute(c.StartWatch(asset=scope, watcher="files", process=FIRST, lease=MINUTE))
     store.execute(c.DeclareDagAssets("stock", ()))
 
     with pytest.raises(AssetInactive):
@@ -192,8 +191,8 @@ def test_an_inactive_asset_has_no_events(store: Store) -> None:
 
 
 def test_a_watchers_event_starts_a_run(store: Store) -> None:
-    store.execute(rc.SaveFile("a.py", (dag("sales", ORDERS_SPEC),)))
+    store.execute(c.SaveFile("a.py", (dag("sales", ORDERS_SPEC),)))
 
     emit(store, start(store))
 
-    assert store.execute(rc.CreateAssetRun("sales", "r1")) is not None
+    assert store.execute(c.CreateAssetRun("sales", "r1")) is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Connection
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
@@ -34,7 +33,7 @@ def store(database_url: str) -> Iterator[SqlStore]:
 
 def put(store: SqlStore, write: c.Set) -> None:
     """As whoever has put an object there does."""
-    reserve = pc.ReserveObjects(write.scope, ((write.key, write.value, "mine"),), write.writer)
+    reserve = c.ReserveObjects(write.scope, ((write.key, write.value, "mine"),), write.writer)
     store.execute(reserve)
     store.execute(msgspec.structs.replace(write, reservation="mine"))
 
@@ -73,8 +72,8 @@ def test_an_asset_names_objects_in_three_places(store: SqlStore) -> None:
 
 
 def test_the_queue_has_what_is_reserved_and_what_is_to_go(store: SqlStore) -> None:
-    store.execute(pc.ReserveObjects(LOAD, (("k", ONE, "mine"),), ANNA))
-    store.execute(pc.QueueObjects(((ORDERS, "k", TWO),)))
+    store.execute(c.ReserveObjects(LOAD, (("k", ONE, "mine"),), ANNA))
+    store.execute(c.QueueObjects(((ORDERS, "k", TWO),)))
 
     columns = ("key", "dag_id", "map_index", "asset", "value", "tries")
     found = store.execute(c.Scan(table="queued_references", columns=columns, limit=99)).columns

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dict_backends import DictBackend, SelfCleaning, VersionedBackend
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import BackendFailed, InvalidBackend, NotSupported, StaleAttempt
 from holdfast.model.entry import ApiWriter, BackendCleanup, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope

@@ -10,7 +10,7 @@ import pytest
 from dict_backends import AirflowHooks, CanonicalHooks, DraftReferenceHooks, DraftValueHooks
 
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands.entries import RegisterTask
+from holdfast.commands import RegisterTask
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore

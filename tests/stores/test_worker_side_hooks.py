@@ -14,9 +14,8 @@ from dict_backends import (
     HooksOnly,
 )
 
+from holdfast import commands as c
 from holdfast.accessor.stores import AssetStore, TaskStore
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, ObjectBusy, ValueTooLarge
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
@@ -223,7 +222,7 @@ def test_clear_calls_the_clear_of_the_backend(inner: Store) -> None:
         ("clear", ORDERS, {}),
     ]
     assert backend.objects == {}
-    assert inner.execute(pc.CountPurges()) == pc.PurgeQueue(0, 0, 0)
+    assert inner.execute(c.CountPurges()) == c.PurgeQueue(0, 0, 0)
 
 
 async def test_aclear_calls_the_clear_of_the_backend(inner: Store) -> None:
@@ -260,7 +259,7 @@ def test_clear_of_every_map_index_is_passed_on(inner: Store) -> None:
     TaskStore(store, mapped[1], ANN).clear(all_map_indices=True)
 
     assert backend.objects == {}
-    assert inner.execute(pc.CountPurges()).waiting == 0
+    assert inner.execute(c.CountPurges()).waiting == 0
 
 
 def test_where_clear_is_not_implemented_each_key_is_deleted(inner: Store) -> None:
@@ -283,7 +282,7 @@ def test_clear_waits_for_no_object_that_another_writer_is_about_to_name(inner: S
     backend = Recorded()
     asset_store = AssetStore(OffloadStore(inner, backend), ORDERS, ANN)
     asset_store.set("a", 1)
-    inner.execute(pc.ReserveObjects(ORDERS, (("b", "", "other"),), ANN))
+    inner.execute(c.ReserveObjects(ORDERS, (("b", "", "other"),), ANN))
 
     asset_store.clear()
 
@@ -294,7 +293,7 @@ def test_a_writer_waits_while_the_backend_clears(inner: Store) -> None:
     class Writes(Recorded):
         def clear(self, scope: StoreScope, **options: Any) -> None:
             with pytest.raises(ObjectBusy):
-                inner.execute(pc.ReserveObjects(ORDERS, (("new", "", "other"),), ANN))
+                inner.execute(c.ReserveObjects(ORDERS, (("new", "", "other"),), ANN))
             super().clear(scope, **options)
 
     backend = Writes()
@@ -319,7 +318,7 @@ def test_a_clear_that_fails_leaves_the_objects_in_the_queue(inner: Store) -> Non
 
     task_store.clear()
 
-    queue = inner.execute(pc.CountPurges())
+    queue = inner.execute(c.CountPurges())
     assert (queue.waiting, queue.failing) == (2, 2)
     assert "FailsToClear.clear of task sales/monday/load failed: OSError: bucket on fire" in (
         queue.error
@@ -366,7 +365,7 @@ def test_a_method_that_is_missing_is_said_once_and_the_objects_wait(
     task_store.delete("b")
     task_store.clear()
 
-    queue = inner.execute(pc.CountPurges())
+    queue = inner.execute(c.CountPurges())
     assert (queue.waiting, queue.failing) == (3, 3)
     assert method in queue.error
     assert [method in record.getMessage() for record in caplog.records] == [True]

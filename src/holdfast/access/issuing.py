@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.access.permissions import (
     HandleIdentity,
     Identity,
@@ -18,8 +19,7 @@ from holdfast.access.permissions import (
     check,
     guard_of,
 )
-from holdfast.commands import entries as c
-from holdfast.commands.wrappers import Guarded
+from holdfast.commands import Guarded
 from holdfast.errors import Forbidden
 
 

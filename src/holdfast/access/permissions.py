@@ -9,11 +9,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.commands import bulk as lc
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
-from holdfast.commands import runs as r
-from holdfast.commands.wrappers import CurrentIntent, Guard, Guarded, LiveAttempt, LiveWatch
+from holdfast import commands as c
+from holdfast.commands import CurrentIntent, Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
 from holdfast.model.run import Watch
@@ -171,30 +168,30 @@ Wanted: TypeAlias = TaskIdentity | JobIdentity | HandleIdentity
 _Attempted: TypeAlias = TaskIdentity | ChildIdentity | JobIdentity
 
 _ENTRY_READS = (c.Get, c.GetEntry, c.List, c.History, c.GetAsset)
-_RUN_READS = (r.GetResults, r.RunEvents, r.GetRun)
+_RUN_READS = (c.GetResults, c.RunEvents, c.GetRun)
 _READS = (
     *(*_ENTRY_READS, *_RUN_READS, c.ListAssets, c.Now),
     *(c.ListTasks, c.CountExpired, c.ListExpired, c.ListOrphans),
     *(c.Scan, c.PlanScan),
-    *(r.ListFiles, r.ListDags, r.GetDag, r.ListRuns, r.ListTaskInstances, r.ListAttempts),
-    *(r.AliasAssets, r.ListAssetEvents, r.ListWatches, r.Count, pc.CountPurges),
+    *(c.ListFiles, c.ListDags, c.GetDag, c.ListRuns, c.ListTaskInstances, c.ListAttempts),
+    *(c.AliasAssets, c.ListAssetEvents, c.ListWatches, c.Count, c.CountPurges),
 )
 _ENTRY_WRITES = (
     *(c.Set, c.SetMany, c.Advance, c.Delete, c.Clear, c.Rewind),
-    *(pc.ReserveObjects, pc.ReleaseObjects),
+    *(c.ReserveObjects, c.ReleaseObjects),
 )
-_PURGES = (pc.TakePurges, pc.FinishPurges)
-_RECONCILING = (*_PURGES, pc.QueueObjects)
-_ATTEMPT_WRITES = (*_ENTRY_WRITES, r.PutResult, r.TakeItem)
-_LOADS = (lc.StartLoad, lc.AddToLoad, lc.FinishLoad, lc.DropLoad)
-_UNFENCED = (*_PURGES, pc.ReleaseObjects, lc.DropLoad)
+_PURGES = (c.TakePurges, c.FinishPurges)
+_RECONCILING = (*_PURGES, c.QueueObjects)
+_ATTEMPT_WRITES = (*_ENTRY_WRITES, c.PutResult, c.TakeItem)
+_LOADS = (c.StartLoad, c.AddToLoad, c.FinishLoad, c.DropLoad)
+_UNFENCED = (*_PURGES, c.ReleaseObjects, c.DropLoad)
 """Writes that a store carries out for any attempt, live or not."""
 _EDITS = (
     *_ATTEMPT_WRITES,
     *_LOADS,
     *_RECONCILING,
     *(c.RegisterTask, c.DeclareAsset, c.StartAttempt, c.FinishAttempt),
-    *(r.PauseDag, r.CreateRun, r.ClearTasks, r.MarkTask),
+    *(c.PauseDag, c.CreateRun, c.ClearTasks, c.MarkTask),
 )
 
 
@@ -210,9 +207,9 @@ def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
     match identity:
         case TaskIdentity() if is_read(command) or isinstance(command, _UNFENCED):
             return Guarded(guard_of(identity), command)
-        case TaskIdentity() if isinstance(command, r.Heartbeat) and not command.attempts:
+        case TaskIdentity() if isinstance(command, c.Heartbeat) and not command.attempts:
             return Guarded(guard_of(identity), command)
-        case WatcherIdentity() if not isinstance(command, r.Emit):
+        case WatcherIdentity() if not isinstance(command, c.Emit):
             return Guarded(guard_of(identity), command)
         case JobIdentity():
             return Guarded(guard_of(identity), command)
@@ -227,9 +224,9 @@ def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
             return _seen_by(_written_by(command, identity.writer), identity.writer)
         case JobIdentity():
             return _written_by(command, identity.writer)
-        case WatcherIdentity() if isinstance(command, pc.ReserveObjects | pc.ReleaseObjects):
+        case WatcherIdentity() if isinstance(command, c.ReserveObjects | c.ReleaseObjects):
             return _written_by(command, WatcherWriter())
-        case WatcherIdentity() if isinstance(command, r.Emit):
+        case WatcherIdentity() if isinstance(command, c.Emit):
             writes = [_written_by(write, WatcherWriter()) for write in command.writes]
             return msgspec.structs.replace(command, writes=writes)
         case HandleIdentity():
@@ -280,9 +277,9 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
         case UserIdentity(role=Role.ADMIN):
             return True
         case UserIdentity(role=Role.EDITOR):
-            if isinstance(command, r.Heartbeat):
+            if isinstance(command, c.Heartbeat):
                 return _is_modest(command) and not command.watches
-            if isinstance(command, r.CreateRun):
+            if isinstance(command, c.CreateRun):
                 return not command.schedule  # which moves the DAG's schedule on
             return is_read(command) or isinstance(command, _EDITS)
         case UserIdentity():
@@ -294,7 +291,7 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
 
 
 def _permits_task(identity: TaskIdentity, command: c.Command[Any]) -> bool:
-    if isinstance(command, r.Heartbeat):
+    if isinstance(command, c.Heartbeat):
         own = set(command.attempts) <= {identity.writer}
         return own and not command.watches and _is_modest(command)
     if isinstance(command, c.FinishAttempt):
@@ -318,7 +315,7 @@ def _permits_child(identity: ChildIdentity, command: c.Command[Any]) -> bool:
         return command.writer == identity.writer and _reaches(identity, command)
     if isinstance(command, _PURGES):
         return _permits_purge(command, _reaches(identity, command))
-    if isinstance(command, r.ListAttempts):
+    if isinstance(command, c.ListAttempts):
         return command.scope == identity.scope
     return _permits_reading(identity, command)
 
@@ -360,10 +357,10 @@ def _permits_handle(identity: HandleIdentity, command: c.Command[Any]) -> bool:
 
 
 def _permits_purge(
-    command: pc.TakePurges | pc.FinishPurges, reached: bool, all_map_indices: bool = True
+    command: c.TakePurges | c.FinishPurges, reached: bool, all_map_indices: bool = True
 ) -> bool:
     """They take what is of their own scope; what they finish, only its taker can name."""
-    if isinstance(command, pc.FinishPurges):
+    if isinstance(command, c.FinishPurges):
         return True
     return reached and (all_map_indices or not command.part.all_map_indices)
 
@@ -371,11 +368,11 @@ def _permits_purge(
 def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool:
     asset = identity.watch.asset
     own = ((asset.name, asset.uri),)
-    if isinstance(command, r.Emit):
+    if isinstance(command, c.Emit):
         return command.watch == identity.watch and all(
             _is_one_of(write.scope, own) and _is_watchers(write) for write in command.writes
         )
-    if isinstance(command, pc.ReserveObjects | pc.ReleaseObjects):
+    if isinstance(command, c.ReserveObjects | c.ReleaseObjects):
         watchers = isinstance(command.writer, WatcherWriter)
         return watchers and _is_one_of(command.scope, own)
     if isinstance(command, _PURGES):
@@ -390,13 +387,13 @@ def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool
 def _permits_worker(command: c.Command[Any]) -> bool:
     if isinstance(command, _ATTEMPT_WRITES):
         if isinstance(command.writer, WatcherWriter):
-            return isinstance(command, pc.ReserveObjects | pc.ReleaseObjects)
+            return isinstance(command, c.ReserveObjects | c.ReleaseObjects)
         return isinstance(command.writer, TaskWriter) and command.writer.attempt is not None
-    if isinstance(command, r.Heartbeat):
+    if isinstance(command, c.Heartbeat):
         return _is_modest(command)
-    if isinstance(command, r.Emit):
+    if isinstance(command, c.Emit):
         return all(map(_is_watchers, command.writes))
-    running = (c.StartAttempt, c.FinishAttempt, r.StartWatch, *_RECONCILING)
+    running = (c.StartAttempt, c.FinishAttempt, c.StartWatch, *_RECONCILING)
     return is_read(command) or isinstance(command, running)
 
 
@@ -405,13 +402,13 @@ def _is_supervised(command: c.Command[Any]) -> bool:
     return isinstance(command, c.StartAttempt) and (command.worker or command.lease) is not None
 
 
-def _is_modest(heartbeat: r.Heartbeat) -> bool:
+def _is_modest(heartbeat: c.Heartbeat) -> bool:
     """It renews no run, which only schedulers hold, and nothing for so long that a worker which
     died would not be missed."""
     return not heartbeat.runs and timedelta(0) < heartbeat.lease <= LONGEST_LEASE
 
 
-def _is_watchers(write: r.AssetWrite) -> bool:
+def _is_watchers(write: c.AssetWrite) -> bool:
     return isinstance(write.writer, WatcherWriter) and not getattr(write, "on_success", False)
 
 
@@ -430,7 +427,7 @@ def _reaches(identity: _Attempted, command: c.Command[Any]) -> bool:
     """The command is about the task instance itself, or about an asset that it declares."""
     scope = _scope(command)
     if scope is None:
-        return isinstance(command, r.PutResult | r.TakeItem)
+        return isinstance(command, c.PutResult | c.TakeItem)
     return _is_own(identity, scope)
 
 
@@ -443,7 +440,7 @@ def _is_own(identity: _Attempted, scope: StoreScope) -> bool:
 
 def _foreign(identity: Identity, command: c.Command[Any]) -> StoreScope | None:
     """What a task or job brings to a load, and has no right to write."""
-    if isinstance(identity, TaskIdentity | JobIdentity) and isinstance(command, lc.AddToLoad):
+    if isinstance(identity, TaskIdentity | JobIdentity) and isinstance(command, c.AddToLoad):
         return next((lot.scope for lot in command.lots if not _is_own(identity, lot.scope)), None)
     return None
 
@@ -455,14 +452,14 @@ def _written(command: c.Command[Any]) -> Iterator[tuple[StoreScope, str]]:
             yield command.scope, command.key
         case c.SetMany():
             yield from ((command.scope, key) for key, _ in command.values)
-        case lc.AddToLoad():
+        case c.AddToLoad():
             yield from ((lot.scope, key) for lot in command.lots for key, *_ in lot.entries)
 
 
 def _scope(command: c.Command[Any]) -> StoreScope | None:
     if isinstance(command, c.List):
         scope: Any = command.where
-    elif isinstance(command, pc.TakePurges):
+    elif isinstance(command, c.TakePurges):
         scope = command.part.scope
     else:
         scope = getattr(command, "scope", None)

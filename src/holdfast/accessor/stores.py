@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from holdfast import flow as colour
-from holdfast.commands import entries as c
+from holdfast import commands as c
+from holdfast import flow
 from holdfast.errors import (
     BackendFailed,
     InvalidInput,
@@ -49,7 +49,7 @@ log = logging.getLogger("holdfast")
 
 def run(store: Store, steps: Steps[A]) -> A:
     """Carry the steps out, one command after the other."""
-    return colour.run(steps, store.execute)
+    return flow.run(steps, store.execute)
 
 
 class AsyncDoor(Protocol):
@@ -60,7 +60,7 @@ class AsyncDoor(Protocol):
 
 async def arun(store: AsyncDoor, steps: Steps[A]) -> A:
     """The same without blocking the event loop."""
-    return await colour.arun(steps, store.aexecute)
+    return await flow.arun(steps, store.aexecute)
 
 
 class Rules(msgspec.Struct, frozen=True):

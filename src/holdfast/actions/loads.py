@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from holdfast import commands as c
 from holdfast.accessor.stores import Steps
-from holdfast.commands import entries as c
 from holdfast.commands.paging import each_page
 from holdfast.model.entry import Version, Writer
 from holdfast.model.load_chain import NO_LOADS, Chain, chain_in, standing

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.errors import Conflict
 from holdfast.model.run import DagInfo, Run, RunKind
 
 
 def manual_run(
     dag_id: str, time: datetime, run_id: str | None = None, conf: str = "{}"
-) -> r.CreateRun:
+) -> c.CreateRun:
     """The run that somebody asks for, standing for that time."""
     from holdfast.model.timetable import run_id as id_by_time
 
-    return r.CreateRun(
+    return c.CreateRun(
         dag_id=dag_id,
         run_id=run_id or id_by_time(RunKind.MANUAL, time),
         kind=RunKind.MANUAL,

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.accessor.stores import Steps
-from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.run import TaskInstance, TaskState
 from holdfast.model.schedule import spec_of
@@ -23,13 +23,13 @@ Name: TypeAlias = tuple[str, int | None]
 
 def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps[TaskInstance]:
     """The task instance that is meant; an index need be given only where there are several."""
-    yield r.GetRun(dag_id, run_id)
-    listed = yield r.ListTaskInstances(
+    yield c.GetRun(dag_id, run_id)
+    listed = yield c.ListTaskInstances(
         dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index
     )
     found: list[TaskInstance] = _present(listed)
     if not found:
-        some = r.ListTaskInstances(dag_id=dag_id, run_id=run_id, limit=ENOUGH)
+        some = c.ListTaskInstances(dag_id=dag_id, run_id=run_id, limit=ENOUGH)
         alike = _present((yield msgspec.structs.replace(some, task_id=task_id)))
         known = alike or _present((yield some))
         raise _not_there(dag_id, run_id, task_id, map_index, known)
@@ -61,8 +61,8 @@ def choose(
 ) -> Steps[Choice]:
     """Of the tasks that are named, or of all where none is: all, or those that failed; and with
     `downstream`, whatever comes after them."""
-    yield r.GetRun(dag_id, run_id)
-    known = _present((yield r.ListTaskInstances(dag_id=dag_id, run_id=run_id)))
+    yield c.GetRun(dag_id, run_id)
+    known = _present((yield c.ListTaskInstances(dag_id=dag_id, run_id=run_id)))
     there = {name for one in known for name in _names(one)}
     for task_id, map_index in tasks:
         if (task_id, map_index) not in there:
@@ -80,7 +80,7 @@ def _downstream(dag_id: str, wanted: Iterable[Name]) -> Steps[list[Name]]:
     """The tasks after these; a DAG's tasks come in an order in which each follows its own."""
     reached = {task_id for task_id, _ in wanted}
     after: list[Name] = []
-    for task in spec_of((yield r.GetDag(dag_id))).tasks:
+    for task in spec_of((yield c.GetDag(dag_id))).tasks:
         if not reached.isdisjoint(task.upstream):
             reached.add(task.task_id)
             after.append((task.task_id, None))

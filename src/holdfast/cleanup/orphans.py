@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import AssetInfo
 from holdfast.store import Store
 

@@ -7,11 +7,11 @@ import time
 from datetime import timedelta
 from threading import Thread
 
+from holdfast import commands as c
 from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
-from holdfast.commands import entries as c
 from holdfast.errors import HoldfastError
 from holdfast.settings import StateStore
 from holdfast.store import Store

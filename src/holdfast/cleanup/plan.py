@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import Expired
 from holdfast.store import Store
 

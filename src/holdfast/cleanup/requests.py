@@ -7,8 +7,8 @@ import logging
 from datetime import timedelta
 from typing import Final
 
+from holdfast import commands as c
 from holdfast.accessor.stores import Steps, arun, run
-from holdfast.commands import entries as c
 from holdfast.errors import HoldfastError
 from holdfast.store import Store
 

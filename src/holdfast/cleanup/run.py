@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast import commands as c
 from holdfast.cleanup.plan import PAGE, CleanupPlan
-from holdfast.commands import entries as c
 from holdfast.model.entry import Expired
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from holdfast import commands as c
 from holdfast.accessor.stores import run
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
@@ -15,8 +16,6 @@ from holdfast.cli.opening import as_worker, open_store
 from holdfast.cli.output import json_option, print_document, print_table, say, time_text
 from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import NotSupported
 from holdfast.model.entry import AssetInfo
 from holdfast.model.run import AssetEvent
@@ -38,7 +37,7 @@ def list_assets(as_json: bool) -> None:
     """List assets with the DAGs that declare them."""
     with open_store(load()) as store:
         assets = store.execute(c.ListAssets())
-        newest = [store.execute(r.ListAssetEvents(asset.scope, limit=1)) for asset in assets]
+        newest = [store.execute(c.ListAssetEvents(asset.scope, limit=1)) for asset in assets]
     if as_json:
         found = [
             of_asset(asset, events[0] if events else None)
@@ -70,7 +69,7 @@ def show(name: str, as_json: bool) -> None:
     """Show an asset with its entries and last events."""
     with open_store(load()) as store:
         asset = store.execute(c.GetAsset(AssetScope(name=name)))
-        events = store.execute(r.ListAssetEvents(asset.scope, EVENTS_SHOWN))
+        events = store.execute(c.ListAssetEvents(asset.scope, EVENTS_SHOWN))
         listable = store.supports(c.List)
         entries = store.execute(c.List(asset.scope)).found if listable else ()
     if as_json:
@@ -118,7 +117,7 @@ def list_events(name: str | None, limit: int, as_json: bool) -> None:
     """List the changes of assets, newest first."""
     with open_store(load()) as store:
         scope = None if name is None else AssetScope(name=name)
-        events = store.execute(r.ListAssetEvents(scope, limit))
+        events = store.execute(c.ListAssetEvents(scope, limit))
     if as_json:
         print_document({"asset_events": [of_event(event) for event in events]})
     elif events:

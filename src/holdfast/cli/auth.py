@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from holdfast import commands as c
 from holdfast.access.permissions import Assets, Role, TaskIdentity, UserIdentity, WorkerIdentity
 from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import say
 from holdfast.cli.parameter import MAP_INDEX
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, UnknownTaskInstance
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.identifier import check_id
@@ -146,7 +145,7 @@ def rotate_key(overlap: timedelta) -> None:
 
 def _live_attempt(store: Store, scope: TaskScope) -> int:
     try:
-        attempts = store.execute(r.ListAttempts(scope))
+        attempts = store.execute(c.ListAttempts(scope))
     except UnknownTaskInstance:
         store.execute(c.RegisterTask(scope))
         attempts = ()

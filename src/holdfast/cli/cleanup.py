@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import click
 import msgspec
 
+from holdfast import commands as c
 from holdfast.cleanup import run
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
@@ -15,7 +16,6 @@ from holdfast.cli import document
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_lines
 from holdfast.cli.parameter import COUNT
-from holdfast.commands import entries as c
 from holdfast.model.entry import Expired
 from holdfast.settings import load
 from holdfast.store import Store

@@ -8,11 +8,10 @@ from typing import Any
 import click
 import msgspec
 
+from holdfast import commands as c
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import json_option, print_document, print_table, say
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.model.dag import TaskSpec
 from holdfast.model.run import DagInfo, FileInfo, Run
 from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
@@ -29,9 +28,9 @@ def command() -> None:
 def list_dags(as_json: bool) -> None:
     """List DAGs with their schedules."""
     with open_store(load()) as store:
-        dags = store.execute(r.ListDags())
-        broken = [file for file in store.execute(r.ListFiles()) if file.error]
-        newest = [store.execute(r.ListRuns(dag_id=dag.dag_id, limit=1)) for dag in dags]
+        dags = store.execute(c.ListDags())
+        broken = [file for file in store.execute(c.ListFiles()) if file.error]
+        newest = [store.execute(c.ListRuns(dag_id=dag.dag_id, limit=1)) for dag in dags]
         now = store.execute(c.Now())
     if as_json:
         found = [
@@ -68,8 +67,8 @@ def list_dags(as_json: bool) -> None:
 def show(dag_id: str, as_json: bool) -> None:
     """Show a DAG and its tasks."""
     with open_store(load()) as store:
-        dag = store.execute(r.GetDag(dag_id))
-        runs = store.execute(r.ListRuns(dag_id=dag_id, limit=1))
+        dag = store.execute(c.GetDag(dag_id))
+        runs = store.execute(c.ListRuns(dag_id=dag_id, limit=1))
         now = store.execute(c.Now())
     spec = spec_of(dag)
     if as_json:
@@ -105,7 +104,7 @@ def show(dag_id: str, as_json: bool) -> None:
 def errors(as_json: bool) -> None:
     """Show the files that cannot be imported, with their tracebacks."""
     with open_store(load()) as store:
-        broken = [file for file in store.execute(r.ListFiles()) if file.error]
+        broken = [file for file in store.execute(c.ListFiles()) if file.error]
     if as_json:
         print_document({"import_errors": broken, "total_entries": len(broken)})
         return
@@ -133,7 +132,7 @@ def unpause(dag_id: str, as_json: bool) -> None:
 
 def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
     with open_store(load()) as store:
-        store.execute(r.PauseDag(dag_id, paused))
+        store.execute(c.PauseDag(dag_id, paused))
     say(f"DAG `{dag_id}` is {'paused' if paused else 'no longer paused'}.")
     if as_json:
         print_document({"dag_id": dag_id, "paused": paused})

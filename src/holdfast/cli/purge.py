@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from holdfast import commands as c
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, say
 from holdfast.cli.scope import part_options
-from holdfast.commands import objects as pc
 from holdfast.errors import BackendFailed, InvalidSettings
 from holdfast.model.scope import StoreScope
 from holdfast.portable.identifier import one_line
@@ -33,7 +33,7 @@ def purge(scope: StoreScope | None, dry_run: bool, as_json: bool) -> None:
         gone = 0
         if not dry_run:
             gone = _deleted(Offloading.of(settings), store, scope)
-        queue = store.execute(pc.CountPurges(pc.Part(scope)))
+        queue = store.execute(c.CountPurges(c.Part(scope)))
     if as_json:
         print_document(
             {

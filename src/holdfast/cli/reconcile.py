@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from holdfast import commands as c
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
 from holdfast.cli.question import ask, yes_or_terminal
 from holdfast.cli.scope import part_options
-from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, InvalidSettings, NotSupported, ObjectMissing
 from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.settings import Settings, duration, duration_text, load

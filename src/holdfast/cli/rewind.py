@@ -7,6 +7,7 @@ from datetime import datetime
 
 import click
 
+from holdfast import commands as c
 from holdfast.accessor.stores import rewind_target, run
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
 from holdfast.cli import document
@@ -16,7 +17,6 @@ from holdfast.cli.parameter import VERSION, key_argument, time_option
 from holdfast.cli.question import ask, yes_or_terminal
 from holdfast.cli.removal import Removal, data_of, may_be_there, remove
 from holdfast.cli.scope import asset_options
-from holdfast.commands import entries as c
 from holdfast.errors import HoldfastError
 from holdfast.model.entry import Version
 from holdfast.model.scope import AssetScope

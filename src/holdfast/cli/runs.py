@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from holdfast import commands as c
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.cli.assets import of_event
 from holdfast.cli.document import of_value
@@ -20,8 +21,6 @@ from holdfast.cli.output import counted, json_option, print_document, print_tabl
 from holdfast.cli.parameter import conf_option, limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.model.dag import Cron, DagSpec
 from holdfast.model.run import Run, RunKind, RunState
@@ -52,7 +51,7 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
     """List runs, newest first."""
     wanted = tuple(RunState(state) for state in states)
     with open_store(load()) as store:
-        found = store.execute(r.ListRuns(dag_id=dag_id, states=wanted, limit=limit + 1))
+        found = store.execute(c.ListRuns(dag_id=dag_id, states=wanted, limit=limit + 1))
         now = store.execute(c.Now())
     runs, more = found[:limit], len(found) > limit
     if as_json:
@@ -87,9 +86,9 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
 def show(dag_id: str, run_id: str, as_json: bool) -> None:
     """Show a run and its tasks."""
     with open_store(load()) as store:
-        run = store.execute(r.GetRun(dag_id, run_id))
-        tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
-        events = store.execute(r.RunEvents(dag_id, run_id))
+        run = store.execute(c.GetRun(dag_id, run_id))
+        tasks = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        events = store.execute(c.RunEvents(dag_id, run_id))
         now = store.execute(c.Now())
         waiting = waits_for(store, run)
     if as_json:
@@ -140,7 +139,7 @@ def trigger(
     Its id is printed. A scheduler carries the run out, or `holdfast run FILE --run-id ID`.
     """
     with open_store(load()) as store:
-        dag = store.execute(r.GetDag(dag_id))
+        dag = store.execute(c.GetDag(dag_id))
         check_startable(dag)
         now = store.execute(c.Now())
         spec = spec_of(dag)
@@ -173,7 +172,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
     from holdfast.model.timetable import run_id, slots
 
     with open_store(load()) as store:
-        info = store.execute(r.GetDag(dag_id))
+        info = store.execute(c.GetDag(dag_id))
         check_startable(info)
         dag = spec_of(info)
         first = moment("--from", start, zone_of(dag))
@@ -186,7 +185,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
         for slot in asked:
             if slot.logical_date in taken:
                 continue
-            run = r.CreateRun(
+            run = c.CreateRun(
                 dag_id=dag_id,
                 run_id=run_id(RunKind.BACKFILL, slot.logical_date),
                 kind=RunKind.BACKFILL,
@@ -219,8 +218,8 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
 
     settings = load()
     with open_store(settings) as store:
-        run = store.execute(r.GetRun(dag_id, run_id))
-        tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        run = store.execute(c.GetRun(dag_id, run_id))
+        tasks = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         check_deletable(run, store.execute(c.Now()))
         what = counted(len(tasks), "task instance", "task instances")
         ask(f"Delete run `{run_id}` of `{dag_id}` with {what}, their state and logs?", yes)
@@ -253,7 +252,7 @@ def waits_for(store: Store, run: Run) -> str:
     """What keeps any scheduler from going on with a run; mostly nothing."""
     if run.state.ended or run.kind is RunKind.EXTERNAL:
         return ""
-    known = {info.dag_id for info in store.execute(r.ListDags())}
+    known = {info.dag_id for info in store.execute(c.ListDags())}
     return "" if run.dag_id in known else f"a DAG file that holds `{run.dag_id}`: none does"
 
 
@@ -267,7 +266,7 @@ def logical_dates(store: Store, dag_id: str) -> set[datetime]:
     """Those that have a run."""
     found: set[datetime] = set()
     offset = 0
-    while runs := store.execute(r.ListRuns(dag_id=dag_id, limit=PAGE, offset=offset)):
+    while runs := store.execute(c.ListRuns(dag_id=dag_id, limit=PAGE, offset=offset)):
         found.update(run.logical_date for run in runs if run.logical_date is not None)
         offset += len(runs)
     return found

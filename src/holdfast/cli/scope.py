@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import click
 
 from holdfast.cli.parameter import MAP_INDEX
-from holdfast.commands.entries import AssetFilter, TaskFilter, Where
+from holdfast.commands import AssetFilter, TaskFilter, Where
 from holdfast.errors import InvalidInput
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.portable.identifier import check_text

@@ -8,6 +8,7 @@ from datetime import timedelta
 import click
 import msgspec
 
+from holdfast import commands as c
 from holdfast.cli import document
 from holdfast.cli.cleanup import cleanup_task_store
 from holdfast.cli.opening import open_connection, open_store, person
@@ -27,7 +28,6 @@ from holdfast.cli.reconcile import reconcile
 from holdfast.cli.rewind import rewind
 from holdfast.cli.scope import asset_options, filter_options, scope_options
 from holdfast.cli.transfer import copy_command, export_command, import_command
-from holdfast.commands import entries as c
 from holdfast.errors import InvalidInput, NotFound, NotSupported
 from holdfast.model.entry import Entry, Found
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

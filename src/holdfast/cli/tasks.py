@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import click
 
+from holdfast import commands as c
 from holdfast.accessor.stores import run as run_steps
 from holdfast.actions.tasks import choose, find
 from holdfast.cli import document
@@ -19,8 +20,6 @@ from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
 from holdfast.cli.parameter import COUNT, MAP_INDEX, whole_number
 from holdfast.cli.question import ask, yes_option
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
 from holdfast.portable.identifier import one_line
@@ -43,8 +42,8 @@ def command() -> None:
 def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
     """List the task instances of a run."""
     with open_store(load()) as store:
-        store.execute(r.GetRun(dag_id, run_id))
-        listed = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        store.execute(c.GetRun(dag_id, run_id))
+        listed = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         found = [one for one in listed if one.state is not TaskState.REMOVED]
         now = store.execute(c.Now())
     if as_json:
@@ -80,7 +79,7 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
     """Show a task instance and its attempts."""
     with open_store(load()) as store:
         one = run_steps(store, find(dag_id, run_id, task_id, map_index))
-        attempts = store.execute(r.ListAttempts(one.scope))
+        attempts = store.execute(c.ListAttempts(one.scope))
         now = store.execute(c.Now())
     if as_json:
         print_document({**of_instance(one), "attempts": [of_attempt(each) for each in attempts]})
@@ -155,7 +154,7 @@ def clear(
         if concerned:
             ask(clear_question(concerned, dag_id, run_id), yes)
             store.execute(
-                r.ClearTasks(
+                c.ClearTasks(
                     dag_id=dag_id,
                     run_id=run_id,
                     tasks=choice.tasks,
@@ -200,7 +199,7 @@ def mark(
     clear = success and settings.state_store.clear_on_success
     with open_store(settings) as store:
         scope = run_steps(store, find(dag_id, run_id, task_id, map_index)).scope
-        store.execute(r.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
+        store.execute(c.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
     say(f"Marked {scope} as {state}.")
     if as_json:
         print_document({**document.of_scope(scope), "state": state})
@@ -244,7 +243,7 @@ def logs(
             )
 
         def ended() -> bool:
-            attempts = store.execute(r.ListAttempts(one.scope))
+            attempts = store.execute(c.ListAttempts(one.scope))
             return not any(each.number == wanted and not each.ended_at for each in attempts)
 
         path = log_path(settings.home, one.scope, wanted)

@@ -14,7 +14,7 @@ from holdfast.cli.opening import open_connection
 from holdfast.cli.output import counted, json_option, print_document, say
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.scope import filter_options
-from holdfast.commands.entries import Where
+from holdfast.commands import Where
 from holdfast.errors import InvalidInput
 from holdfast.settings import load
 

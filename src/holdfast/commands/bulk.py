@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.commands.entries import Command, check_count
+from holdfast.commands.base import Command, check_count
 from holdfast.errors import Forbidden, InvalidInput, InvalidType
 from holdfast.model.entry import ApiWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope

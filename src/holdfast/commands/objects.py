@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from holdfast.commands.entries import Command, check_count
+from holdfast.commands.base import Command, check_count
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import Writer
 from holdfast.model.scope import AssetScope, StoreScope

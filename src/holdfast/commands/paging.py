@@ -7,10 +7,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from holdfast import flow as colour
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
-from holdfast.commands.objects import TakePurges
+from holdfast import commands as c
+from holdfast import flow
 from holdfast.errors import InvalidInput, StoreUnavailable, ValueTooLarge
 from holdfast.model.entry import AssetInfo, Page, Version
 from holdfast.model.run import AssetEvent, DagInfo, Run, TaskInstance
@@ -22,15 +20,15 @@ Steps: TypeAlias = Generator[c.Command[Any], Any, A]
 _LISTINGS = (
     c.List,
     c.ListAssets,
-    r.ListDags,
-    r.ListRuns,
-    r.ListTaskInstances,
-    r.ListAssetEvents,
-    r.RunEvents,
+    c.ListDags,
+    c.ListRuns,
+    c.ListTaskInstances,
+    c.ListAssetEvents,
+    c.RunEvents,
 )
 _SIZED = (
-    *(c.List, c.Scan, c.History, r.GetResults, r.ListAssetEvents, r.ListRuns, r.RunEvents),
-    TakePurges,
+    *(c.List, c.Scan, c.History, c.GetResults, c.ListAssetEvents, c.ListRuns, c.RunEvents),
+    c.TakePurges,
 )
 _TRIES = 10
 LARGEST_PAGE = 8 * 2**20
@@ -86,11 +84,11 @@ def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
     if getattr(command, "max_size", None) is not None:
         return cast(A, ask(command))
     if isinstance(command, c.List):
-        return cast(A, colour.run(_entries(command), ask))
+        return cast(A, flow.run(_entries(command), ask))
     if isinstance(command, _LISTINGS):
-        return cast(A, colour.run(_rows(command), ask))
-    if isinstance(command, c.History | r.GetResults):
-        return cast(A, colour.run(_parts(command), ask))
+        return cast(A, flow.run(_rows(command), ask))
+    if isinstance(command, c.History | c.GetResults):
+        return cast(A, flow.run(_parts(command), ask))
     return cast(A, ask(command))
 
 
@@ -127,7 +125,7 @@ def _entries(command: c.List) -> Steps[Page]:
     return Page(found, pages[0].total)
 
 
-def _parts(command: c.History | r.GetResults) -> Steps[tuple[Any, ...]]:
+def _parts(command: c.History | c.GetResults) -> Steps[tuple[Any, ...]]:
     """Each part begins behind the last item of the one before."""
     found: list[Any] = []
     part: Any = command

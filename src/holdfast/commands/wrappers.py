@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from holdfast.commands.entries import Command
+from holdfast.commands.base import Command
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Watch
 from holdfast.model.scope import TaskScope

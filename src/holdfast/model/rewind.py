@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.commands.entries import AtTime, BeforeRun, Target, ToVersion
+from holdfast.commands import AtTime, BeforeRun, Target, ToVersion
 from holdfast.errors import HistoryGone, NotSupported
 from holdfast.model.entry import TaskWriter, Version
 from holdfast.model.value import is_in_place

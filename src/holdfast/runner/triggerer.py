@@ -8,7 +8,7 @@ from datetime import datetime
 from threading import Event
 from typing import NamedTuple
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.connection import open_store
 from holdfast.errors import StoreUnavailable
 from holdfast.model.dag import WatcherSpec
@@ -71,7 +71,7 @@ class Triggerer:
     def _wanted(self) -> dict[WatcherSpec, _Wanted]:
         """Each watcher once, whatever the number of DAGs that name its asset."""
         wanted: dict[WatcherSpec, _Wanted] = {}
-        for info in self._store.execute(r.ListDags()):
+        for info in self._store.execute(c.ListDags()):
             if not info.paused and info.stale_at is None:
                 spec = spec_of(info)
                 for watcher in spec.watchers:

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.commands.entries import GetAsset
-from holdfast.commands.runs import RunEvents
+from holdfast.commands import GetAsset, RunEvents
 from holdfast.errors import InvalidInput, InvalidType, UndeclaredAsset
 from holdfast.model.run import AssetEvent as RecordedEvent
 from holdfast.model.run import EmittedEvent

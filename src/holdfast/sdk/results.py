@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.commands.runs import GetResults
+from holdfast.commands import GetResults
 from holdfast.errors import NotFound
 from holdfast.model.run import RETURN_VALUE
 from holdfast.model.value import decode

@@ -10,8 +10,7 @@ from uuid import uuid4
 
 from holdfast.access.permissions import INTENT_SUFFIX
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands.entries import Now
-from holdfast.commands.runs import ListAttempts
+from holdfast.commands import ListAttempts, Now
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import AttemptInfo, Outcome

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.commands.runs import PutResult, TakeItem
+from holdfast.commands import PutResult, TakeItem
 from holdfast.model.run import RETURN_VALUE
 from holdfast.model.value import encode
 from holdfast.runner.protocol.messages import TaskStartup

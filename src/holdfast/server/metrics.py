@@ -20,7 +20,7 @@ from prometheus_client import (
 )
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from holdfast.commands.objects import PurgeQueue
+from holdfast.commands import PurgeQueue
 from holdfast.model.load_record import micros
 from holdfast.server.newest_loads import NewestLoad
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from holdfast import commands as c
 from holdfast.accessor.stores import Steps
-from holdfast.commands import entries as c
 from holdfast.commands.paging import LARGEST_PAGE
 from holdfast.portable.tables import LARGEST_SLICE, LONGEST_LIST
 

@@ -16,8 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from holdfast.accessor.stores import arun
-from holdfast.commands.entries import Now
-from holdfast.commands.objects import CountPurges
+from holdfast.commands import CountPurges, Now
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.server import metrics
 from holdfast.server.http.errors import MEDIA_TYPE

@@ -8,9 +8,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from holdfast.commands import entries as c
-from holdfast.commands.runs import AssetWrite
-from holdfast.commands.wrappers import Guarded, Once
+from holdfast import commands as c
+from holdfast.commands import AssetWrite, Guarded, Once
 from holdfast.errors import NotSupported
 from holdfast.model.entry import Entry, Found, Page
 from holdfast.model.scope import AssetScope

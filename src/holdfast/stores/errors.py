@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from holdfast.commands.wrappers import CurrentIntent, RequestId
+from holdfast.commands import CurrentIntent, RequestId
 from holdfast.errors import (
     AssetInactive,
     Conflict,

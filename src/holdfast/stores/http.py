@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.access.permissions import Wanted, is_read
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.commands.paging import in_pages
 from holdfast.errors import (
     Forbidden,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.commands.paging import in_pages
 from holdfast.errors import NotSupported, StoreUnavailable, ValueTooLarge
 from holdfast.portable.transport import Endpoint

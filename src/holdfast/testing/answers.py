@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import AssetInactive, HoldfastError, InvalidType, VersionConflict
 from holdfast.model.entry import AssetInfo, Entry, Expired, Found, Page, Version
 from holdfast.model.scope import AssetScope, StoreScope

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from holdfast.accessor.stores import Accessor
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.errors import HoldfastError
 from holdfast.store import Store
 

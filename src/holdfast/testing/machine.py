@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

@@ -10,11 +10,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.access.permissions import is_read
-from holdfast.commands import bulk as lc
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
-from holdfast.commands.wrappers import CurrentIntent, Guarded, LiveWatch, Once
+from holdfast.commands import CurrentIntent, Guarded, LiveWatch, Once
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model.entry import (
     AssetInfo,
@@ -96,7 +94,7 @@ class _Load:
 
     writer: Writer
     started_at: datetime
-    parts: dict[int, list[tuple[StoreScope, list[lc.NewEntry]]]] = field(default_factory=dict)
+    parts: dict[int, list[tuple[StoreScope, list[c.NewEntry]]]] = field(default_factory=dict)
 
 
 class MemoryStore(Store):
@@ -446,32 +444,32 @@ class MemoryStore(Store):
     def _claim(self, command: c.Set | c.SetMany, values: Iterable[tuple[str, str]]) -> None:
         self._queue.claim(self._owner(command.scope), values, command.reservation)
 
-    def _reserve_objects(self, command: pc.ReserveObjects) -> None:
+    def _reserve_objects(self, command: c.ReserveObjects) -> None:
         self._open(command.scope, command.writer)
         self._queue.reserve(self._owner(command.scope), command.objects)
 
-    def _release_objects(self, command: pc.ReleaseObjects) -> None:
+    def _release_objects(self, command: c.ReleaseObjects) -> None:
         self._queue.release(command.objects)
 
-    def _queue_objects(self, command: pc.QueueObjects) -> None:
+    def _queue_objects(self, command: c.QueueObjects) -> None:
         self._queue.queue(command.objects)
 
-    def _take_purges(self, command: pc.TakePurges) -> pc.Taken:
+    def _take_purges(self, command: c.TakePurges) -> c.Taken:
         return self._queue.take(command, self._references())
 
-    def _finish_purges(self, command: pc.FinishPurges) -> None:
+    def _finish_purges(self, command: c.FinishPurges) -> None:
         self._queue.finish(command)
 
-    def _count_purges(self, command: pc.CountPurges) -> pc.PurgeQueue:
+    def _count_purges(self, command: c.CountPurges) -> c.PurgeQueue:
         return self._queue.count(command.part)
 
     # bulk loads
 
-    def _start_load(self, command: lc.StartLoad) -> None:
+    def _start_load(self, command: c.StartLoad) -> None:
         self._fence(command.writer)
         now = self._clock()
         for name, load in list(self._loads.items()):
-            if load.started_at < now - lc.LONGEST_LOAD:
+            if load.started_at < now - c.LONGEST_LOAD:
                 del self._loads[name]
         self._loads.setdefault(command.load, _Load(signature(command.writer), now))
 
@@ -481,7 +479,7 @@ class MemoryStore(Store):
             raise refusal.unknown_load(name)
         return load
 
-    def _add_to_load(self, command: lc.AddToLoad) -> None:
+    def _add_to_load(self, command: c.AddToLoad) -> None:
         self._fence(command.writer)
         brought = list(command.checked())
         load = self._load(command.load, command.writer)
@@ -494,10 +492,10 @@ class MemoryStore(Store):
             raise refusal.out_of_step(command.load, command.part, command.first, found)
         part.extend(brought)
 
-    def _finish_load(self, command: lc.FinishLoad) -> int:
+    def _finish_load(self, command: c.FinishLoad) -> int:
         self._fence(command.writer)
         load = self._load(command.load, command.writer)
-        entries: dict[StoreScope, list[lc.NewEntry]] = {}
+        entries: dict[StoreScope, list[c.NewEntry]] = {}
         for part, expected in command.parts:
             brought = load.parts.get(part, [])
             found = sum(len(new) for _, new in brought)
@@ -528,7 +526,7 @@ class MemoryStore(Store):
         assert isinstance(asset, _Asset)
         return asset.info().scope
 
-    def _drop_load(self, command: lc.DropLoad) -> None:
+    def _drop_load(self, command: c.DropLoad) -> None:
         load = self._loads.get(command.load)
         if load is not None and load.writer == signature(command.writer):
             del self._loads[command.load]
@@ -740,16 +738,16 @@ _OPERATIONS: dict[type[c.Command[Any]], Callable[[MemoryStore, Any], Any]] = {
     c.TakeExpired: MemoryStore._take_expired,
     c.ListOrphans: MemoryStore._list_orphans,
     c.DeleteOrphans: MemoryStore._delete_orphans,
-    lc.StartLoad: MemoryStore._start_load,
-    lc.AddToLoad: MemoryStore._add_to_load,
-    lc.FinishLoad: MemoryStore._finish_load,
-    lc.DropLoad: MemoryStore._drop_load,
-    pc.ReserveObjects: MemoryStore._reserve_objects,
-    pc.ReleaseObjects: MemoryStore._release_objects,
-    pc.QueueObjects: MemoryStore._queue_objects,
-    pc.TakePurges: MemoryStore._take_purges,
-    pc.FinishPurges: MemoryStore._finish_purges,
-    pc.CountPurges: MemoryStore._count_purges,
+    c.StartLoad: MemoryStore._start_load,
+    c.AddToLoad: MemoryStore._add_to_load,
+    c.FinishLoad: MemoryStore._finish_load,
+    c.DropLoad: MemoryStore._drop_load,
+    c.ReserveObjects: MemoryStore._reserve_objects,
+    c.ReleaseObjects: MemoryStore._release_objects,
+    c.QueueObjects: MemoryStore._queue_objects,
+    c.TakePurges: MemoryStore._take_purges,
+    c.FinishPurges: MemoryStore._finish_purges,
+    c.CountPurges: MemoryStore._count_purges,
     c.ForgetRequests: MemoryStore._forget_requests,
     Once: MemoryStore._once,
     Guarded: MemoryStore._guarded,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import is_in_place, is_reference
 from holdfast.stores import errors as refusal
@@ -43,7 +43,7 @@ class ObjectQueue:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
         self._rows: dict[int, _Row] = {}
-        self._barriers: dict[int, tuple[pc.Part, str, datetime]] = {}
+        self._barriers: dict[int, tuple[c.Part, str, datetime]] = {}
         """What is being deleted as a whole, by whom, and until when."""
         self._last = 0
 
@@ -52,13 +52,13 @@ class ObjectQueue:
         now = self._clock()
         self._rows[self._last] = _Row(*place, now + wait, now, reservation)
 
-    def reserve(self, owner: StoreScope, objects: pc.Reserved) -> None:
+    def reserve(self, owner: StoreScope, objects: c.Reserved) -> None:
         for key, value, _ in objects:
             self._untaken(owner, key, value)
         for key, value, reservation in objects:
-            self.add((owner, key, value), pc.RESERVED_FOR, reservation)
+            self.add((owner, key, value), c.RESERVED_FOR, reservation)
 
-    def release(self, objects: pc.Reserved) -> None:
+    def release(self, objects: c.Reserved) -> None:
         now = self._clock()
         released = {reservation for _, _, reservation in objects}
         for row in self._rows.values():
@@ -109,7 +109,7 @@ class ObjectQueue:
                 raise refusal.being_deleted(owner, key)
         return {id: row for id, row in rows.items() if row.taken_until <= now}
 
-    def take(self, command: pc.TakePurges, named: Collection[Object]) -> pc.Taken:
+    def take(self, command: c.TakePurges, named: Collection[Object]) -> c.Taken:
         now = self._clock()
         if command.retry:
             for row in self._rows.values():
@@ -129,11 +129,11 @@ class ObjectQueue:
             else:
                 row.due_at = row.taken_until = now + command.lease
                 row.taker = command.taker
-                taken.append(pc.Purge(id, row.owner, row.key, row.value, row.tries))
-        return pc.Taken(tuple(taken), len(due), self._barrier(command, taken, named))
+                taken.append(c.Purge(id, row.owner, row.key, row.value, row.tries))
+        return c.Taken(tuple(taken), len(due), self._barrier(command, taken, named))
 
     def _barrier(
-        self, command: pc.TakePurges, taken: list[pc.Purge], named: Collection[Object]
+        self, command: c.TakePurges, taken: list[c.Purge], named: Collection[Object]
     ) -> int | None:
         """Keep writers away from the whole part, where all that it has is being deleted."""
         queued = [row for row in self._rows.values() if _is_part(command.part, row.owner)]
@@ -147,7 +147,7 @@ class ObjectQueue:
         self._barriers[self._last] = command.part, command.taker, until
         return self._last
 
-    def finish(self, command: pc.FinishPurges) -> None:
+    def finish(self, command: c.FinishPurges) -> None:
         now = self._clock()
         for id in set(command.gone) & self._barriers.keys():
             if self._barriers[id][1] == command.taker:
@@ -162,21 +162,21 @@ class ObjectQueue:
         for id, error in command.failed:
             if id in mine:
                 row = mine[id]
-                row.due_at = now + pc.pause_after(row.tries)
+                row.due_at = now + c.pause_after(row.tries)
                 row.taken_until, row.taker, row.error = now, "", error
                 row.tries += 1
 
-    def count(self, part: pc.Part) -> pc.PurgeQueue:
+    def count(self, part: c.Part) -> c.PurgeQueue:
         now = self._clock()
         rows = [row for row in self._rows.values() if _is_part(part, row.owner)]
         failing = [row for row in rows if row.tries]
         waiting = [row for row in rows if row.tries or row.due_at <= now or row.taken_until > now]
         latest = max(failing, key=lambda row: row.due_at, default=None)
         error = latest.error if latest else ""
-        return pc.PurgeQueue(len(waiting), len(failing), len(rows) - len(waiting), error)
+        return c.PurgeQueue(len(waiting), len(failing), len(rows) - len(waiting), error)
 
 
-def _is_part(part: pc.Part, owner: StoreScope) -> bool:
+def _is_part(part: c.Part, owner: StoreScope) -> bool:
     match part.scope, owner:
         case None, _:
             return True

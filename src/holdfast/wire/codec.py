@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Iterator
 from functools import cache, cached_property
-from types import ModuleType
 from typing import Any, TypeVar, Union, cast, get_args
 
 import msgspec
 
-from holdfast.commands import bulk as load_command
-from holdfast.commands import entries as command
-from holdfast.commands import objects as purge_command
-from holdfast.commands import runs as run_command
-from holdfast.commands.entries import Command
+from holdfast.commands import Command, Guarded, Once
 from holdfast.errors import KINDS, HoldfastError, InvalidInput
 from holdfast.model.base_value import base_value
 
@@ -80,8 +75,7 @@ def raised(refusal: Refusal) -> HoldfastError:
 @cache
 def command_types() -> tuple[type[Command[Any]], ...]:
     """Every command that can be asked of a store."""
-    modules = (command, load_command, purge_command, run_command)
-    return tuple(found for module in modules for found in _commands(module))
+    return tuple(sorted(_commands(Command), key=lambda found: found.__name__))
 
 
 def answer_type(kind: type[Command[Any]]) -> Any:
@@ -90,12 +84,9 @@ def answer_type(kind: type[Command[Any]]) -> Any:
     return get_args(base)[0]
 
 
-def _commands(module: ModuleType) -> list[type[Command[Any]]]:
-    """The commands that a module defines: those that are not generic themselves."""
-    return [
-        found
-        for _, found in inspect.getmembers(module, inspect.isclass)
-        if issubclass(found, Command)
-        and found.__module__ == module.__name__
-        and not getattr(found, "__parameters__", ())
-    ]
+def _commands(base: type[Command[Any]]) -> Iterator[type[Command[Any]]]:
+    """Find the commands that clients send: those that are not generic, and not made of others."""
+    for found in base.__subclasses__():
+        if not getattr(found, "__parameters__", ()) and not issubclass(found, Guarded | Once):
+            yield found
+        yield from _commands(found)

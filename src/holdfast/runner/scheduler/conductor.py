@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.errors import (
     Conflict,
     HoldfastError,
@@ -154,7 +154,7 @@ class Conductor:
         would begin and so many of its DAG run already."""
         dead = run.owner if run.owner is not None and has_ended(run.owner) else None
         claimed = self.store.execute(
-            r.ClaimRun(
+            c.ClaimRun(
                 dag_id=run.dag_id,
                 run_id=run.run_id,
                 process=this_process(),
@@ -189,7 +189,7 @@ class Conductor:
         """Let go of all runs, so that another process can go on with them at once."""
         for dag_id, run_id in self.runs:
             try:
-                self.store.execute(r.ReleaseRun(dag_id, run_id, this_process()))
+                self.store.execute(c.ReleaseRun(dag_id, run_id, this_process()))
             except HoldfastError as error:
                 log.warning("run %s of %s was not released: %s", run_id, dag_id, error.message)
         self.runs.clear()
@@ -298,13 +298,13 @@ class Conductor:
     def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
         """Nobody supervises these attempts of the run any more: end them, and what they left."""
         dag_id, run_id = active.key
-        running = r.ListTaskInstances(dag_id=dag_id, run_id=run_id, states=(TaskState.RUNNING,))
+        running = c.ListTaskInstances(dag_id=dag_id, run_id=run_id, states=(TaskState.RUNNING,))
         alone = [one for one in self.store.execute(running) if one.scope not in active.ordered]
         for one in alone:
             before = msgspec.structs.replace(one, attempt=one.attempt - 1)
             active.left.setdefault(one.scope, Left(before, interrupted=True))
         self.store.execute(
-            r.InterruptAttempts(
+            c.InterruptAttempts(
                 dag_id=dag_id,
                 run_id=run_id,
                 process=this_process(),
@@ -322,13 +322,13 @@ class Conductor:
                     kill_group(attempt.worker)
 
     def _attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
-        attempts = self.store.execute(r.ListAttempts(scope))
+        attempts = self.store.execute(c.ListAttempts(scope))
         return next((one for one in attempts if one.number == number), None)
 
     def _renew(self) -> None:
         if not self.runs:
             return
-        heartbeat = r.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
+        heartbeat = c.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
         for key in self.store.execute(heartbeat).runs:
             log.warning("run %s of %s is carried out by another process now", key[1], key[0])
             self.runs.pop(key, None)
@@ -363,13 +363,13 @@ class Conductor:
         dag_id, run_id = active.key
 
         def results(task_id: str, key: str) -> Sequence[tuple[int, str]]:
-            return self.store.execute(r.GetResults(dag_id, run_id, task_id, key))
+            return self.store.execute(c.GetResults(dag_id, run_id, task_id, key))
 
         made: Decision | None = None
         failed: set[tuple[str, int]] = set()
         """Tasks that have failed before any attempt."""
         while True:
-            tasks = self.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+            tasks = self.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
             active.tasks = [
                 msgspec.structs.replace(one, state=TaskState.RUNNING)
                 if one.scope in active.ordered
@@ -388,7 +388,7 @@ class Conductor:
             if not decision.changes or decision == made:
                 return decision
             made = decision
-            changes = r.ChangeTasks(dag_id, run_id, this_process(), decision.changes)
+            changes = c.ChangeTasks(dag_id, run_id, this_process(), decision.changes)
             self.store.execute(changes)
             failed = {
                 (change.task_id, change.map_index)
@@ -458,7 +458,7 @@ class Conductor:
             reason = f"the run took longer than its dagrun_timeout of {limit}"
             failed = TaskState.FAILED
             self.store.execute(
-                r.MarkTask(
+                c.MarkTask(
                     scope=one.scope,
                     state=failed,
                     writer=SCHEDULER,
@@ -477,8 +477,8 @@ class Conductor:
     def _finish(self, active: ActiveRun, state: RunState) -> None:
         dag_id, run_id = active.key
         waiting = sum(one.state is not None and not one.state.ended for one in active.tasks)
-        self.store.execute(r.FinishRun(dag_id, run_id, this_process(), state, waiting))
-        active.run = self.store.execute(r.GetRun(dag_id, run_id))
+        self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting))
+        active.run = self.store.execute(c.GetRun(dag_id, run_id))
         del self.runs[active.key]
         failed = [one for one in active.tasks if one.state is TaskState.FAILED]
         error = f"{failed[0].scope}: {failed[0].error}" if failed else ""

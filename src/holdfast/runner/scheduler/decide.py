@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.commands.runs import TaskChange
+from holdfast.commands import TaskChange
 from holdfast.model.dag import Axis, DagSpec, LiteralAxis, ResultAxis, TaskSpec
 from holdfast.model.run import RETURN_VALUE, RunState, TaskInstance, TaskState, TriggerRule
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import Final, NamedTuple
 
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model.dag import DagSpec
 from holdfast.model.schedule import spec_of
@@ -119,7 +119,7 @@ class KnownDags:
     def _recall(self) -> dict[str, set[str]]:
         """What an earlier scheduler has found in this directory."""
         held: dict[str, set[str]] = {}
-        for info in self._store.execute(r.ListDags()):
+        for info in self._store.execute(c.ListDags()):
             if info.file and self._directory.holds(file := spec_of(info).file):
                 held.setdefault(file, set()).add(info.dag_id)
         self._directory.recall(held)
@@ -152,7 +152,7 @@ class KnownDags:
             if not self._directory.has(file):
                 self._try_refused()
                 ids = tuple(sorted(self._held.get(file, ())))
-                self._store.execute(r.ForgetFile(self._directory.name(file), ids))
+                self._store.execute(c.ForgetFile(self._directory.name(file), ids))
                 self._held.pop(file, None)
             self._gone.discard(file)
 
@@ -167,12 +167,12 @@ class KnownDags:
             if self._directory.has(file)
         }
         ids = tuple(sorted(set(chain(*here.values()))))
-        lost = self._store.execute(r.SeeDags(ids))
+        lost = self._store.execute(c.SeeDags(ids))
         for file, held in here.items():
             if not held.isdisjoint(lost) and file not in self._broken:
                 self._import(file)
         if now >= self._complete_at + self._stale_after.total_seconds():
-            for dag_id in self._store.execute(r.RetireDags(self._stale_after)):
+            for dag_id in self._store.execute(c.RetireDags(self._stale_after)):
                 log.warning("DAG %s is stale: no scheduler has had it for some time", dag_id)
         self._seen_at = now
 
@@ -214,7 +214,7 @@ class KnownDags:
             for file in others:
                 if still := ids & self._held[file] & self._now_in(file):
                     raise refusal.dag_elsewhere(min(still), name(found.file), name(file))
-            save = r.SaveFile(
+            save = c.SaveFile(
                 name(found.file),
                 found.parsed.dags,
                 seen=True,
@@ -248,7 +248,7 @@ class KnownDags:
             wait = min(2 * before.wait, SELDOM)
         self._broken[found.file] = _Broken(sound, error, now, wait)
         self._put(found.file, ())
-        self._store.execute(r.SaveFileError(self._directory.name(found.file), error))
+        self._store.execute(c.SaveFileError(self._directory.name(found.file), error))
 
     def _try_refused(self) -> None:
         """Another file has changed, perhaps the one that was in the way."""

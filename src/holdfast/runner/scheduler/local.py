@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from holdfast import commands as c
 from holdfast.actions.runs import manual_run
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import InvalidDag, InvalidInput, NotFound, StaleAttempt, UnreadableValue
 from holdfast.model.dag import DagSpec
 from holdfast.model.run import Run, RunState, TaskInstance, TaskState
@@ -79,9 +78,9 @@ class LocalRun:
         directory."""
         ids = {dag.dag_id for dag in dags}
         path = Path(self._file)
-        known = self._conductor.store.execute(r.ListDags())
+        known = self._conductor.store.execute(c.ListDags())
         names = [info.file for info in known if info.dag_id in ids and _ends_with(path, info.file)]
-        self._conductor.store.execute(r.SaveFile((names or [path.name])[0], dags))
+        self._conductor.store.execute(c.SaveFile((names or [path.name])[0], dags))
 
     def begin(self, dag: DagSpec, run_id: str | None, conf: str | None) -> Run:
         """A new run, or the unfinished one with that id, held by this process unless it ended."""
@@ -103,7 +102,7 @@ class LocalRun:
         while active.key in self._conductor.runs:
             self._conductor.turn(REFRESH)
             view.update(active.run, self._in_order(active.tasks), self._progress(active))
-        ended = self._conductor.store.execute(r.GetRun(*active.key))
+        ended = self._conductor.store.execute(c.GetRun(*active.key))
         if not ended.state.ended:
             raise StaleAttempt(
                 f"run `{ended.run_id}` is carried out by {ended.owner or 'nobody'} now",
@@ -116,7 +115,7 @@ class LocalRun:
 
     def tasks(self) -> list[TaskInstance]:
         dag_id, run_id = self._active.key
-        tasks = self._conductor.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        tasks = self._conductor.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         return list(tasks)
 
     def _in_order(self, tasks: Iterable[TaskInstance]) -> list[TaskInstance]:
@@ -128,7 +127,7 @@ class LocalRun:
         if run_id is None:
             return None
         try:
-            return self._conductor.store.execute(r.GetRun(dag.dag_id, run_id))
+            return self._conductor.store.execute(c.GetRun(dag.dag_id, run_id))
         except NotFound:
             return None
 

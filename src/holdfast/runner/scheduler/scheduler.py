@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
+from holdfast import commands as c
 from holdfast.cleanup.periodic import PeriodicCleanup
-from holdfast.commands import runs as r
 from holdfast.errors import (
     Conflict,
     HoldfastError,
@@ -70,13 +70,13 @@ class Scheduler:
     def _look_around(self) -> None:
         self._known.look()
         if self._known.complete:
-            infos = {info.dag_id: info for info in self._store.execute(r.ListDags())}
+            infos = {info.dag_id: info for info in self._store.execute(c.ListDags())}
             self._create_runs(infos)
             self._adopt_runs(infos)
         self._cleanup.tick()
 
     def _unfinished(self) -> dict[str, Unfinished]:
-        return {one.dag_id: one for one in self._store.execute(r.UnfinishedRuns())}
+        return {one.dag_id: one for one in self._store.execute(c.UnfinishedRuns())}
 
     def _create_runs(self, infos: dict[str, DagInfo]) -> None:
         unfinished = self._unfinished()
@@ -107,7 +107,7 @@ class Scheduler:
             until = slot.logical_date
             run_id = timetable.run_id(RunKind.SCHEDULED, until)
             self._store.execute(
-                r.CreateRun(
+                c.CreateRun(
                     dag_id=dag.dag_id,
                     run_id=run_id,
                     kind=RunKind.SCHEDULED,
@@ -121,7 +121,7 @@ class Scheduler:
 
     def _create_asset_run(self, dag: DagSpec) -> None:
         run_id = timetable.run_id(RunKind.ASSET, datetime.now(UTC))
-        run = self._store.execute(r.CreateAssetRun(dag.dag_id, run_id))
+        run = self._store.execute(c.CreateAssetRun(dag.dag_id, run_id))
         if run is not None:
             log.info("assets of %s have changed: run %s", dag.dag_id, run_id)
 
@@ -145,7 +145,7 @@ class Scheduler:
         offset = 0
         while True:
             page = self._store.execute(
-                r.ListRuns(
+                c.ListRuns(
                     states=(RunState.RUNNING,),
                     kinds=_CARRIED_OUT,
                     limit=_PAGE,
@@ -161,7 +161,7 @@ class Scheduler:
     def _queued_runs(self, dag_id: str, most: int) -> tuple[Run, ...]:
         """The oldest of a DAG."""
         return self._store.execute(
-            r.ListRuns(
+            c.ListRuns(
                 dag_id=dag_id,
                 states=(RunState.QUEUED,),
                 kinds=_CARRIED_OUT,

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.access.permissions import CallbackIdentity, ChildIdentity
 from holdfast.accessor.stores import Rules
 from holdfast.actions.logs import log_path
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable, ValueTooLarge
 from holdfast.model.dag import CallbackKind
 from holdfast.model.entry import TaskWriter
@@ -239,7 +238,7 @@ class Attempt:
         return ending
 
     def _is_recorded(self, writer: TaskWriter, outcome: Outcome) -> bool:
-        attempts = self._with.store.execute(r.ListAttempts(writer.scope))
+        attempts = self._with.store.execute(c.ListAttempts(writer.scope))
         return any(one.number == writer.attempt and one.outcome is outcome for one in attempts)
 
     def _call_back(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from holdfast import commands as c
 from holdfast.access.permissions import ChildIdentity
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import UnknownAsset
 from holdfast.model.dag import AliasSpec, TaskSpec
 from holdfast.model.entry import AssetInfo, TaskWriter
@@ -33,7 +32,7 @@ class Declared(NamedTuple):
             if not isinstance(one, AliasSpec):
                 named[_known(AssetScope(name=one.name, uri=one.uri), store)] = None
             elif one in task.inlets:
-                found = store.execute(r.AliasAssets(one.name))
+                found = store.execute(c.AliasAssets(one.name))
                 aliases[one.name] = tuple(map(_scope, found))
         return cls(tuple(named), aliases)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast import commands as c
 from holdfast.access.permissions import ChildIdentity, JobIdentity, TaskIdentity
-from holdfast.commands import runs as r
 from holdfast.portable.transport import Endpoint
 from holdfast.runner.protocol.messages import JobName, Purpose, Tables
 from holdfast.server.endpoint import Endpoints
@@ -20,7 +20,7 @@ def open_endpoint(
     scope, attempt = child.scope, child.writer.attempt
     assert attempt is not None
     if isinstance(purpose, JobName):
-        newest = store.execute(r.ListAttempts(scope))[-1]
+        newest = store.execute(c.ListAttempts(scope))[-1]
         if newest.number != attempt or newest.ended_at is not None:
             raise refusal.stale(child.writer, newest.number, newest.ended_at is None)
         return endpoints.open(JobIdentity(scope, purpose.key, purpose.intent, child.assets))

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Condition, Event, Lock, Semaphore, Thread, current_thread
 
+from holdfast import commands as c
 from holdfast.access.permissions import ImportIdentity
 from holdfast.actions.logs import service_logs
-from holdfast.commands import runs as r
 from holdfast.connection import open_store, rules
 from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable
 from holdfast.process import PRIVATE, this_process
@@ -284,7 +284,7 @@ class Supervisor:
         watches = {one.watch: one for one in list(self._watchings.values()) if one.watch}
         if not writers and not watches and not self._through_server:
             return  # a server is asked all the same: its answer renews the token
-        heartbeat = r.Heartbeat(
+        heartbeat = c.Heartbeat(
             process=this_process(), lease=LEASE, attempts=tuple(writers), watches=tuple(watches)
         )
         try:

@@ -7,9 +7,9 @@ import signal
 import time
 from threading import Event, Timer
 
+from holdfast import commands as c
 from holdfast.access.permissions import WatcherIdentity
 from holdfast.actions.logs import watcher_log
-from holdfast.commands import runs as r
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.model.run import Watch
 from holdfast.model.scope import AssetScope
@@ -86,11 +86,11 @@ class Watching:
     def _claim(self) -> Watch:
         asset = AssetScope(name=self._order.watcher.asset.name)
         dead = None
-        for info in self._with.store.execute(r.ListWatches()):
+        for info in self._with.store.execute(c.ListWatches()):
             same = (info.watch.asset.name, info.watch.watcher)
             if same == (asset.name, self._order.watcher.name) and info.owner:
                 dead = info.owner if has_ended(info.owner) else None
-        start = r.StartWatch(
+        start = c.StartWatch(
             asset=asset,
             watcher=self._order.watcher.name,
             process=this_process(),

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterable
 
 from holdfast.accessor.asset_stores import AssetStores, same
-from holdfast.commands.runs import Emit
+from holdfast.commands import Emit
 from holdfast.errors import InvalidDag, InvalidType
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import EmittedEvent

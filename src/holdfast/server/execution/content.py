@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.access.permissions import Identity, signed
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
-from holdfast.commands.bulk import AddToLoad
+from holdfast.commands import AddToLoad
 from holdfast.commands.paging import bounded, check_page
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model.entry import ApiWriter
@@ -108,6 +107,6 @@ def _values(command: c.Command[Any]) -> Iterator[tuple[StoreScope, str, str, Any
     elif isinstance(command, c.SetMany):
         for key, text in command.values:
             yield command.scope, key, text, command.writer
-    elif isinstance(command, r.Emit):
+    elif isinstance(command, c.Emit):
         for write in command.writes:
             yield from _values(write)

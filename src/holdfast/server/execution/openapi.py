@@ -11,7 +11,7 @@ import msgspec
 from fastapi.security import HTTPBearer
 
 from holdfast.access.permissions import Wanted
-from holdfast.commands.entries import CleanUpBackend
+from holdfast.commands import CleanUpBackend
 from holdfast.model.value import MAX_KEY_LENGTH
 from holdfast.portable.identifier import MAX_ASSET_LENGTH
 from holdfast.server.http.routes import STATE

@@ -16,11 +16,10 @@ import msgspec
 from fastapi import APIRouter, Request, Security
 from starlette.responses import Response
 
+from holdfast import commands as c
 from holdfast.access.issuing import issuing
 from holdfast.access.permissions import JobIdentity, TaskIdentity, Wanted, WatcherIdentity, is_read
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
-from holdfast.commands.wrappers import RequestId
+from holdfast.commands import RequestId
 from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.model.entry import TaskWriter, WatcherWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
@@ -49,7 +48,7 @@ AIRFLOWS = "__airflow_state_ref__"
 """How Airflow's workers mark a reference. On their own wire it is one, elsewhere any word."""
 
 Registered: TypeAlias = Callable[[Endpoint], Endpoint]
-Change: TypeAlias = Callable[[TaskWriter | WatcherWriter], r.AssetWrite]
+Change: TypeAlias = Callable[[TaskWriter | WatcherWriter], c.AssetWrite]
 
 log = logging.getLogger("holdfast.server")
 
@@ -339,7 +338,7 @@ def _signed(request: Request, change: Change) -> c.Command[Any]:
     """The write to an asset, by whom the token says."""
     identity = identity_of(request)
     if isinstance(identity, WatcherIdentity):
-        return r.Emit(identity.watch, (change(WatcherWriter()),))
+        return c.Emit(identity.watch, (change(WatcherWriter()),))
     return change(_task(request).writer)
 
 

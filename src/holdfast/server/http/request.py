@@ -7,9 +7,7 @@ from typing import Any, TypeVar, cast
 from fastapi import Request
 
 from holdfast.access.permissions import authorized
-from holdfast.commands.entries import Command, FinishAttempt
-from holdfast.commands.runs import Heartbeat
-from holdfast.commands.wrappers import Once, RequestId
+from holdfast.commands import Command, FinishAttempt, Heartbeat, Once, RequestId
 from holdfast.errors import HoldfastError, NotFound, NoToken, VersionConflict
 from holdfast.server import metrics
 from holdfast.server.tokens import Bearer, Tokens, Verified

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.public.asset_state import AssetStateStoreEntry

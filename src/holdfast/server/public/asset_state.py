@@ -6,8 +6,8 @@ from datetime import datetime
 
 from pydantic import Field
 
+from holdfast import commands as c
 from holdfast.accessor.stores import rewind_target
-from holdfast.commands import entries as c
 from holdfast.errors import NotFound
 from holdfast.model.entry import Version
 from holdfast.server.public.caller import Asker

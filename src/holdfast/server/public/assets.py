@@ -10,9 +10,8 @@ from fastapi import Query
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
+from holdfast import commands as c
 from holdfast.actions.loads import Load, loads_of
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, UnknownAsset
 from holdfast.model.entry import AssetInfo
 from holdfast.model.run import AssetEvent as Event
@@ -135,7 +134,7 @@ async def list_assets(
     if name is None and uri is None:
         listing = c.ListAssets(limit, offset)
         assets = [of_asset(one) for one in await caller.aexecute(listing)]
-        total = await caller.aexecute(r.Count(listing))
+        total = await caller.aexecute(c.Count(listing))
         return AssetCollection(assets=assets, total_entries=total)
     try:
         found = await caller.aexecute(c.GetAsset(AssetScope(name=name, uri=uri)))
@@ -166,9 +165,9 @@ async def list_asset_events(
 ) -> AssetEventCollection:
     """List the changes of assets, newest first."""
     scope = None if asset_id is None else AssetScope(asset_id)
-    listing = r.ListAssetEvents(scope, limit, offset)
+    listing = c.ListAssetEvents(scope, limit, offset)
     events = [of_event(one) for one in await caller.aexecute(listing)]
-    total = await caller.aexecute(r.Count(listing))
+    total = await caller.aexecute(c.Count(listing))
     return AssetEventCollection(asset_events=events, total_entries=total)
 
 

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from holdfast.access.permissions import UserIdentity
 from holdfast.accessor.stores import Rules, Steps, arun
-from holdfast.commands.entries import Command, History
+from holdfast.commands import Command, History, RunEvents
 from holdfast.commands.paging import LARGEST_PAGE, bounded, may_go_on
-from holdfast.commands.runs import RunEvents
 from holdfast.connection import rules
 from holdfast.errors import Forbidden, ValueTooLarge
 from holdfast.model.entry import ApiWriter, Page

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
+from holdfast import commands as c
 from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec
 from holdfast.model.run import DagInfo, TriggerRule
 from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
@@ -89,17 +88,17 @@ class DagPatch(Body):
 @router.get("/dags")
 async def list_dags(caller: Asker, limit: Limit = 100, offset: Offset = 0) -> DagCollection:
     """List DAGs, ordered by id."""
-    listing = r.ListDags(limit, offset)
+    listing = c.ListDags(limit, offset)
     found = await caller.aexecute(listing)
     now = await caller.aexecute(c.Now())
     dags = [Dag(**fields(dag, now)) for dag in found]
-    return DagCollection(dags=dags, total_entries=await caller.aexecute(r.Count(listing)))
+    return DagCollection(dags=dags, total_entries=await caller.aexecute(c.Count(listing)))
 
 
 @router.get("/dags/{dag_id}", responses=problems(404))
 async def get_dag(caller: Asker, dag_id: DagId) -> DagDetails:
     """Read a DAG, with its tasks."""
-    dag = await caller.aexecute(r.GetDag(dag_id))
+    dag = await caller.aexecute(c.GetDag(dag_id))
     now = await caller.aexecute(c.Now())
     spec = spec_of(dag)
     return DagDetails(
@@ -113,8 +112,8 @@ async def get_dag(caller: Asker, dag_id: DagId) -> DagDetails:
 @router.patch("/dags/{dag_id}", responses=problems(404, *BODY))
 async def patch_dag(caller: Asker, dag_id: DagId, body: DagPatch) -> Dag:
     """Pause a DAG, or let its schedule start runs again."""
-    await caller.aexecute(r.PauseDag(dag_id, body.is_paused))
-    dag = await caller.aexecute(r.GetDag(dag_id))
+    await caller.aexecute(c.PauseDag(dag_id, body.is_paused))
+    dag = await caller.aexecute(c.GetDag(dag_id))
     return Dag(**fields(dag, await caller.aexecute(c.Now())))
 
 

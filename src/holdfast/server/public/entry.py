@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import NotFound
 from holdfast.model.entry import Entry
 from holdfast.model.scope import StoreScope

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import Depends, Path, Query
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import MAX_KEY_LENGTH, check_key

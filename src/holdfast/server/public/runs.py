@@ -10,11 +10,10 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
+from holdfast import commands as c
 from holdfast.accessor.stores import located
 from holdfast.actions.logs import run_logs
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
-from holdfast.commands import entries as c
-from holdfast.commands import runs as r
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model.run import Run, RunKind, RunState
 from holdfast.model.value import decode, encode
@@ -98,7 +97,7 @@ async def list_dag_runs(
     offset: Offset = 0,
 ) -> DagRunCollection:
     """List the runs of a DAG, newest first. `~` in place of its id: of every DAG."""
-    listing = r.ListRuns(
+    listing = c.ListRuns(
         dag_id=None if dag_id == ALL else dag_id,
         states=tuple(dict.fromkeys(state)),
         kinds=tuple(dict.fromkeys(run_type)),
@@ -106,13 +105,13 @@ async def list_dag_runs(
         offset=offset,
     )
     runs = [of_run(run) for run in await caller.aexecute(listing)]
-    return DagRunCollection(dag_runs=runs, total_entries=await caller.aexecute(r.Count(listing)))
+    return DagRunCollection(dag_runs=runs, total_entries=await caller.aexecute(c.Count(listing)))
 
 
 @router.post(PLACE, responses=problems(404, 409, *BODY))
 async def trigger_dag_run(caller: Asker, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
     """Ask for a run of a DAG. A scheduler carries it out."""
-    check_startable(await caller.aexecute(r.GetDag(dag_id)))
+    check_startable(await caller.aexecute(c.GetDag(dag_id)))
     now = await caller.aexecute(c.Now())
     try:
         conf = encode(body.conf or {})
@@ -125,14 +124,14 @@ async def trigger_dag_run(caller: Asker, dag_id: DagId, body: TriggerDagRunBody)
 @router.get(PLACE + "/{run_id}", responses=problems(404))
 async def get_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> DagRun:
     """Read a run."""
-    return of_run(await caller.aexecute(r.GetRun(dag_id, run_id)))
+    return of_run(await caller.aexecute(c.GetRun(dag_id, run_id)))
 
 
 @router.delete(PLACE + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
 async def delete_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> None:
     """Forget a run that nobody carries out, with its task instances, their state, and the logs
     that are on the server's machine. For admins."""
-    run = await caller.aexecute(r.GetRun(dag_id, run_id))
+    run = await caller.aexecute(c.GetRun(dag_id, run_id))
     check_deletable(run, await caller.aexecute(c.Now()))
     await caller.aexecute(c.DeleteRun(dag_id, run_id))
     logs = run_logs(caller.settings.home, dag_id, run_id)
@@ -144,7 +143,7 @@ async def list_upstream_asset_events(
     caller: Asker, dag_id: DagId, run_id: RunId
 ) -> UpstreamAssetEvents:
     """The asset events that started a run, oldest first."""
-    events = [of_event(one) for one in await caller.aexecute(r.RunEvents(dag_id, run_id))]
+    events = [of_event(one) for one in await caller.aexecute(c.RunEvents(dag_id, run_id))]
     return UpstreamAssetEvents(asset_events=events, total_entries=len(events))
 
 

@@ -10,8 +10,8 @@ from fastapi import Query
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
+from holdfast import commands as c
 from holdfast.actions.tasks import choose, find
-from holdfast.commands import runs as r
 from holdfast.model.run import AttemptInfo, Outcome, TaskState
 from holdfast.model.run import TaskInstance as Known
 from holdfast.server.public.caller import Asker
@@ -127,8 +127,8 @@ async def list_task_instances(
 ) -> TaskInstanceCollection:
     """List the task instances of a run. `~` in place of an id: of every DAG, of every run."""
     if ALL not in (dag_id, run_id):
-        await caller.aexecute(r.GetRun(dag_id, run_id))
-    listing = r.ListTaskInstances(
+        await caller.aexecute(c.GetRun(dag_id, run_id))
+    listing = c.ListTaskInstances(
         dag_id=None if dag_id == ALL else dag_id,
         run_id=None if run_id == ALL else run_id,
         task_id=task_id,
@@ -138,7 +138,7 @@ async def list_task_instances(
     )
     found = [TaskInstance(**fields(one)) for one in await caller.aexecute(listing)]
     return TaskInstanceCollection(
-        task_instances=found, total_entries=await caller.aexecute(r.Count(listing))
+        task_instances=found, total_entries=await caller.aexecute(c.Count(listing))
     )
 
 
@@ -146,7 +146,7 @@ async def list_task_instances(
 async def get_task_instance(caller: Asker, scope: TaskInPath) -> TaskInstanceDetails:
     """Read a task instance, with its attempts."""
     one = await caller.follow(find(scope.dag_id, scope.run_id, scope.task_id, scope.map_index))
-    attempts = [of_attempt(each) for each in await caller.aexecute(r.ListAttempts(scope))]
+    attempts = [of_attempt(each) for each in await caller.aexecute(c.ListAttempts(scope))]
     return TaskInstanceDetails(**fields(one), attempts=attempts)
 
 
@@ -159,7 +159,7 @@ async def mark_task_instance(
     named = (scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
     await caller.follow(find(*named))
     await caller.aexecute(
-        r.MarkTask(
+        c.MarkTask(
             scope=scope,
             state=TaskState(body.new_state),
             writer=caller.writer,
@@ -186,7 +186,7 @@ async def clear_task_instances(
     )
     if choice.concerned and not body.dry_run:
         await caller.aexecute(
-            r.ClearTasks(
+            c.ClearTasks(
                 dag_id=dag_id,
                 run_id=body.dag_run_id,
                 tasks=choice.tasks,

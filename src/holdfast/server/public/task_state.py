@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import Field
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.portable.retention import expires_at as default_expiry
 from holdfast.server.public.caller import Asker

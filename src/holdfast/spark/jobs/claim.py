@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import VersionConflict
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Process

@@ -7,8 +7,8 @@ import re
 from hashlib import sha256
 from typing import Any, Final
 
+from holdfast import commands as c
 from holdfast.accessor.stores import AssetStore
-from holdfast.commands import entries as c
 from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.rules import LoadRules
 

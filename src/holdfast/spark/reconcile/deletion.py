@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.model.scope import StoreScope
 from holdfast.model.value import as_reference
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
@@ -39,7 +39,7 @@ def delete(
     done = Deletion()
     waiting = _owned(orphans, backend, done)
     while batch := tuple(islice(waiting, BATCH)):
-        store.execute(pc.QueueObjects(batch))
+        store.execute(c.QueueObjects(batch))
         done.queued += len(batch)
         _drain(store, done, scope)
     return done

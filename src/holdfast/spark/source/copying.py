@@ -15,7 +15,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from psycopg.sql import Literal
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.spark.source.snapshot import BEGIN, Snapshot, shared_snapshot
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.connection import open_store
 from holdfast.errors import HoldfastError, InvalidUrl
 from holdfast.model.load_record import expand_records

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from holdfast.commands import bulk as c
-from holdfast.commands.entries import Command
+from holdfast import commands as c
+from holdfast.commands import Command
 from holdfast.connection import rules
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.settings import load

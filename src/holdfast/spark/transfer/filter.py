@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from holdfast.commands.entries import AssetFilter, TaskFilter, Where
+from holdfast.commands import AssetFilter, TaskFilter, Where
 from holdfast.model.scope import AssetScope
 from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.source import FORMAT

@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from holdfast.commands.entries import TaskFilter, Where
+from holdfast.commands import TaskFilter, Where
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.spark.failure import translated

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands import entries as c
 from holdfast.connection import Connection
 from holdfast.errors import Conflict, UnknownTaskInstance
 from holdfast.model.scope import TaskScope

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.connection import connect
 from holdfast.errors import InvalidSettings, UnknownAsset, UnknownTaskInstance
 from holdfast.model.entry import Entry

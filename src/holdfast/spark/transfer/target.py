@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
+from holdfast import commands as c
 from holdfast.accessor.stores import TaskStore
-from holdfast.commands import entries as c
 from holdfast.errors import HoldfastError, UnknownAsset
 from holdfast.spark.checkpoints.checkpoint import checkpointed
 from holdfast.spark.source.location import Location

@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
-from holdfast.commands import runs as rc
-from holdfast.commands.wrappers import Guarded, Once
+from holdfast import commands as c
+from holdfast.commands import Guarded, Once
 from holdfast.errors import (
     BackendFailed,
     HoldfastError,
@@ -74,41 +72,41 @@ _LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
         c.Now,
         c.ListOrphans,
         c.ForgetRequests,
-        pc.ReserveObjects,
-        pc.ReleaseObjects,
-        pc.QueueObjects,
-        pc.FinishPurges,
-        pc.CountPurges,
-        rc.SaveFile,
-        rc.SaveFileError,
-        rc.ForgetFile,
-        rc.SeeDags,
-        rc.RetireDags,
-        rc.ListFiles,
-        rc.ListDags,
-        rc.GetDag,
-        rc.PauseDag,
-        rc.CreateRun,
-        rc.CreateAssetRun,
-        rc.GetRun,
-        rc.ListRuns,
-        rc.UnfinishedRuns,
-        rc.ClaimRun,
-        rc.FinishRun,
-        rc.ReleaseRun,
-        rc.RunEvents,
-        rc.ListTaskInstances,
-        rc.ChangeTasks,
-        rc.ListAttempts,
-        rc.Heartbeat,
-        rc.InterruptAttempts,
-        rc.PutResult,
-        rc.GetResults,
-        rc.ListAssetEvents,
-        rc.AliasAssets,
-        rc.Count,
-        rc.ListWatches,
-        rc.StartWatch,
+        c.ReserveObjects,
+        c.ReleaseObjects,
+        c.QueueObjects,
+        c.FinishPurges,
+        c.CountPurges,
+        c.SaveFile,
+        c.SaveFileError,
+        c.ForgetFile,
+        c.SeeDags,
+        c.RetireDags,
+        c.ListFiles,
+        c.ListDags,
+        c.GetDag,
+        c.PauseDag,
+        c.CreateRun,
+        c.CreateAssetRun,
+        c.GetRun,
+        c.ListRuns,
+        c.UnfinishedRuns,
+        c.ClaimRun,
+        c.FinishRun,
+        c.ReleaseRun,
+        c.RunEvents,
+        c.ListTaskInstances,
+        c.ChangeTasks,
+        c.ListAttempts,
+        c.Heartbeat,
+        c.InterruptAttempts,
+        c.PutResult,
+        c.GetResults,
+        c.ListAssetEvents,
+        c.AliasAssets,
+        c.Count,
+        c.ListWatches,
+        c.StartWatch,
     }
 )
 """Commands that are about no entry; the ledger answers them alone."""
@@ -143,15 +141,15 @@ class BackendStore(Store):
             c.Delete: self._delete,
             c.Clear: self._clear,
             c.FinishAttempt: partial(attempts.finish_attempt, apply=self._apply, empty=self._empty),
-            rc.ClearTasks: partial(tasks.clear_tasks, empty=self._empty),
-            rc.TakeItem: partial(tasks.take_item, empty=self._empty),
-            rc.MarkTask: partial(tasks.mark_task, empty=self._empty),
-            rc.Emit: self._emit,
+            c.ClearTasks: partial(tasks.clear_tasks, empty=self._empty),
+            c.TakeItem: partial(tasks.take_item, empty=self._empty),
+            c.MarkTask: partial(tasks.mark_task, empty=self._empty),
+            c.Emit: self._emit,
             c.DeleteRun: self._delete_run,
             c.DeleteAsset: self._delete_asset,
             c.DeleteOrphans: self._delete_orphans,
             c.CleanUpBackend: self._clean_up,
-            pc.TakePurges: self._take_purges,
+            c.TakePurges: self._take_purges,
             Once: partial(requests.once, self._operation, revocable=False),
             Guarded: partial(guards.guarded, self._operation),
         }
@@ -285,14 +283,14 @@ class BackendStore(Store):
         yield from self._call("clear", scope)
         yield from purging.look_at_objects(scope)
 
-    def _take_purges(self, context: Context, command: pc.TakePurges) -> Steps[pc.Taken]:
+    def _take_purges(self, context: Context, command: c.TakePurges) -> Steps[c.Taken]:
         yield BEGIN
         if command.whole:
             yield from purging.lock_part(command.part)
         # Few at once: others wait while the backend is asked.
         few = msgspec.structs.replace(command, limit=min(command.limit, _ASKED_AT_ONCE))
         due, named, more = yield from purging.due_objects(context, few)
-        gone: list[pc.Purge] = []
+        gone: list[c.Purge] = []
         for purge in due:
             (named if (yield from self._names(purge)) else gone).append(purge)
         yield from purging.keep_for_now(named)
@@ -301,9 +299,9 @@ class BackendStore(Store):
         # As many as were asked for, where there may be more.
         all_ = len(gone) + len(named)
         full = more or all_ == few.limit
-        return pc.Taken(tuple(gone), command.limit if full else all_, barrier)
+        return c.Taken(tuple(gone), command.limit if full else all_, barrier)
 
-    def _names(self, purge: pc.Purge) -> Steps[bool]:
+    def _names(self, purge: c.Purge) -> Steps[bool]:
         """Whether the backend's entry refers to the object."""
         if not purge.key:
             return False  # a barrier whose lease is over
@@ -375,7 +373,7 @@ class BackendStore(Store):
     def _empty(self, context: Context, owner: Owner, writer: Writer) -> Steps[None]:
         yield from self._emptied(owner.scope)
 
-    def _emit(self, context: Context, command: rc.Emit) -> Steps[None]:
+    def _emit(self, context: Context, command: c.Emit) -> Steps[None]:
         """A crash between the backend's writes and the commit loses the event: the two cannot be
         one transaction."""
         for write in command.writes:

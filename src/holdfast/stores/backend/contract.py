@@ -10,7 +10,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.errors import InvalidBackend, NotSupported
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import JsonValue, decode, encode

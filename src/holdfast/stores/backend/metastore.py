@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import InvalidBackend
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import StoreScope, TaskScope

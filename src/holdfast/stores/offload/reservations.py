@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from itertools import chain
 from typing import TypeAlias
 
-from holdfast.commands.objects import MOST_PURGES, ReserveObjects
+from holdfast.commands import MOST_PURGES, ReserveObjects
 from holdfast.errors import HoldfastError
 from holdfast.store import Store
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from holdfast.commands import entries as c
-from holdfast.commands.objects import Part, Purge
+from holdfast import commands as c
+from holdfast.commands import Part, Purge
 from holdfast.errors import BackendFailed, HoldfastError, UnknownAsset, UnknownTaskInstance
 from holdfast.flow import Call, in_thread
 from holdfast.model.scope import AssetScope, StoreScope

@@ -15,11 +15,9 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast import flow as colour
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
-from holdfast.commands import runs as r
-from holdfast.commands.wrappers import Guarded, Once
+from holdfast import commands as c
+from holdfast import flow
+from holdfast.commands import Guarded, Once
 from holdfast.errors import (
     BackendFailed,
     HoldfastError,
@@ -125,7 +123,7 @@ class OffloadStore(Store):
         """Delete up to so many objects that nothing names, of all scopes or of one, whose turn it
         is; with `retry`, also those that could not be deleted just before. What fails, the queue
         remembers."""
-        return self._run(self._purge(pc.Part(scope), limit, retry=retry))
+        return self._run(self._purge(c.Part(scope), limit, retry=retry))
 
     def close(self) -> None:
         self._store.close()
@@ -134,10 +132,10 @@ class OffloadStore(Store):
         await self._store.aclose()
 
     def _run(self, steps: Steps[A]) -> A:
-        return colour.run(steps, self._do)
+        return flow.run(steps, self._do)
 
     async def _arun(self, steps: Steps[A]) -> A:
-        return await colour.arun(steps, self._ado)
+        return await flow.arun(steps, self._ado)
 
     def _do(self, wanted: c.Command[Any] | Call) -> Any:
         return wanted.sync() if isinstance(wanted, Call) else self._store.execute(wanted)
@@ -145,7 +143,7 @@ class OffloadStore(Store):
     async def _ado(self, wanted: c.Command[Any] | Call) -> Any:
         if isinstance(wanted, Call):
             return await wanted.asynchronous()
-        if isinstance(wanted, pc.ReserveObjects):
+        if isinstance(wanted, c.ReserveObjects):
             return await self._reservations.reserve(wanted)
         return await self._store.aexecute(wanted)
 
@@ -153,7 +151,7 @@ class OffloadStore(Store):
         match command:
             case c.Set() | c.SetMany():
                 return (yield from self._write(command))
-            case r.Emit():
+            case c.Emit():
                 return (yield from self._emit(command))
             case c.Advance():
                 yield from self._bring_inline(command)
@@ -198,7 +196,7 @@ class OffloadStore(Store):
             )
         return command, msgspec.structs.replace(command, value=HELD_TEXT)
 
-    def _emit(self, command: r.Emit) -> Steps[Any]:
+    def _emit(self, command: c.Emit) -> Steps[Any]:
         while True:
             standing = yield from self._standing(command.writes)
 
@@ -235,7 +233,7 @@ class OffloadStore(Store):
         """Put the values of these writes into storage, and send them with references instead."""
         deadline, pause = time.monotonic() + _PATIENCE, 0.01
         while True:
-            reserved: list[pc.ReserveObjects] = []
+            reserved: list[c.ReserveObjects] = []
             try:
                 sent = []
                 for write in writes:
@@ -254,7 +252,7 @@ class OffloadStore(Store):
                 raise
 
     def _offloaded(
-        self, write: c.Command[Any], reserved: list[pc.ReserveObjects]
+        self, write: c.Command[Any], reserved: list[c.ReserveObjects]
     ) -> Steps[c.Command[Any]]:
         """The write with references in it. What is reserved for it is noted."""
         if not isinstance(write, c.Set | c.SetMany):
@@ -273,7 +271,7 @@ class OffloadStore(Store):
             objects = tuple(parcel.reserved(reservation) for parcel in parcels)
             for first in range(0, len(objects), BATCH):
                 some = objects[first : first + BATCH]
-                reserve = pc.ReserveObjects(write.scope, some, write.writer)
+                reserve = c.ReserveObjects(write.scope, some, write.writer)
                 yield reserve
                 reserved.append(reserve)
             write = msgspec.structs.replace(write, reservation=reservation)
@@ -292,13 +290,13 @@ class OffloadStore(Store):
         content = text if isinstance(text, bytes) else text.encode()
         return self._keeping.parcel(scope, key, content)
 
-    def _release(self, reserved: Iterable[pc.ReserveObjects]) -> Steps[None]:
+    def _release(self, reserved: Iterable[c.ReserveObjects]) -> Steps[None]:
         """What was reserved for a write that was refused is of no use any more."""
         for one in reserved:
             try:
-                yield pc.ReleaseObjects(one.scope, one.objects, one.writer)
+                yield c.ReleaseObjects(one.scope, one.objects, one.writer)
             except HoldfastError as error:
-                log.warning("%s is looked at again in %s: %s", one.scope, pc.RESERVED_FOR, error)
+                log.warning("%s is looked at again in %s: %s", one.scope, c.RESERVED_FOR, error)
 
     def _writable(self, write: c.Set | c.SetMany) -> Steps[StoreScope]:
         """Return the scope of a write by name. Raise what the store refuses the write with."""
@@ -306,7 +304,7 @@ class OffloadStore(Store):
             return (yield from self._named(write.scope))
         except UnknownAsset:
             # An attempt that is over is refused as such, whatever it writes to.
-            yield pc.ReserveObjects(write.scope, (), write.writer)
+            yield c.ReserveObjects(write.scope, (), write.writer)
             raise
 
     def _named(self, scope: StoreScope) -> Steps[StoreScope]:
@@ -443,9 +441,9 @@ class OffloadStore(Store):
         yield command
         scope = yield from self._named(command.scope)
         if isinstance(command, c.Delete):
-            yield from self._tidy(pc.Part(scope))
+            yield from self._tidy(c.Part(scope))
         else:
-            yield from self._tidy(pc.Part(scope, command.all_map_indices), whole=True)
+            yield from self._tidy(c.Part(scope, command.all_map_indices), whole=True)
 
     def _finish(self, command: c.FinishAttempt) -> Steps[None]:
         writer = command.writer
@@ -454,7 +452,7 @@ class OffloadStore(Store):
         yield command
         for place in [place for place in self._staged if place[0] == writer]:
             del self._staged[place]
-        yield from self._tidy(pc.Part(writer.scope), whole=command.clear)
+        yield from self._tidy(c.Part(writer.scope), whole=command.clear)
 
     def _send_staged(self, writer: TaskWriter) -> Steps[None]:
         """Put what was held into storage, and stage the references."""
@@ -464,7 +462,7 @@ class OffloadStore(Store):
                     yield from self._sent((command,), lambda sent: sent[0])
                     del self._staged[place]
 
-    def _tidy(self, part: pc.Part, whole: bool = False) -> Steps[None]:
+    def _tidy(self, part: c.Part, whole: bool = False) -> Steps[None]:
         """Delete what a change has left without a name; `whole` after a change that has emptied
         the part. What fails, the queue remembers."""
         try:
@@ -474,11 +472,11 @@ class OffloadStore(Store):
             log.warning("objects of %s are left to be purged: %s", part.scope, error)
 
     def _purge(
-        self, part: pc.Part, limit: int, whole: bool = False, retry: bool = False
+        self, part: c.Part, limit: int, whole: bool = False, retry: bool = False
     ) -> Steps[Purged]:
         taker = uuid4().hex
         whole = whole and self._keeping.clears
-        taken = yield pc.TakePurges(limit, LEASE, taker, part, whole, retry)
+        taken = yield c.TakePurges(limit, LEASE, taker, part, whole, retry)
         if not taken.purges:
             return Purged(0, 0, taken.due == limit)
         purges = [purge for purge in taken.purges if purge.key]
@@ -491,14 +489,14 @@ class OffloadStore(Store):
         barriers = [purge.id for purge in taken.purges if not purge.key]
         if taken.barrier is not None:
             barriers.append(taken.barrier)
-        yield pc.FinishPurges(taker, (*gone, *barriers), failed)
+        yield c.FinishPurges(taker, (*gone, *barriers), failed)
         for reason in {reason for _, reason in failed} - self._reported:
             self._reported.add(reason)
             log.warning("%d objects could not be deleted yet: %s", len(failed), one_line(reason))
         return Purged(len(gone), len(failed), taken.due == limit)
 
     def _removed(
-        self, part: pc.Part, purges: Sequence[pc.Purge], whole: bool
+        self, part: c.Part, purges: Sequence[c.Purge], whole: bool
     ) -> Steps[dict[int, str]]:
         """Delete the objects of these purges, or of the whole part at once."""
         if whole and (yield from self._keeping.clear(part)):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy.orm import Session
 
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.flow import Call
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import parse_url

@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.errors import HoldfastError
 from holdfast.flow import Call
 from holdfast.store import Store

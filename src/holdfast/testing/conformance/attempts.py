@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands.entries import (
+from holdfast import commands as c
+from holdfast.commands import (
     Advance,
     Clear,
     Delete,

@@ -6,16 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands.entries import (
-    CountExpired,
-    DeleteExpired,
-    Get,
-    List,
-    ListExpired,
-    Set,
-    TakeExpired,
-)
+from holdfast import commands as c
+from holdfast.commands import CountExpired, DeleteExpired, Get, List, ListExpired, Set, TakeExpired
 from holdfast.model.entry import Expired
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.testing.client import Door

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.testing.client import Door
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands.entries import Clear, Delete, Get, GetEntry, List, RegisterTask, Set, SetMany
+from holdfast import commands as c
+from holdfast.commands import Clear, Delete, Get, GetEntry, List, RegisterTask, Set, SetMany
 from holdfast.errors import UnknownAsset, UnknownTaskInstance
 from holdfast.model.entry import TaskWriter, WatcherWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.accessor.stores import Rules
-from holdfast.commands.entries import (
+from holdfast.commands import (
     Clear,
     CountExpired,
     Get,

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.accessor.stores import Accessor, AssetStore, Rules, TaskStore
-from holdfast.commands import entries as c
 from holdfast.errors import NotSupported
 from holdfast.model.entry import ApiWriter, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

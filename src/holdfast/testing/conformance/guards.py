@@ -7,21 +7,25 @@ from typing import Any
 
 import pytest
 
+from holdfast import commands as c
 from holdfast.access.permissions import is_read
-from holdfast.commands import entries as c
-from holdfast.commands.entries import (
+from holdfast.commands import (
     Clear,
+    CurrentIntent,
     Delete,
     FinishAttempt,
     Get,
     GetEntry,
+    Guarded,
     History,
     List,
+    LiveAttempt,
+    Once,
+    RequestId,
     Set,
     SetMany,
     StartAttempt,
 )
-from holdfast.commands.wrappers import CurrentIntent, Guarded, LiveAttempt, Once, RequestId
 from holdfast.errors import StaleAttempt, UnknownTaskInstance
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Ending, Outcome, TaskState

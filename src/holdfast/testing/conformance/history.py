@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands.entries import Clear, Delete, Get, History, Rewind, Set, SetMany, ToVersion
+from holdfast import commands as c
+from holdfast.commands import Clear, Delete, Get, History, Rewind, Set, SetMany, ToVersion
 from holdfast.errors import HistoryGone, VersionConflict
 from holdfast.model.entry import TaskWriter, WatcherWriter, Writer
 from holdfast.model.scope import AssetScope, TaskScope

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from holdfast.commands.entries import (
+from holdfast.commands import (
     AssetFilter,
     DeclareAsset,
     DeclareDagAssets,

@@ -6,18 +6,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.commands.bulk import AddToLoad, DropLoad, FinishLoad, Lot, StartLoad
-from holdfast.commands.entries import (
+from holdfast.commands import (
+    AddToLoad,
     DeclareDagAssets,
     Delete,
     DeleteAsset,
+    DropLoad,
+    FinishLoad,
     Get,
     GetEntry,
     History,
     List,
     ListTasks,
+    Lot,
     Set,
     StartAttempt,
+    StartLoad,
     TaskFilter,
 )
 from holdfast.errors import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import HoldfastError
 from holdfast.model.entry import Expired, TaskWriter, WatcherWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.errors import (
     AssetInactive,
     InvalidInput,
@@ -33,8 +32,8 @@ TAKER, MINE = "taker", "mine"
 
 def reserve(
     scope: StoreScope, key: str, value: str, writer: Writer, name: str = MINE
-) -> pc.ReserveObjects:
-    return pc.ReserveObjects(scope, ((key, value, name),), writer)
+) -> c.ReserveObjects:
+    return c.ReserveObjects(scope, ((key, value, name),), writer)
 
 
 def put(do: Door, scope: StoreScope, key: str, value: str, *args: Any, **options: Any) -> int:
@@ -45,8 +44,8 @@ def put(do: Door, scope: StoreScope, key: str, value: str, *args: Any, **options
     return do(c.Set(scope, key, value, *args, **options))
 
 
-def take(do: Door, **where: Any) -> tuple[pc.Purge, ...]:
-    return do(pc.TakePurges(100, MINUTE, TAKER, pc.Part(**where))).purges
+def take(do: Door, **where: Any) -> tuple[c.Purge, ...]:
+    return do(c.TakePurges(100, MINUTE, TAKER, c.Part(**where))).purges
 
 
 def named(scope: StoreScope) -> StoreScope:
@@ -70,11 +69,11 @@ class Purging(StoreFixtures):
     def test_what_is_still_named_is_not_queued(self, do: Door, scope: StoreScope) -> None:
         put(do, scope, "k", A, ANN)
         put(do, scope, "k", A, ANN)
-        do(pc.ReserveObjects(scope, (("k", A, MINE), ("other", B, MINE)), ANN))
+        do(c.ReserveObjects(scope, (("k", A, MINE), ("other", B, MINE)), ANN))
         do(c.SetMany(scope, (("k", A), ("other", B)), ANN, reservation=MINE))
 
         assert taken(do) == []
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
     def test_an_overwritten_object_of_a_task_is_queued(self, do: Door, task: TaskScope) -> None:
         put(do, task, "k", A, ANN)
@@ -253,11 +252,11 @@ class Purging(StoreFixtures):
         do(c.Delete(task, "k", ANN))
         [purge] = take(do)
 
-        do(pc.FinishPurges(TAKER, (purge.id,)))
+        do(c.FinishPurges(TAKER, (purge.id,)))
 
         clock.forward(MINUTE)
         assert taken(do) == []
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
     def test_a_part_of_the_queue_is_not_the_rest_of_it(
         self, do: Door, task: TaskScope, asset: AssetScope
@@ -268,9 +267,9 @@ class Purging(StoreFixtures):
 
         assert taken(do, scope=asset) == []
         [purge] = take(do, scope=task)
-        do(pc.FinishPurges("another", (purge.id,), ((purge.id, "no"),)))
+        do(c.FinishPurges("another", (purge.id,), ((purge.id, "no"),)))
 
-        assert do(pc.CountPurges()).waiting == 1
+        assert do(c.CountPurges()).waiting == 1
 
     def test_what_could_not_be_deleted_is_tried_again_later_and_later(
         self, do: Door, task: TaskScope, clock: Clock
@@ -281,39 +280,39 @@ class Purging(StoreFixtures):
             [purge] = take(do)
             assert purge.tries == tries
 
-            do(pc.FinishPurges(TAKER, (), ((purge.id, "no permission"),)))
+            do(c.FinishPurges(TAKER, (), ((purge.id, "no permission"),)))
 
-            clock.forward(pc.pause_after(tries) - timedelta(seconds=1))
+            clock.forward(c.pause_after(tries) - timedelta(seconds=1))
             assert taken(do) == []
             clock.forward(timedelta(seconds=1))
-        assert do(pc.CountPurges()) == pc.PurgeQueue(1, 1, 0, "no permission")
+        assert do(c.CountPurges()) == c.PurgeQueue(1, 1, 0, "no permission")
 
     def test_a_reserved_object_that_is_never_named_is_due_in_the_end(
         self, do: Door, scope: StoreScope, clock: Clock
     ) -> None:
         do(reserve(scope, "k", A, ANN))
         assert taken(do) == []
-        assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 1)
+        assert do(c.CountPurges()) == c.PurgeQueue(0, 0, 1)
 
-        clock.forward(pc.RESERVED_FOR)
+        clock.forward(c.RESERVED_FOR)
 
         assert taken(do) == [A]
 
     def test_a_reserved_object_that_is_named_leaves_the_queue(
         self, do: Door, scope: StoreScope
     ) -> None:
-        do(pc.ReserveObjects(scope, (("k", A, MINE), ("l", B, MINE)), ANN))
+        do(c.ReserveObjects(scope, (("k", A, MINE), ("l", B, MINE)), ANN))
 
         do(c.SetMany(scope, (("k", A), ("l", B)), ANN, reservation=MINE))
 
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
     def test_a_released_object_is_due_unless_it_is_named(self, do: Door, scope: StoreScope) -> None:
         put(do, scope, "k", A, ANN)
         objects = (("k", A, "other"), ("l", B, "other"))
-        do(pc.ReserveObjects(scope, objects, ANN))
+        do(c.ReserveObjects(scope, objects, ANN))
 
-        do(pc.ReleaseObjects(scope, objects, ANN))
+        do(c.ReleaseObjects(scope, objects, ANN))
 
         assert taken(do) == [B]
 
@@ -327,7 +326,7 @@ class Purging(StoreFixtures):
         gone = TaskScope("long", "gone", "task", 3)
 
         do(
-            pc.QueueObjects(
+            c.QueueObjects(
                 ((task, "k", A), (its, "k", A), (its, "l", A), (gone, "k", B), (its, "m", B))
             )
         )
@@ -336,9 +335,9 @@ class Purging(StoreFixtures):
 
     def test_the_queue_knows_assets_by_name_alone(self, do: Door, asset: AssetScope) -> None:
         orders = do(c.GetAsset(asset)).scope
-        do(pc.QueueObjects(((orders, "k", A),)))
+        do(c.QueueObjects(((orders, "k", A),)))
         with pytest.raises(InvalidInput, match="known by its id alone"):
-            pc.QueueObjects(((AssetScope(asset_id=orders.asset_id), "k", A),))
+            c.QueueObjects(((AssetScope(asset_id=orders.asset_id), "k", A),))
 
         forged = AssetScope(asset_id=orders.asset_id, name="another")
         assert take(do, scope=forged) == ()
@@ -354,7 +353,7 @@ class Purging(StoreFixtures):
         assert taken(do) == []
         do(c.Set(task, "k", A, ANN, reservation=MINE))
 
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
     @pytest.mark.parametrize("value", [A, ""])
     def test_an_object_that_is_being_deleted_cannot_be_reserved(
@@ -368,7 +367,7 @@ class Purging(StoreFixtures):
             do(reserve(task, "k", value, ANN))
 
         if value:
-            do(pc.ReserveObjects(task, (("k", B, MINE), ("l", A, MINE)), ANN))
+            do(c.ReserveObjects(task, (("k", B, MINE), ("l", A, MINE)), ANN))
 
     def test_an_object_that_is_being_deleted_cannot_be_named(
         self, do: Door, task: TaskScope
@@ -400,13 +399,13 @@ class Purging(StoreFixtures):
         values = (("k", A, MINE),)
 
         with pytest.raises(StaleAttempt):
-            do(pc.ReserveObjects(attempt.scope, values, attempt))
+            do(c.ReserveObjects(attempt.scope, values, attempt))
         with pytest.raises(StaleAttempt):
-            do(pc.ReserveObjects(asset, values, attempt))
+            do(c.ReserveObjects(asset, values, attempt))
         with pytest.raises(UnknownTaskInstance):
-            do(pc.ReserveObjects(TaskScope("no", "such", "task"), values, ANN))
+            do(c.ReserveObjects(TaskScope("no", "such", "task"), values, ANN))
 
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
     def test_nobody_reserves_for_an_inactive_asset(self, do: Door) -> None:
         do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
@@ -454,9 +453,9 @@ class Purging(StoreFixtures):
         self, do: Door, task: TaskScope, clock: Clock
     ) -> None:
         do(reserve(task, "k", A, ANN))
-        clock.forward(pc.RESERVED_FOR)
+        clock.forward(c.RESERVED_FOR)
         [purge] = take(do)
-        do(pc.FinishPurges(TAKER, (purge.id,)))
+        do(c.FinishPurges(TAKER, (purge.id,)))
 
         with pytest.raises(ObjectBusy):
             do(c.Set(task, "k", A, ANN, reservation=MINE))
@@ -468,11 +467,11 @@ class Purging(StoreFixtures):
         do(c.Delete(task, "k", ANN))
         [purge] = take(do)
         clock.forward(MINUTE)
-        do(pc.TakePurges(1, MINUTE, "another"))
+        do(c.TakePurges(1, MINUTE, "another"))
 
-        do(pc.FinishPurges(TAKER, (purge.id,)))
+        do(c.FinishPurges(TAKER, (purge.id,)))
 
-        assert do(pc.CountPurges()).waiting == 1
+        assert do(c.CountPurges()).waiting == 1
 
     def test_what_is_overwritten_in_place_is_reserved_by_its_key(
         self, do: Door, task: TaskScope, clock: Clock
@@ -485,9 +484,9 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
         do(c.Set(task, "k", place, ANN, reservation=MINE))
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
         do(reserve(task, "l", "", ANN))
-        clock.forward(pc.RESERVED_FOR)
+        clock.forward(c.RESERVED_FOR)
         assert [purge.key for purge in take(do)] == ["l"]
 
     def test_a_person_cannot_go_back_to_what_was_overwritten_in_place(
@@ -508,4 +507,4 @@ class Purging(StoreFixtures):
         with pytest.raises(InvalidInput):
             reserve(task, "k", value, ANN)
         with pytest.raises(InvalidInput):
-            pc.QueueObjects(((task, "k", value),))
+            c.QueueObjects(((task, "k", value),))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands.entries import (
+from holdfast import commands as c
+from holdfast.commands import (
     Advance,
     Clear,
     DeclareAsset,
@@ -17,12 +17,13 @@ from holdfast.commands.entries import (
     ForgetRequests,
     Get,
     GetEntry,
+    Once,
     RegisterTask,
+    RequestId,
     Set,
     SetMany,
     StartAttempt,
 )
-from holdfast.commands.wrappers import Once, RequestId
 from holdfast.errors import (
     StaleAttempt,
     StaleRequest,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.commands import entries as c
-from holdfast.commands import objects as pc
+from holdfast import commands as c
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.testing.client import Door
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
@@ -27,29 +26,29 @@ class Retries(StoreFixtures):
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         [purge] = take(do)
-        do(pc.FinishPurges(TAKER, (), ((purge.id, "no"),)))
-        other = pc.Part(TaskScope("sales", "monday", "other"))
+        do(c.FinishPurges(TAKER, (), ((purge.id, "no"),)))
+        other = c.Part(TaskScope("sales", "monday", "other"))
 
         assert taken(do) == []
-        assert do(pc.TakePurges(100, MINUTE, TAKER, other, retry=True)).purges == ()
-        [again] = do(pc.TakePurges(100, MINUTE, TAKER, pc.Part(task), retry=True)).purges
+        assert do(c.TakePurges(100, MINUTE, TAKER, other, retry=True)).purges == ()
+        [again] = do(c.TakePurges(100, MINUTE, TAKER, c.Part(task), retry=True)).purges
         assert (again.value, again.tries) == (A, 1)
-        assert do(pc.TakePurges(100, MINUTE, "another", retry=True)).purges == ()
+        assert do(c.TakePurges(100, MINUTE, "another", retry=True)).purges == ()
 
     def test_what_is_reserved_is_not_taken_for_being_asked_for(
         self, do: Door, task: TaskScope
     ) -> None:
         do(reserve(task, "k", A, ANN))
 
-        assert do(pc.TakePurges(100, MINUTE, TAKER, retry=True)).purges == ()
+        assert do(c.TakePurges(100, MINUTE, TAKER, retry=True)).purges == ()
 
     def test_a_part_of_the_queue_is_counted(
         self, do: Door, task: TaskScope, asset: AssetScope
     ) -> None:
-        do(pc.QueueObjects(((task, "k", A), (named(asset), "k", B), (named(asset), "l", B))))
+        do(c.QueueObjects(((task, "k", A), (named(asset), "k", B), (named(asset), "l", B))))
         [purge, _] = take(do, scope=named(asset))
-        do(pc.FinishPurges(TAKER, (), ((purge.id, "no"),)))
+        do(c.FinishPurges(TAKER, (), ((purge.id, "no"),)))
 
-        assert do(pc.CountPurges(pc.Part(task))) == pc.PurgeQueue(1, 0, 0)
-        assert do(pc.CountPurges(pc.Part(named(asset)))) == pc.PurgeQueue(2, 1, 0, "no")
-        assert do(pc.CountPurges()).waiting == 3
+        assert do(c.CountPurges(c.Part(task))) == c.PurgeQueue(1, 0, 0)
+        assert do(c.CountPurges(c.Part(named(asset)))) == c.PurgeQueue(2, 1, 0, "no")
+        assert do(c.CountPurges()).waiting == 3

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands.entries import Clear, Delete, Get, GetEntry, Set, SetMany
+from holdfast import commands as c
+from holdfast.commands import Clear, Delete, Get, GetEntry, Set, SetMany
 from holdfast.errors import VersionConflict
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.testing.client import Door

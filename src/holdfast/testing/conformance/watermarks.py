@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands import entries as c
-from holdfast.commands.entries import Advance, Get, GetEntry
+from holdfast import commands as c
+from holdfast.commands import Advance, Get, GetEntry
 from holdfast.errors import HoldfastError
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.scope import AssetScope

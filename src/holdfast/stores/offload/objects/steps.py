@@ -6,7 +6,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from holdfast import flow as colour
+from holdfast import flow
 from holdfast.flow import Call
 
 A = TypeVar("A")
@@ -30,9 +30,9 @@ def following(stream: Any) -> Call:
 
 def run(steps: Steps[A]) -> A:
     """Do it here and now."""
-    return colour.run(steps, lambda call: call.sync())
+    return flow.run(steps, lambda call: call.sync())
 
 
 async def arun(steps: Steps[A]) -> A:
     """Do it without blocking the loop."""
-    return await colour.arun(steps, lambda call: call.asynchronous())
+    return await flow.arun(steps, lambda call: call.asynchronous())

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.run import (
     RETURN_VALUE,
@@ -176,7 +175,7 @@ def settle(owner: Owner, ending: Ending, failed: int, interrupted: int) -> Steps
 
 
 def interrupt_attempts(
-    context: Context, command: rc.InterruptAttempts
+    context: Context, command: c.InterruptAttempts
 ) -> Steps[tuple[AttemptInfo, ...]]:
     yield BEGIN
     dag_id, run_id = command.dag_id, command.run_id

@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import chain, count, repeat
 from typing import Any
 
-from holdfast.commands import bulk as c
+from holdfast import commands as c
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores import errors as refusal

@@ -6,8 +6,7 @@ from functools import cache
 
 import sqlalchemy as sa
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.stores.sql.operations.events import events_query
 from holdfast.stores.sql.operations.runs import runs_query
 from holdfast.stores.sql.operations.steps import Context, Query, Steps
@@ -16,22 +15,22 @@ from holdfast.stores.sql.statements import dags as d
 from holdfast.stores.sql.statements import entries as s
 
 
-def count(context: Context, command: rc.Count) -> Steps[int]:
+def count(context: Context, command: c.Count) -> Steps[int]:
     [(found,)] = yield _query(command.listing)
     return found  # type: ignore[no-any-return]
 
 
-def _query(listing: rc.Listing) -> Query:
+def _query(listing: c.Listing) -> Query:
     match listing:
         case c.ListAssets():
             return s.count_assets(), {}
-        case rc.ListDags():
+        case c.ListDags():
             return _counted(d.dags()), {}
-        case rc.ListRuns():
+        case c.ListRuns():
             select, params = runs_query(listing)
-        case rc.ListTaskInstances():
+        case c.ListTaskInstances():
             select, params = task_instances_query(listing)
-        case rc.ListAssetEvents():
+        case c.ListAssetEvents():
             select, params = events_query(listing)
     return _counted(select), params
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import Entry, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import is_reference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.model.entry import AssetInfo
 from holdfast.model.run import AssetEvent, EmittedEvent
 from holdfast.model.scope import TaskScope
@@ -56,7 +56,7 @@ def record(
 
 
 def list_asset_events(
-    context: Context, command: rc.ListAssetEvents
+    context: Context, command: c.ListAssetEvents
 ) -> Steps[tuple[AssetEvent, ...]]:
     select, params = events_query(command)
     found, _ = yield from up_to_size(
@@ -67,7 +67,7 @@ def list_asset_events(
     return tuple(run_rows.asset_event(row) for row in found)
 
 
-def events_query(command: rc.ListAssetEvents) -> Query:
+def events_query(command: c.ListAssetEvents) -> Query:
     page = window(command.limit, command.offset)
     if command.scope is None:
         return e.events(None), page
@@ -75,7 +75,7 @@ def events_query(command: rc.ListAssetEvents) -> Query:
     return e.events(by), params | page
 
 
-def run_events(context: Context, command: rc.RunEvents) -> Steps[tuple[AssetEvent, ...]]:
+def run_events(context: Context, command: c.RunEvents) -> Steps[tuple[AssetEvent, ...]]:
     select = e.events_of_run()
     page = window(command.limit, command.offset)
     params = {"dag_id": command.dag_id, "run_id": command.run_id, **page}
@@ -83,9 +83,9 @@ def run_events(context: Context, command: rc.RunEvents) -> Steps[tuple[AssetEven
         (select, params), s.measured(select, "extra"), command.max_size
     )
     if not found:
-        yield from get_run(context, rc.GetRun(command.dag_id, command.run_id))
+        yield from get_run(context, c.GetRun(command.dag_id, command.run_id))
     return tuple(run_rows.asset_event(row) for row in found)
 
 
-def alias_assets(context: Context, command: rc.AliasAssets) -> Steps[tuple[AssetInfo, ...]]:
+def alias_assets(context: Context, command: c.AliasAssets) -> Steps[tuple[AssetInfo, ...]]:
     return rows.assets((yield e.assets_behind(), {"alias_digest": rows.digest(command.alias)}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import AssetInfo, Expired
 from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import rows

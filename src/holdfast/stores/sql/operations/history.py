@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import Version
 from holdfast.model.rewind import choose
 from holdfast.model.value import larger

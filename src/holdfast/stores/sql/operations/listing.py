@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import Found, Page
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.sql import rows

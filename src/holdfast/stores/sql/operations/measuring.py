@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.commands.entries import count_within
+from holdfast.commands import count_within
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.steps import SNAPSHOT, Query, Steps
 from holdfast.stores.sql.statements.entries import Select

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from holdfast.commands import objects as c
+from holdfast import commands as c
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import is_in_place, is_reference
 from holdfast.stores import errors as refusal

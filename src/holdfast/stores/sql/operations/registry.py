@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.entry import AssetInfo
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores import errors as refusal

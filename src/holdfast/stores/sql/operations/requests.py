@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.commands import entries as c
-from holdfast.commands.wrappers import Guarded, Once, RequestId
+from holdfast import commands as c
+from holdfast.commands import Guarded, Once, RequestId
 from holdfast.errors import HoldfastError
 from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows

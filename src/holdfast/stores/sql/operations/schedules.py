@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.model.dag import (
     AliasSpec,
     AllOf,
@@ -129,7 +129,7 @@ def _move(context: Context, dag_id: str, cursor: Cursor, consumed: int) -> Steps
     yield d.put_cursor(type(context.dialect)), params
 
 
-def create_asset_run(context: Context, command: rc.CreateAssetRun) -> Steps[Run | None]:
+def create_asset_run(context: Context, command: c.CreateAssetRun) -> Steps[Run | None]:
     # Most times that a scheduler asks there is nothing new, and it need not lock anything.
     if not (yield from _news(command.dag_id)):
         return None
@@ -138,13 +138,13 @@ def create_asset_run(context: Context, command: rc.CreateAssetRun) -> Steps[Run 
     news = yield from _news(command.dag_id)
     if not news:
         return None
-    run = rc.CreateRun(dag_id=command.dag_id, run_id=command.run_id, kind=RunKind.ASSET)
+    run = c.CreateRun(dag_id=command.dag_id, run_id=command.run_id, kind=RunKind.ASSET)
     id = yield from add_run(run)
     for cursor in news:
         events = {"owner": cursor.asset_id, "consumed": cursor.consumed, "counted": cursor.counted}
         yield e.take_events(), events | {"run": id}
         yield from _move(context, command.dag_id, cursor, cursor.counted)
-    return (yield from get_run(context, rc.GetRun(command.dag_id, command.run_id)))
+    return (yield from get_run(context, c.GetRun(command.dag_id, command.run_id)))
 
 
 def _news(dag_id: str) -> Steps[list[Cursor]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.errors import InvalidType, ValueTooLarge
 from holdfast.model.entry import Entry, Found, Page, TaskWriter, signature
 from holdfast.model.scope import AssetScope, StoreScope

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from holdfast.commands.entries import Command
+from holdfast.commands import Command
 from holdfast.flow import Call
 from holdfast.stores.sql.dialects import Dialect
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from holdfast.commands import entries as c
+from holdfast import commands as c
 from holdfast.model.load_record import expand_records
 from holdfast.model.value import shown
 from holdfast.portable.tables import IDENTITIES, LOADS, stored_columns

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.commands import entries as c
-from holdfast.commands import runs as rc
+from holdfast import commands as c
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import Watch, WatchInfo
 from holdfast.model.scope import AssetScope
@@ -41,11 +40,11 @@ def _resolved(scope: AssetScope) -> Steps[AssetScope]:
     return asset
 
 
-def list_watches(context: Context, command: rc.ListWatches) -> Steps[tuple[WatchInfo, ...]]:
+def list_watches(context: Context, command: c.ListWatches) -> Steps[tuple[WatchInfo, ...]]:
     return tuple(run_rows.watch(row) for row in (yield e.watchers(), {}))
 
 
-def start_watch(context: Context, command: rc.StartWatch) -> Steps[Watch]:
+def start_watch(context: Context, command: c.StartWatch) -> Steps[Watch]:
     check_id("watcher name", command.watcher)
     yield BEGIN
     asset = yield from _resolved(command.asset)
@@ -68,7 +67,7 @@ def start_watch(context: Context, command: rc.StartWatch) -> Steps[Watch]:
 
 def emit(
     context: Context,
-    command: rc.Emit,
+    command: c.Emit,
     operations: Mapping[type[c.Command[Any]], Operation] = WRITES,
 ) -> Steps[None]:
     """`operations` say how the watcher's writes are carried out."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast import commands as c
 from holdfast.access.permissions import is_read
-from holdfast.commands import entries as c
-from holdfast.commands.wrappers import Guard, Guarded, LiveAttempt, LiveWatch
+from holdfast.commands import Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import TaskState
 from holdfast.model.value import encode

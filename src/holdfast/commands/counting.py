@@ -1,0 +1,19 @@
+"""The number of items in a listing."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from holdfast.commands.assets import ListAssetEvents, ListAssets
+from holdfast.commands.base import Command
+from holdfast.commands.dags import ListDags
+from holdfast.commands.runs import ListRuns
+from holdfast.commands.tasks import ListTaskInstances
+
+Listing: TypeAlias = ListAssets | ListDags | ListRuns | ListTaskInstances | ListAssetEvents
+
+
+class Count(Command[int], frozen=True):
+    """How many a listing would find without its limit and offset."""
+
+    listing: Listing

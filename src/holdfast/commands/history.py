@@ -1,0 +1,66 @@
+"""The history of an asset's entries, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.commands.base import KeyCommand, count_within
+from holdfast.model.entry import Version, Writer
+from holdfast.model.scope import AssetScope
+
+
+class History(KeyCommand[tuple[Version[str], ...]], frozen=True):
+    """The last versions of an asset's entry, newest first, deletions included."""
+
+    scope: AssetScope
+    before: int | None = None
+    """Only those before that version."""
+    max_size: int | None = None
+    """Characters of values: the answer ends with the version that exceeds them."""
+
+
+def steps_of(history: Sequence[Version[str]], command: History) -> tuple[Version[str], ...]:
+    """The part of all versions, newest first, that a command asks for."""
+    steps = [step for step in history if command.before is None or step.version < command.before]
+    return tuple(steps[: count_within((len(step.value or "") for step in steps), command.max_size)])
+
+
+class ToVersion(msgspec.Struct, frozen=True, tag="version"):
+    """As that version left it."""
+
+    version: int
+
+
+class BeforeRun(msgspec.Struct, frozen=True, tag="run"):
+    """As it was before that run first wrote it."""
+
+    run_id: str
+
+
+class AtTime(msgspec.Struct, frozen=True, tag="time"):
+    """As it was at that time."""
+
+    at: datetime
+
+
+Target: TypeAlias = ToVersion | BeforeRun | AtTime
+
+
+class Rewind(KeyCommand[Version[str] | None], frozen=True):
+    """Put an old value back, as a new version; answers with the step that was put back.
+
+    None, or a step without value, means that the entry was absent then, and is again.
+    """
+
+    scope: AssetScope
+    to: Target
+    writer: Writer
+    dry_run: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        return self.dry_run

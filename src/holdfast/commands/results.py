@@ -1,0 +1,44 @@
+"""Results of tasks."""
+
+from __future__ import annotations
+
+from msgspec.structs import force_setattr
+
+from holdfast.commands.base import Command
+from holdfast.errors import InvalidInput
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import RETURN_VALUE
+from holdfast.model.value import check_json, check_key
+
+
+class PutResult(Command[None], frozen=True):
+    """Keep a value of the attempt for other tasks. A new attempt begins without any."""
+
+    writer: TaskWriter
+    key: str
+    value: str
+
+    def __post_init__(self) -> None:
+        if self.writer.attempt is None:
+            raise InvalidInput(
+                f"the result `{self.key:.80}` of {self.writer.scope}: it is not said which attempt "
+                "has it",
+                hint="only an attempt has results; give its number",
+            )
+        force_setattr(self, "key", check_key(self.key, self.writer.scope))
+        check_json(f"the result `{self.key}` of {self.writer.scope}", self.value)
+
+
+class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):
+    """What instances of a task left under a key, as (map index, JSON), ordered by map index."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    key: str = RETURN_VALUE
+    map_index: int | None = None
+    """None: all of them."""
+    after: int | None = None
+    """Only those behind that map index."""
+    max_size: int | None = None
+    """Characters of results: the answer ends with the one that exceeds them."""

@@ -1,0 +1,124 @@
+"""Task instances of runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from holdfast.commands.base import MOST_WRITES, Command, check_count
+from holdfast.commands.runs import _EACH_ONCE
+from holdfast.errors import InvalidInput
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.run import MAX_ERROR_LENGTH, Process, TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
+
+
+class RegisterTask(Command[None], frozen=True):
+    """Make an external run and its task instance known; nothing happens where they are."""
+
+    scope: TaskScope
+
+
+class ListTasks(Command[tuple[TaskScope, ...]], frozen=True):
+    """The task instances of a run."""
+
+    dag_id: str
+    run_id: str
+
+
+class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=True):
+    """Task instances, ordered by dag, run, task and map index."""
+
+    dag_id: str | None = None
+    run_id: str | None = None
+    task_id: str | None = None
+    map_index: int | None = None
+    states: tuple[TaskState, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("states of tasks", len(self.states), len(TaskState), _EACH_ONCE)
+
+
+class TaskChange(msgspec.Struct, frozen=True):
+    """A task instance that gets a state without running. It is made where it does not exist."""
+
+    task_id: str
+    map_index: int
+    state: TaskState
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "error", self.error[:MAX_ERROR_LENGTH])
+
+
+class ChangeTasks(Command[None], frozen=True):
+    """What the one who holds a run has decided about its tasks, all or nothing.
+
+    Only instances that have not ended and do not run, or were removed, are changed; the others
+    stay as they are.
+    StaleAttempt where another process holds the run.
+    """
+
+    dag_id: str
+    run_id: str
+    process: Process
+    changes: tuple[TaskChange, ...]
+
+
+class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
+    """Let tasks of a run run again; answers which. A live attempt of theirs is ended.
+
+    `state` says what becomes of their task stores; by default, those of tasks that had succeeded
+    are dropped and all others kept. The run, if it had ended, is queued again.
+    """
+
+    dag_id: str
+    run_id: str
+    tasks: tuple[tuple[str, int | None], ...]
+    """Task ids, each with one map index or all of them."""
+    writer: Writer
+    state: Literal["keep", "discard", "default"] = "default"
+
+    def __post_init__(self) -> None:
+        check_count(f"tasks of run `{self.run_id}`", len(self.tasks), MOST_WRITES)
+
+
+class MarkTask(Command[None], frozen=True, kw_only=True):
+    """A person says that a task has succeeded or failed. A live attempt of it is ended, and what
+    it staged is dropped."""
+
+    scope: TaskScope
+    state: TaskState
+    writer: Writer
+    clear: bool = False
+    """With success: clear the task store in the same transaction."""
+    reason: str = ""
+    """Why, where it was not the person's own decision."""
+    unless_ended: bool = False
+    """Leave a task alone that has ended."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "reason", self.reason[:MAX_ERROR_LENGTH])
+
+
+class TakeItem(Command[bool], frozen=True):
+    """Say which item a mapped instance works on; answers whether it had worked on another one.
+
+    If so, what its task store holds is about that other item, and is discarded.
+    """
+
+    writer: TaskWriter
+    digest: str
+    """Tells the item from others."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[0-9a-f]{64}", self.digest):
+            raise InvalidInput(
+                f"the digest of the item of {self.writer.scope} is {self.digest!r}",
+                hint="give the SHA-256 of the item as 64 hexadecimal digits",
+            )

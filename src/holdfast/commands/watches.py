@@ -1,0 +1,48 @@
+"""Watchers of assets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TypeAlias
+
+from holdfast.commands.base import MOST_WRITES, Command, check_count
+from holdfast.commands.entries import Advance, Clear, Delete, Set, SetMany
+from holdfast.model.run import EmittedEvent, Process, Watch, WatchInfo
+from holdfast.model.scope import AssetScope
+
+
+class StartWatch(Command[Watch], frozen=True, kw_only=True):
+    """Become the one who watches an asset; Conflict where a live process does."""
+
+    asset: AssetScope
+    watcher: str
+    process: Process
+    lease: timedelta
+    dead: Process | None = None
+
+
+class ListWatches(Command[tuple[WatchInfo, ...]], frozen=True):
+    """The newest watch of each watcher that ever had one."""
+
+
+AssetWrite: TypeAlias = Set | SetMany | Advance | Delete | Clear
+
+
+class Emit(Command[None], frozen=True):
+    """What a watcher wrote, and the event that it reports, in one transaction.
+
+    Without event, the writes alone. StaleAttempt where the watch is not the newest.
+    """
+
+    watch: Watch
+    writes: Sequence[AssetWrite] = ()
+    event: EmittedEvent | None = None
+
+    def __post_init__(self) -> None:
+        entries = sum(len(w.values) if isinstance(w, SetMany) else 1 for w in self.writes)
+        check_count(f"writes of watcher `{self.watch.watcher}`", entries, MOST_WRITES)
+
+    @property
+    def repeatable(self) -> bool:
+        return False
