@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.commands.base import Command
+from holdfast.commands.base import Category, Command, ScopeCommand
 from holdfast.model.entry import AssetInfo
+from holdfast.model.role import Role
 from holdfast.model.run import AssetEvent
 from holdfast.model.scope import AssetScope
 from holdfast.portable.identifier import check_id
@@ -14,6 +15,8 @@ class DeclareAsset(Command[AssetInfo], frozen=True):
 
     A name or URI alone stands for the asset that has it, and for a new one's other part too.
     """
+
+    role = Role.EDITOR
 
     name: str | None = None
     uri: str | None = None
@@ -45,24 +48,35 @@ class DeclareDagAssets(Command[None], frozen=True):
 class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
     """Assets, ordered by name."""
 
+    category = Category.READS
+    paged = True
+
     limit: int | None = None
     offset: int = 0
 
 
-class GetAsset(Command[AssetInfo], frozen=True):
+class GetAsset(ScopeCommand[AssetInfo], frozen=True):
     """One asset; UnknownAsset where there is none."""
+
+    category = Category.READS_ENTRIES
 
     scope: AssetScope
 
 
-class DeleteAsset(Command[None], frozen=True):
+class DeleteAsset(ScopeCommand[None], frozen=True):
     """Forget an asset with its entries and their history."""
+
+    touches_entries = True
 
     scope: AssetScope
 
 
 class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
     """Events of one asset or of all, newest first."""
+
+    category = Category.READS
+    paged = True
+    sized = True
 
     scope: AssetScope | None = None
     limit: int = 100
@@ -73,5 +87,7 @@ class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
 
 class AliasAssets(Command[tuple[AssetInfo, ...]], frozen=True):
     """The assets behind an alias: those that tasks have reported under it."""
+
+    category = Category.READS
 
     alias: str

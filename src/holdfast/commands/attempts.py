@@ -7,19 +7,23 @@ from typing import Final
 
 import msgspec
 
-from holdfast.commands.base import MOST_WRITES, Command, check_count
+from holdfast.commands.base import MOST_WRITES, Category, Command, ScopeCommand, check_count
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import TaskWriter
+from holdfast.model.role import Role
 from holdfast.model.run import AttemptInfo, Ending, Outcome, Process, TaskState, Watch
 from holdfast.model.scope import TaskScope
 from holdfast.model.value import check_json
 
 
-class StartAttempt(Command[int], frozen=True):
+class StartAttempt(ScopeCommand[int], frozen=True):
     """Begin the next attempt of a task instance and fence off all earlier ones.
 
     Its task instance is running from now on, and the results of the attempt before are gone.
     """
+
+    role = Role.EDITOR
+    for_workers = True
 
     scope: TaskScope
     worker: Process | None = None
@@ -31,6 +35,10 @@ class StartAttempt(Command[int], frozen=True):
 
 class FinishAttempt(Command[None], frozen=True):
     """End the attempt. On success its staged writes take effect, all or none, with the success."""
+
+    role = Role.EDITOR
+    for_workers = True
+    touches_entries = True
 
     writer: TaskWriter
     succeeded: bool
@@ -73,8 +81,10 @@ def _check_ending(scope: TaskScope, ending: Ending, succeeded: bool) -> None:
         raise InvalidInput(f"{scope}: only an attempt that succeeded has events")
 
 
-class ListAttempts(Command[tuple[AttemptInfo, ...]], frozen=True):
+class ListAttempts(ScopeCommand[tuple[AttemptInfo, ...]], frozen=True):
     """The attempts of a task instance, oldest first."""
+
+    category = Category.READS
 
     scope: TaskScope
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.commands.base import Command, check_count
+from holdfast.commands.base import Category, Command, check_count
 from holdfast.errors import Forbidden, InvalidInput, InvalidType
 from holdfast.model.entry import ApiWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope
@@ -63,6 +63,9 @@ class Lot(msgspec.Struct, frozen=True):
 class StartLoad(Command[None], frozen=True):
     """Begin a load, under a name that its writer has made up. Nothing happens where it has."""
 
+    category = Category.LOADS
+    touches_entries = True
+
     load: str
     writer: Writer
 
@@ -79,6 +82,9 @@ class AddToLoad(Command[None], frozen=True):
 
     Each is checked as a `Set` of it would be; the first that is bad is named, and none is kept.
     """
+
+    category = Category.LOADS
+    touches_entries = True
 
     load: str
     part: int
@@ -105,6 +111,9 @@ class AddToLoad(Command[None], frozen=True):
     @property
     def repeatable(self) -> bool:
         return False
+
+    def texts(self) -> Iterator[tuple[StoreScope, str, str]]:
+        yield from ((lot.scope, key, text) for lot in self.lots for key, text, _ in lot.entries)
 
     def checked(self) -> Iterator[tuple[StoreScope, list[NewEntry]]]:
         """The entries of each scope, with their values as they are kept; the first that may not
@@ -152,6 +161,9 @@ class FinishLoad(Command[int], frozen=True):
     Task instances that are not known are registered, in runs that are external.
     """
 
+    category = Category.LOADS
+    touches_entries = True
+
     load: str
     parts: tuple[tuple[int, int], ...]
     writer: Writer
@@ -172,6 +184,10 @@ class FinishLoad(Command[int], frozen=True):
 
 class DropLoad(Command[None], frozen=True):
     """Forget a load; nothing happens where there is none."""
+
+    category = Category.LOADS
+    fenced = False
+    touches_entries = True
 
     load: str
     writer: Writer

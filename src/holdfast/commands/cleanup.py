@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.commands.base import Command
+from holdfast.commands.base import Category, Command
 from holdfast.model.entry import AssetInfo, BackendCleanup, Expired
 
 
 class CountExpired(Command[int], frozen=True):
     """How many task entries had expired by the cut-off."""
 
+    category = Category.READS
+    touches_entries = True
+
     cutoff: datetime
 
 
 class ListExpired(Command[tuple[Expired, ...]], frozen=True):
     """Up to `limit` of them, in order of expiry, from after the given one on."""
+
+    category = Category.READS
+    touches_entries = True
+    paged = True
 
     cutoff: datetime
     limit: int
@@ -25,6 +32,8 @@ class ListExpired(Command[tuple[Expired, ...]], frozen=True):
 class DeleteExpired(Command[int], frozen=True):
     """Delete up to `limit` of them (0: all) in one transaction; answers how many went."""
 
+    touches_entries = True
+
     cutoff: datetime
     limit: int = 0
     skip_held: bool = False
@@ -33,6 +42,9 @@ class DeleteExpired(Command[int], frozen=True):
 
 class TakeExpired(Command[tuple[Expired, ...]], frozen=True):
     """Delete up to `limit` of them in one transaction; answers which went."""
+
+    touches_entries = True
+    paged = True
 
     cutoff: datetime
     limit: int
@@ -48,12 +60,16 @@ class CleanUpBackend(Command[BackendCleanup], frozen=True):
 class ListOrphans(Command[tuple[AssetInfo, ...]], frozen=True):
     """Assets deactivated by the cut-off that still have entries or history."""
 
+    category = Category.READS
+
     cutoff: datetime
 
 
 class DeleteOrphans(Command[int], frozen=True):
     """Delete the entries and history of assets deactivated by the cut-off; answers how many
     assets had any. They stay known, so that versions go on growing if one comes back."""
+
+    touches_entries = True
 
     cutoff: datetime
 

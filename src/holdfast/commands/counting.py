@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from holdfast.commands.assets import ListAssetEvents, ListAssets
-from holdfast.commands.base import Command
+from holdfast.commands.base import Category, Command
 from holdfast.commands.dags import ListDags
 from holdfast.commands.runs import ListRuns
 from holdfast.commands.tasks import ListTaskInstances
@@ -15,5 +15,7 @@ Listing: TypeAlias = ListAssets | ListDags | ListRuns | ListTaskInstances | List
 
 class Count(Command[int], frozen=True):
     """How many a listing would find without its limit and offset."""
+
+    category = Category.READS
 
     listing: Listing

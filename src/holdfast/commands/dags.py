@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.commands.base import Command
+from holdfast.commands.base import Category, Command
 from holdfast.model.dag import DagSpec
+from holdfast.model.role import Role
 from holdfast.model.run import DagInfo, FileInfo
 from holdfast.model.value import check_json_object
 
@@ -72,9 +73,14 @@ class RetireDags(Command[tuple[str, ...]], frozen=True):
 class ListFiles(Command[tuple[FileInfo, ...]], frozen=True):
     """Every DAG file, ordered by name."""
 
+    category = Category.READS
+
 
 class ListDags(Command[tuple[DagInfo, ...]], frozen=True):
     """DAGs, ordered by id."""
+
+    category = Category.READS
+    paged = True
 
     limit: int | None = None
     offset: int = 0
@@ -83,11 +89,15 @@ class ListDags(Command[tuple[DagInfo, ...]], frozen=True):
 class GetDag(Command[DagInfo], frozen=True):
     """One DAG; NotFound names those that there are."""
 
+    category = Category.READS
+
     dag_id: str
 
 
 class PauseDag(Command[None], frozen=True):
     """Let the schedule start no more runs of a DAG, or let it again."""
+
+    role = Role.EDITOR
 
     dag_id: str
     paused: bool

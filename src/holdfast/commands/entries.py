@@ -6,14 +6,22 @@ whose staged writes are seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from holdfast.commands.base import MOST_WRITES, Command, KeyCommand, check_count, count_within
+from holdfast.commands.base import (
+    MOST_WRITES,
+    Category,
+    Command,
+    KeyCommand,
+    ScopeCommand,
+    check_count,
+    count_within,
+)
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import Entry, Found, Page, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
@@ -23,11 +31,17 @@ from holdfast.model.value import HELD_TEXT, check_key
 class Get(KeyCommand[str | None], frozen=True):
     """The value's JSON text, or None where there is no live entry."""
 
+    category = Category.READS_ENTRIES
+    touches_entries = True
+
     reader: TaskWriter | None = None
 
 
 class GetEntry(KeyCommand[Entry[str] | None], frozen=True):
     """The whole entry, or None."""
+
+    category = Category.READS_ENTRIES
+    touches_entries = True
 
     reader: TaskWriter | None = None
 
@@ -51,6 +65,11 @@ Where: TypeAlias = TaskScope | AssetScope | TaskFilter | AssetFilter
 class List(Command[Page], frozen=True):
     """Live entries of one scope, or of all that a filter matches. An unknown scope is an error."""
 
+    category = Category.READS_ENTRIES
+    touches_entries = True
+    paged = True
+    sized = True
+
     where: Where
     prefix: str = ""
     updated_since: datetime | None = None
@@ -63,6 +82,10 @@ class List(Command[Page], frozen=True):
     of one scope the key alone counts. The total is then that of the page."""
     max_size: int | None = None
     """Characters of values: the page ends with the entry that exceeds them."""
+
+    @property
+    def subject(self) -> StoreScope | None:
+        return self.where if isinstance(self.where, TaskScope | AssetScope) else None
 
     def __post_init__(self) -> None:
         if self.after is None:
@@ -111,6 +134,9 @@ def place(scope: StoreScope, key: str) -> tuple[str | int, ...]:
 class Set(KeyCommand[int], frozen=True):
     """Write or overwrite; answers with the new version. `on_success` stages it (assets only)."""
 
+    category = Category.WRITES_ENTRIES
+    touches_entries = True
+
     value: str
     writer: Writer
     expires_at: datetime | None = None
@@ -129,11 +155,16 @@ class Set(KeyCommand[int], frozen=True):
     def repeatable(self) -> bool:
         return self.if_version is None
 
+    def texts(self) -> Iterator[tuple[StoreScope, str, str]]:
+        yield self.scope, self.key, self.value
 
-class SetMany(Command[int], frozen=True):
+
+class SetMany(ScopeCommand[int], frozen=True):
     """All of `values` (key, JSON text) or none, as one version; `MOST_WRITES` at most."""
 
-    scope: StoreScope
+    category = Category.WRITES_ENTRIES
+    touches_entries = True
+
     values: tuple[tuple[str, str], ...]
     writer: Writer
     expires_at: datetime | None = None
@@ -145,6 +176,9 @@ class SetMany(Command[int], frozen=True):
         force_setattr(self, "values", values)
         for key, text in values:
             check_not_held(self.scope, key, text)
+
+    def texts(self) -> Iterator[tuple[StoreScope, str, str]]:
+        yield from ((self.scope, key, text) for key, text in self.values)
 
 
 _IN_PARTS: Final = (
@@ -180,6 +214,9 @@ def check_staging(command: Set | Advance) -> None:
 class Advance(KeyCommand[str], frozen=True):
     """The larger of what stands and `value`, both numbers or both strings; answers with it."""
 
+    category = Category.WRITES_ENTRIES
+    touches_entries = True
+
     scope: AssetScope
     value: str
     writer: Writer
@@ -189,16 +226,24 @@ class Advance(KeyCommand[str], frozen=True):
         super().__post_init__()
         check_staging(self)
 
+    def texts(self) -> Iterator[tuple[StoreScope, str, str]]:
+        yield self.scope, self.key, self.value
+
 
 class Delete(KeyCommand[None], frozen=True):
     """Remove one entry; nothing happens where there is none."""
 
+    category = Category.WRITES_ENTRIES
+    touches_entries = True
+
     writer: Writer
 
 
-class Clear(Command[None], frozen=True):
+class Clear(ScopeCommand[None], frozen=True):
     """Remove every entry of the scope, or of all map indices of its task in its run."""
 
-    scope: StoreScope
+    category = Category.WRITES_ENTRIES
+    touches_entries = True
+
     writer: Writer
     all_map_indices: bool = False

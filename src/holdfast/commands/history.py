@@ -8,13 +8,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.commands.base import KeyCommand, count_within
+from holdfast.commands.base import Category, KeyCommand, count_within
 from holdfast.model.entry import Version, Writer
 from holdfast.model.scope import AssetScope
 
 
 class History(KeyCommand[tuple[Version[str], ...]], frozen=True):
     """The last versions of an asset's entry, newest first, deletions included."""
+
+    category = Category.READS_ENTRIES
+    touches_entries = True
+    sized = True
 
     scope: AssetScope
     before: int | None = None
@@ -56,10 +60,17 @@ class Rewind(KeyCommand[Version[str] | None], frozen=True):
     None, or a step without value, means that the entry was absent then, and is again.
     """
 
+    category = Category.WRITES_ENTRIES
+    touches_entries = True
+
     scope: AssetScope
     to: Target
     writer: Writer
     dry_run: bool = False
+
+    @property
+    def reads(self) -> bool:
+        return self.dry_run
 
     @property
     def repeatable(self) -> bool:

@@ -14,9 +14,10 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from holdfast.commands.base import Command, check_count
+from holdfast.commands.base import Category, Command, ScopeCommand, check_count
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import Writer
+from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.model.value import check_key, check_reference
 from holdfast.portable.identifier import check_id
@@ -48,11 +49,12 @@ def _by_name(scope: StoreScope) -> StoreScope:
     return AssetScope(name=scope.name, uri=scope.uri)
 
 
-class ReserveObjects(Command[None], frozen=True):
+class ReserveObjects(ScopeCommand[None], frozen=True):
     """Objects are about to be written for these keys of a scope. Refused as the write itself would
     be for its writer and scope; ObjectBusy while one of them is being deleted."""
 
-    scope: StoreScope
+    category = Category.WRITES_ENTRIES
+
     objects: Reserved
     writer: Writer
 
@@ -65,10 +67,12 @@ class ReserveObjects(Command[None], frozen=True):
                 check_reference(f"`{key}` of {self.scope}", value)
 
 
-class ReleaseObjects(Command[None], frozen=True):
+class ReleaseObjects(ScopeCommand[None], frozen=True):
     """The write for which they were reserved was refused: what nobody names may go."""
 
-    scope: StoreScope
+    category = Category.WRITES_ENTRIES
+    fenced = False
+
     objects: Reserved
     writer: Writer
 
@@ -79,6 +83,9 @@ class ReleaseObjects(Command[None], frozen=True):
 class QueueObjects(Command[None], frozen=True):
     """Objects, each with whose it is, its key and the JSON text of its reference, of which somebody
     thinks that nothing names them: they are deleted unless something does."""
+
+    role = Role.EDITOR
+    for_workers = True
 
     objects: tuple[tuple[StoreScope, str, str], ...]
 
@@ -127,6 +134,11 @@ class TakePurges(Command[Taken], frozen=True):
     """Up to `limit` objects that are due, for the taker to delete within the lease. What has been
     named again meanwhile leaves the queue."""
 
+    category = Category.PURGES
+    fenced = False
+    touches_entries = True
+    sized = True
+
     limit: int
     lease: timedelta
     taker: str
@@ -139,6 +151,10 @@ class TakePurges(Command[Taken], frozen=True):
     max_size: int | None = None
     """Characters of references: the answer ends with the object that exceeds them, and says that
     as many were due as were asked for."""
+
+    @property
+    def subject(self) -> StoreScope | None:
+        return self.part.scope
 
     def __post_init__(self) -> None:
         if self.whole and self.part.scope is None:
@@ -157,6 +173,9 @@ class TakePurges(Command[Taken], frozen=True):
 class FinishPurges(Command[None], frozen=True):
     """These objects are gone; those could not be deleted, and why: they are tried again later.
     What the taker has no more, as its lease was over, is left alone."""
+
+    category = Category.PURGES
+    fenced = False
 
     taker: str
     gone: tuple[int, ...]
@@ -181,6 +200,8 @@ class PurgeQueue(msgspec.Struct, frozen=True):
 
 class CountPurges(Command[PurgeQueue], frozen=True):
     """The length of the purge queue, or of a part of it."""
+
+    category = Category.READS
 
     part: Part = Part()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
-from holdfast.commands.base import Command
+from holdfast.commands.base import Category, Command
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import RETURN_VALUE
@@ -13,6 +13,8 @@ from holdfast.model.value import check_json, check_key
 
 class PutResult(Command[None], frozen=True):
     """Keep a value of the attempt for other tasks. A new attempt begins without any."""
+
+    category = Category.WRITES_RESULTS
 
     writer: TaskWriter
     key: str
@@ -31,6 +33,9 @@ class PutResult(Command[None], frozen=True):
 
 class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):
     """What instances of a task left under a key, as (map index, JSON), ordered by map index."""
+
+    category = Category.READS_RUN
+    sized = True
 
     dag_id: str
     run_id: str

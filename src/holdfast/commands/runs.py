@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.commands.base import Command, check_count
+from holdfast.commands.base import Category, Command, check_count
+from holdfast.model.role import Role
 from holdfast.model.run import AssetEvent, Process, Run, RunKind, RunState, Unfinished
 from holdfast.model.value import check_json_object
 from holdfast.portable.identifier import check_id
@@ -14,6 +15,8 @@ from holdfast.portable.identifier import check_id
 class DeleteRun(Command[None], frozen=True):
     """Forget a run with all its task instances and their entries."""
 
+    touches_entries = True
+
     dag_id: str
     run_id: str
 
@@ -21,6 +24,8 @@ class DeleteRun(Command[None], frozen=True):
 class CreateRun(Command[Run], frozen=True, kw_only=True):
     """A new run, queued; Conflict where the run exists, or for a backfill, one of its date. The
     DAG need not be known."""
+
+    role = Role.EDITOR
 
     dag_id: str
     run_id: str
@@ -65,12 +70,18 @@ _EACH_ONCE: Final = "name each once"
 class GetRun(Command[Run], frozen=True):
     """One run; NotFound where there is none."""
 
+    category = Category.READS_RUN
+
     dag_id: str
     run_id: str
 
 
 class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
     """Runs, newest first, or oldest first."""
+
+    category = Category.READS
+    paged = True
+    sized = True
 
     dag_id: str | None = None
     states: tuple[RunState, ...] = ()
@@ -90,6 +101,8 @@ class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
 class UnfinishedRuns(Command[tuple[Unfinished, ...]], frozen=True):
     """How many runs of each DAG a scheduler still has to carry out; those with none are left
     out."""
+
+    category = Category.READS
 
 
 class ClaimRun(Command[Run], frozen=True, kw_only=True):
@@ -133,6 +146,10 @@ class ReleaseRun(Command[None], frozen=True):
 
 class RunEvents(Command[tuple[AssetEvent, ...]], frozen=True):
     """The asset events that started a run, oldest first."""
+
+    category = Category.READS_RUN
+    paged = True
+    sized = True
 
     dag_id: str
     run_id: str

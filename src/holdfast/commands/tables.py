@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.commands.base import Command, check_count
+from holdfast.commands.base import Category, Command, check_count
 from holdfast.errors import InvalidInput
 from holdfast.portable import tables as report
 
@@ -30,6 +30,10 @@ class Slice(msgspec.Struct, frozen=True):
 class Scan(Command[Slice], frozen=True, kw_only=True):
     """Rows of a table of `holdfast.portable.tables`, in order of their identity, from after one and up to
     another; empty: from the first, to the last. What has expired is not among them."""
+
+    category = Category.READS
+    touches_entries = True
+    sized = True
 
     table: str
     columns: tuple[str, ...]
@@ -60,6 +64,9 @@ class Scan(Command[Slice], frozen=True, kw_only=True):
 class PlanScan(Command[tuple[tuple[int | str, ...], ...]], frozen=True):
     """The identities between ranges of a table that have about equally many rows: at most `most`
     ranges, and no more than give each about `rows`."""
+
+    category = Category.READS
+    touches_entries = True
 
     table: str
     most: int

@@ -8,16 +8,19 @@ from typing import Literal
 import msgspec
 from msgspec.structs import force_setattr
 
-from holdfast.commands.base import MOST_WRITES, Command, check_count
+from holdfast.commands.base import MOST_WRITES, Category, Command, ScopeCommand, check_count
 from holdfast.commands.runs import _EACH_ONCE
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.role import Role
 from holdfast.model.run import MAX_ERROR_LENGTH, Process, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 
 
-class RegisterTask(Command[None], frozen=True):
+class RegisterTask(ScopeCommand[None], frozen=True):
     """Make an external run and its task instance known; nothing happens where they are."""
+
+    role = Role.EDITOR
 
     scope: TaskScope
 
@@ -25,12 +28,17 @@ class RegisterTask(Command[None], frozen=True):
 class ListTasks(Command[tuple[TaskScope, ...]], frozen=True):
     """The task instances of a run."""
 
+    category = Category.READS
+
     dag_id: str
     run_id: str
 
 
 class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=True):
     """Task instances, ordered by dag, run, task and map index."""
+
+    category = Category.READS
+    paged = True
 
     dag_id: str | None = None
     run_id: str | None = None
@@ -77,6 +85,9 @@ class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
     are dropped and all others kept. The run, if it had ended, is queued again.
     """
 
+    role = Role.EDITOR
+    touches_entries = True
+
     dag_id: str
     run_id: str
     tasks: tuple[tuple[str, int | None], ...]
@@ -88,9 +99,12 @@ class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
         check_count(f"tasks of run `{self.run_id}`", len(self.tasks), MOST_WRITES)
 
 
-class MarkTask(Command[None], frozen=True, kw_only=True):
+class MarkTask(ScopeCommand[None], frozen=True, kw_only=True):
     """A person says that a task has succeeded or failed. A live attempt of it is ended, and what
     it staged is dropped."""
+
+    role = Role.EDITOR
+    touches_entries = True
 
     scope: TaskScope
     state: TaskState
@@ -111,6 +125,9 @@ class TakeItem(Command[bool], frozen=True):
 
     If so, what its task store holds is about that other item, and is discarded.
     """
+
+    category = Category.WRITES_RESULTS
+    touches_entries = True
 
     writer: TaskWriter
     digest: str

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
-from holdfast.commands.base import MOST_WRITES, Command, check_count
+from holdfast.commands.base import MOST_WRITES, Category, Command, check_count
 from holdfast.commands.entries import Advance, Clear, Delete, Set, SetMany
 from holdfast.model.run import EmittedEvent, Process, Watch, WatchInfo
-from holdfast.model.scope import AssetScope
+from holdfast.model.scope import AssetScope, StoreScope
 
 
 class StartWatch(Command[Watch], frozen=True, kw_only=True):
     """Become the one who watches an asset; Conflict where a live process does."""
+
+    for_workers = True
 
     asset: AssetScope
     watcher: str
@@ -25,6 +27,8 @@ class StartWatch(Command[Watch], frozen=True, kw_only=True):
 class ListWatches(Command[tuple[WatchInfo, ...]], frozen=True):
     """The newest watch of each watcher that ever had one."""
 
+    category = Category.READS
+
 
 AssetWrite: TypeAlias = Set | SetMany | Advance | Delete | Clear
 
@@ -35,6 +39,8 @@ class Emit(Command[None], frozen=True):
     Without event, the writes alone. StaleAttempt where the watch is not the newest.
     """
 
+    touches_entries = True
+
     watch: Watch
     writes: Sequence[AssetWrite] = ()
     event: EmittedEvent | None = None
@@ -42,6 +48,10 @@ class Emit(Command[None], frozen=True):
     def __post_init__(self) -> None:
         entries = sum(len(w.values) if isinstance(w, SetMany) else 1 for w in self.writes)
         check_count(f"writes of watcher `{self.watch.watcher}`", entries, MOST_WRITES)
+
+    def texts(self) -> Iterator[tuple[StoreScope, str, str]]:
+        for write in self.writes:
+            yield from write.texts()
 
     @property
     def repeatable(self) -> bool:

@@ -49,6 +49,10 @@ class Guarded(Command[Any], frozen=True):
     inner: Command[Any]
 
     @property
+    def reads(self) -> bool:
+        return self.inner.reads
+
+    @property
     def repeatable(self) -> bool:
         return self.inner.repeatable
 
