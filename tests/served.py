@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast import commands as c
-from holdfast.access.permissions import Role, UserIdentity, WorkerIdentity
+from holdfast.access.identity import UserIdentity, WorkerIdentity
 from holdfast.commands import Once
 from holdfast.model.entry import ApiWriter, WatcherWriter
+from holdfast.model.role import Role
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings, StateStore
 from holdfast.store import Store

@@ -9,24 +9,23 @@ import msgspec
 import pytest
 
 from holdfast import commands as c
-from holdfast.access.issuing import issuing
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     CallbackIdentity,
     ChildIdentity,
     HandleIdentity,
     Identity,
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WatcherIdentity,
     WorkerIdentity,
-    authorized,
-    signed,
 )
+from holdfast.access.issuing import issuing
+from holdfast.access.permissions import authorized, signed
 from holdfast.commands import CurrentIntent, Guarded, LiveAttempt, LiveWatch
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.model.role import Role
 from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
 from holdfast.model.scope import AssetScope, TaskScope
 

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity, authorized
+from holdfast.access.identity import Identity, TaskIdentity, UserIdentity
+from holdfast.access.permissions import authorized
 from holdfast.commands import AddToLoad, FinishLoad, Lot, StartLoad
 from holdfast.errors import Forbidden, InvalidInput, ValueTooLarge
 from holdfast.model.entry import ApiWriter
+from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.server.execution.content import decode_command
 from holdfast.wire.codec import JSON

@@ -12,8 +12,9 @@ import pytest
 
 from conftest import Result
 from holdfast import commands as c
-from holdfast.access.permissions import Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.access.identity import TaskIdentity, UserIdentity, WorkerIdentity
 from holdfast.connection import open_store, whoami
+from holdfast.model.role import Role
 from holdfast.model.run import RunKind
 from holdfast.model.scope import TaskScope
 from holdfast.server.tokens import Verified, open_tokens

@@ -7,7 +7,7 @@ import pytest
 from project import Project, new_project
 from talk import Served
 
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.connection import open_store
 from holdfast.settings import load
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.access.permissions import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
+from holdfast.model.role import Role
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.server.http import middleware as door
 from holdfast.server.http.limits import Bodies

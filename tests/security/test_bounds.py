@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from holdfast import commands as c
-from holdfast.access.permissions import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
 from holdfast.errors import BackendFailed, InvalidInput, ValueTooLarge
+from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.portable import tables as report
 from holdfast.server.embedded import EmbeddedServer

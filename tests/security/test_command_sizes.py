@@ -10,9 +10,10 @@ import pytest
 from talk import Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
+from holdfast.access.identity import TaskIdentity, UserIdentity
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.model.role import Role
 from holdfast.model.run import (
     MAX_ERROR_LENGTH,
     EmittedEvent,

@@ -9,15 +9,15 @@ import pytest
 from talk import ORDERS, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WorkerIdentity,
 )
 from holdfast.model.entry import TaskWriter, WatcherWriter
+from holdfast.model.role import Role
 from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope
 from holdfast.wire.codec import JSON

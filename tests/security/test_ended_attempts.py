@@ -11,7 +11,7 @@ import pytest
 from talk import ORDERS, Answer, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import TaskIdentity, WatcherIdentity
+from holdfast.access.identity import TaskIdentity, WatcherIdentity
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope

@@ -14,7 +14,8 @@ from project import Project, wait_until
 from talk import Answer, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.access.identity import Identity, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.model.role import Role
 from holdfast.model.run import Process, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.process import MARK, identify, kill_group

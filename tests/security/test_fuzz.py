@@ -23,17 +23,17 @@ from random_requests import CONTENT_TYPES, Requests
 from talk import ADMIN, ORDERS, Answer, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
     JobIdentity,
-    Role,
     UserIdentity,
     WatcherIdentity,
     WorkerIdentity,
 )
 from holdfast.connection import open_store
 from holdfast.model.entry import Entry, TaskWriter
+from holdfast.model.role import Role
 from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.settings import load

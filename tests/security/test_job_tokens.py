@@ -9,7 +9,7 @@ import pytest
 from talk import ORDERS, Answer, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     ChildIdentity,
     HandleIdentity,
     Identity,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from talk import Served
 
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.connection import open_store
 from holdfast.settings import Settings, load
 

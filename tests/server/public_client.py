@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from talk import ADMIN, Answer, ask
 
-from holdfast.access.permissions import Identity
+from holdfast.access.identity import Identity
 from holdfast.connection import open_store
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load

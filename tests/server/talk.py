@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast import commands as c
-from holdfast.access.permissions import Identity, Role, TaskIdentity, UserIdentity
+from holdfast.access.identity import Identity, TaskIdentity, UserIdentity
 from holdfast.model.entry import ApiWriter
+from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from talk import ADMIN, Answer, Served, answer_in, received
 
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.server.http.protocol import LimitedProtocol
 
 

@@ -15,7 +15,7 @@ import pytest
 from talk import JSON, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.connection import open_store
 from holdfast.server.serve import STORE_PATIENCE
 from holdfast.settings import load

@@ -9,7 +9,7 @@ import pytest
 from talk import ADMIN, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Ending, Outcome, TaskState
 

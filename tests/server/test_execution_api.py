@@ -13,15 +13,15 @@ import pytest
 from talk import ADMIN, ORDERS, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WatcherIdentity,
     WorkerIdentity,
 )
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.model.role import Role
 from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference, encode, is_reference

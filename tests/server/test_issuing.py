@@ -11,16 +11,16 @@ import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     Wanted,
     WorkerIdentity,
 )
+from holdfast.model.role import Role
 from holdfast.model.run import Ending, Outcome, TaskState
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import encode

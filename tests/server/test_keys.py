@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.access.permissions import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
 from holdfast.errors import Forbidden, InvalidSettings
+from holdfast.model.role import Role
 from holdfast.server import keys as module
 from holdfast.server.keys import FILE_NAME, open_keys, rotate
 from holdfast.server.tokens import open_tokens

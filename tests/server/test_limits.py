@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from talk import ADMIN, Served
 
-from holdfast.access.permissions import WorkerIdentity
+from holdfast.access.identity import WorkerIdentity
 from holdfast.commands import Command
 from holdfast.errors import TooManyRequests
 from holdfast.server.execution import content

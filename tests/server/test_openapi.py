@@ -20,7 +20,7 @@ from talk import ADMIN, ORDERS
 
 import pipeline
 from holdfast import commands as c
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.model.scope import AssetScope, TaskScope
 from servers import ServerDatabase
 

@@ -12,15 +12,15 @@ import pytest
 from public_client import STATE, Api, serving
 
 import pipeline
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     Identity,
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WatcherIdentity,
     WorkerIdentity,
 )
+from holdfast.model.role import Role
 from holdfast.model.run import Watch
 from holdfast.model.scope import AssetScope, TaskScope
 from servers import SqliteDatabase

@@ -12,7 +12,8 @@ from public_client import Api, serving
 import pipeline
 from holdfast import Connection
 from holdfast import commands as c
-from holdfast.access.permissions import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
+from holdfast.model.role import Role
 from remembered import remember
 from servers import SqliteDatabase
 

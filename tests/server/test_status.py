@@ -15,7 +15,7 @@ from talk import ADMIN, Served
 
 from holdfast import Connection
 from holdfast import commands as c
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.commands import Command, CountPurges, QueueObjects, ReserveObjects
 from holdfast.errors import StoreUnavailable
 from holdfast.model.entry import ApiWriter

@@ -13,7 +13,7 @@ import pytest
 from talk import Answer, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.connection import open_store
 from holdfast.server.serve import ANSWER_PATIENCE, build
 from holdfast.settings import load

@@ -15,14 +15,13 @@ import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
 from holdfast import commands as c
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     CallbackIdentity,
     ChildIdentity,
     HandleIdentity,
     Identity,
     ImportIdentity,
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WatcherIdentity,
@@ -30,6 +29,7 @@ from holdfast.access.permissions import (
 )
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.role import Role
 from holdfast.model.run import Process, TaskState, Watch
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server import tokens as module

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 import holdfast
 from holdfast import Connection
 from holdfast import commands as c
-from holdfast.access.permissions import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
 from holdfast.model.entry import ApiWriter
+from holdfast.model.role import Role
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.spark.source.registration import register

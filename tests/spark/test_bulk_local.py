@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import holdfast
 from holdfast import Connection
 from holdfast import commands as c
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.commands import StartLoad
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope

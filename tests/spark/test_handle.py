@@ -22,7 +22,7 @@ from pyspark import cloudpickle
 
 import holdfast
 from holdfast import NEVER_EXPIRE, Connection
-from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
+from holdfast.access.identity import TaskIdentity, UserIdentity
 from holdfast.commands import RegisterTask, StartAttempt, paging
 from holdfast.errors import (
     Forbidden,
@@ -37,6 +37,7 @@ from holdfast.errors import (
     VersionConflict,
 )
 from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.role import Role
 from holdfast.model.scope import TaskScope
 from holdfast.model.value import as_reference, decode, encode
 from holdfast.portable import handle as module

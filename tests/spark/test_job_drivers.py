@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from holdfast import commands as c
-from holdfast.access.permissions import JobIdentity
+from holdfast.access.identity import JobIdentity
 from holdfast.accessor.stores import Rules, TaskStore
 from holdfast.errors import OutsideTask
 from holdfast.model.entry import ApiWriter

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
 
 from holdfast import Connection
-from holdfast.access.permissions import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
+from holdfast.model.role import Role
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
 from holdfast.spark.source.location import Location

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Connection
 from holdfast import commands as c
-from holdfast.access.permissions import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.errors import Forbidden, InvalidInput, NoToken, StaleAttempt
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope

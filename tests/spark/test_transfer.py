@@ -31,7 +31,7 @@ from transfers import (
 
 import holdfast
 from holdfast import Connection
-from holdfast.access.permissions import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
 from holdfast.commands import AssetFilter, DeleteRun, List, TaskFilter, Where
 from holdfast.errors import (
     Conflict,
@@ -43,6 +43,7 @@ from holdfast.errors import (
     SchemaMismatch,
     UnknownAsset,
 )
+from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings

@@ -17,7 +17,7 @@ import pytest
 import holdfast
 from holdfast import Connection
 from holdfast import commands as c
-from holdfast.access.permissions import Role, TaskIdentity, UserIdentity
+from holdfast.access.identity import TaskIdentity, UserIdentity
 from holdfast.commands import Once
 from holdfast.errors import (
     Forbidden,
@@ -35,6 +35,7 @@ from holdfast.errors import (
     VersionConflict,
 )
 from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.transport import Response
 from holdfast.server.embedded import EmbeddedServer

@@ -20,9 +20,10 @@ import pytest
 from sample_runs import FIRST, MINUTE
 
 from holdfast import commands as c
-from holdfast.access.permissions import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
 from holdfast.errors import StoreUnavailable
 from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.role import Role
 from holdfast.model.run import EmittedEvent
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.transport import Response

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast import commands as c
-from holdfast.access.permissions import ChildIdentity, Identity, Role, UserIdentity
+from holdfast.access.identity import ChildIdentity, Identity, UserIdentity
 from holdfast.errors import Forbidden, NotSupported, StoreUnavailable
 from holdfast.model.entry import TaskWriter
+from holdfast.model.role import Role
 from holdfast.model.scope import TaskScope
 from holdfast.runner.supervisor.relay import relay
 from holdfast.store import Store

@@ -7,20 +7,19 @@ from typing import Any
 import msgspec
 
 from holdfast import commands as c
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     Wanted,
     WorkerIdentity,
-    check,
-    guard_of,
 )
+from holdfast.access.permissions import check, guard_of
 from holdfast.commands import Guarded
 from holdfast.errors import Forbidden
+from holdfast.model.role import Role
 
 
 def standing(wanted: Wanted) -> c.Command[Any]:

@@ -10,11 +10,12 @@ import click
 import msgspec
 
 from holdfast import commands as c
-from holdfast.access.permissions import Assets, Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.access.identity import Assets, TaskIdentity, UserIdentity, WorkerIdentity
 from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import say
 from holdfast.cli.parameter import MAP_INDEX
 from holdfast.errors import InvalidInput, UnknownTaskInstance
+from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.identifier import check_id
 from holdfast.settings import Settings, duration, duration_text, load

@@ -17,19 +17,6 @@ from holdfast.portable.json_rules import MOST_LISTED
 A = TypeVar("A")
 Steps: TypeAlias = Generator[c.Command[Any], Any, A]
 
-_LISTINGS = (
-    c.List,
-    c.ListAssets,
-    c.ListDags,
-    c.ListRuns,
-    c.ListTaskInstances,
-    c.ListAssetEvents,
-    c.RunEvents,
-)
-_SIZED = (
-    *(c.List, c.Scan, c.History, c.GetResults, c.ListAssetEvents, c.ListRuns, c.RunEvents),
-    c.TakePurges,
-)
 _TRIES = 10
 LARGEST_PAGE = 8 * 2**20
 """Characters of values after which a server ends a page."""
@@ -37,27 +24,31 @@ LARGEST_PAGE = 8 * 2**20
 
 def check_page(command: c.Command[Any]) -> None:
     """Raise InvalidInput where a command lists more than a server gives at once."""
-    if isinstance(command, (*_LISTINGS, c.ListExpired, c.TakeExpired)) and _is_long(command):
+    limit = _limit(command) if command.paged else 0
+    if limit is None or limit > MOST_LISTED:
         raise InvalidInput(
             f"{type(command).__name__} asks for "
-            + ("everything" if command.limit is None else f"{command.limit:,} items"),
+            + ("everything" if limit is None else f"{limit:,} items"),
             hint=f"`limit` is {MOST_LISTED:,} at most; go on with `after`, or `offset`",
         )
 
 
 def bounded(command: c.Command[A]) -> c.Command[A]:
     """The command with a bound on the size of its answer, where that may be large."""
-    if not isinstance(command, _SIZED):
+    if not command.sized:
         return command
-    given = LARGEST_PAGE if command.max_size is None else command.max_size
-    return cast(c.Command[A], msgspec.structs.replace(command, max_size=min(given, LARGEST_PAGE)))
+    given = _max_size(command)
+    given = LARGEST_PAGE if given is None else given
+    return msgspec.structs.replace(command, max_size=min(given, LARGEST_PAGE))
 
 
-def may_go_on(command: Any, answer: Any) -> bool:
-    """Whether an answer to a command without `max_size` may have ended early for its size."""
+def may_go_on(command: c.Command[Any], answer: Any) -> bool:
+    """Whether an answer may have ended early for its size, where no `max_size` was asked for."""
+    if not command.sized or _max_size(command) is not None:
+        return False
     if isinstance(answer, Page):
         return answer.more
-    return is_large(answer) and len(answer) != getattr(command, "limit", None)
+    return is_large(answer) and not (command.paged and len(answer) == _limit(command))
 
 
 def is_large(answer: Sequence[Any]) -> bool:
@@ -81,19 +72,23 @@ def _length(item: Any) -> int:
 def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
     """The answer to a command, where necessary from several pages. No item is in it twice, and
     none is left out that was there all the time. One with `max_size` is asked for as it is."""
-    if getattr(command, "max_size", None) is not None:
+    if command.sized and _max_size(command) is not None:
         return cast(A, ask(command))
     if isinstance(command, c.List):
         return cast(A, flow.run(_entries(command), ask))
-    if isinstance(command, _LISTINGS):
+    if command.paged and "offset" in command.__struct_fields__:
         return cast(A, flow.run(_rows(command), ask))
     if isinstance(command, c.History | c.GetResults):
         return cast(A, flow.run(_parts(command), ask))
     return cast(A, ask(command))
 
 
-def _is_long(command: Any) -> bool:
-    return command.limit is None or command.limit > MOST_LISTED
+def _limit(command: Any) -> int | None:
+    return cast(int | None, command.limit)
+
+
+def _max_size(command: Any) -> int | None:
+    return cast(int | None, command.max_size)
 
 
 def each_page(command: c.List, take: Callable[[Page], None]) -> Steps[None]:

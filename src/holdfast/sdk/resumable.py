@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from holdfast.access.permissions import INTENT_SUFFIX
+from holdfast.access.identity import INTENT_SUFFIX
 from holdfast.accessor.stores import TaskStore
 from holdfast.commands import ListAttempts, Now
 from holdfast.errors import HoldfastError, InvalidInput

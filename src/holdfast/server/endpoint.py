@@ -13,7 +13,7 @@ from holdfast.settings import Settings, load
 from holdfast.store import Store
 
 if TYPE_CHECKING:
-    from holdfast.access.permissions import Wanted
+    from holdfast.access.identity import Wanted
     from holdfast.portable.transport import Endpoint
     from holdfast.server.embedded import EmbeddedServer
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import jwt
 import msgspec
 
-from holdfast.access.permissions import (
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
     JobIdentity,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast import errors
-from holdfast.access.permissions import Assets, HandleIdentity, JobIdentity, TaskIdentity, Wanted
+from holdfast.access.identity import Assets, HandleIdentity, JobIdentity, TaskIdentity, Wanted
 from holdfast.errors import MissingDependency
 from holdfast.model.entry import ApiWriter, TaskWriter, Writer
 from holdfast.model.scope import AssetScope

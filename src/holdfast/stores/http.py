@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.access.permissions import Wanted, is_read
+from holdfast.access.identity import Wanted
 from holdfast.commands import Command
 from holdfast.commands.paging import in_pages
 from holdfast.errors import (
@@ -94,7 +94,7 @@ class HttpStore(Store):
         return in_pages(command, self._answer)
 
     def _answer(self, command: Command[A]) -> A:
-        response = self._ask("POST", JSON.encode(command), once=not is_read(command))
+        response = self._ask("POST", JSON.encode(command), once=not command.reads)
         if response.status != HTTPStatus.OK:
             raise self._refusal(response)
         try:

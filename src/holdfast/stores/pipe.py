@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.commands import Command
+from holdfast.commands import Command, KeyCommand
 from holdfast.commands.paging import in_pages
 from holdfast.errors import NotSupported, StoreUnavailable, ValueTooLarge
 from holdfast.portable.transport import Endpoint
@@ -112,6 +112,6 @@ class PipeStore(Store):
 
 def _shown(command: Command[Any]) -> str:
     """Name a command, with the scope and key that it is about."""
-    key, scope = getattr(command, "key", None), getattr(command, "scope", None)
-    about = " of ".join(str(part) for part in (key and f"`{key}`", scope) if part)
+    key = f"`{command.key}`" if isinstance(command, KeyCommand) else ""
+    about = " of ".join(str(part) for part in (key, command.subject) if part)
     return f"{type(command).__name__} {about}".rstrip()

@@ -11,7 +11,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from holdfast import commands as c
-from holdfast.access.permissions import is_read
 from holdfast.commands import CurrentIntent, Guarded, LiveWatch, Once
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model.entry import (
@@ -632,7 +631,7 @@ class MemoryStore(Store):
         return len(silent)
 
     def _guarded(self, command: Guarded) -> Any:
-        guard, reading = command.guard, is_read(command.inner)
+        guard, reading = command.guard, command.inner.reads
         if isinstance(guard, CurrentIntent):
             if self._get(c.Get(guard.scope, guard.key)) != encode(guard.intent):
                 raise refusal.not_current(guard, reading)

@@ -17,7 +17,7 @@ from threading import Thread
 
 import msgspec
 
-from holdfast.access.permissions import WorkerIdentity
+from holdfast.access.identity import WorkerIdentity
 from holdfast.errors import HoldfastError, RunnerFailed
 from holdfast.process import hide_this_process, this_process
 from holdfast.runner.protocol.orders import (

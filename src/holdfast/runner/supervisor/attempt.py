@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import commands as c
-from holdfast.access.permissions import CallbackIdentity, ChildIdentity
+from holdfast.access.identity import CallbackIdentity, ChildIdentity
 from holdfast.accessor.stores import Rules
 from holdfast.actions.logs import log_path
 from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable, ValueTooLarge

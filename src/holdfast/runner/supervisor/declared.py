@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast import commands as c
-from holdfast.access.permissions import ChildIdentity
+from holdfast.access.identity import ChildIdentity
 from holdfast.errors import UnknownAsset
 from holdfast.model.dag import AliasSpec, TaskSpec
 from holdfast.model.entry import AssetInfo, TaskWriter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast import commands as c
-from holdfast.access.permissions import ChildIdentity, JobIdentity, TaskIdentity
+from holdfast.access.identity import ChildIdentity, JobIdentity, TaskIdentity
 from holdfast.portable.transport import Endpoint
 from holdfast.runner.protocol.messages import JobName, Purpose, Tables
 from holdfast.server.endpoint import Endpoints

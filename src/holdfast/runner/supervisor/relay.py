@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.access.permissions import Identity, check
+from holdfast.access.identity import Identity
+from holdfast.access.permissions import check
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.portable.transport import Endpoint
 from holdfast.runner.protocol.messages import Purpose, Report

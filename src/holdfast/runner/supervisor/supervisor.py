@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import Condition, Event, Lock, Semaphore, Thread, current_thread
 
 from holdfast import commands as c
-from holdfast.access.permissions import ImportIdentity
+from holdfast.access.identity import ImportIdentity
 from holdfast.actions.logs import service_logs
 from holdfast.connection import open_store, rules
 from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable

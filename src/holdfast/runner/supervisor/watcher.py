@@ -8,7 +8,7 @@ import time
 from threading import Event, Timer
 
 from holdfast import commands as c
-from holdfast.access.permissions import WatcherIdentity
+from holdfast.access.identity import WatcherIdentity
 from holdfast.actions.logs import watcher_log
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.model.run import Watch

@@ -4,19 +4,19 @@ comes over HTTP, or from the process of a task, may have been made by anything."
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from holdfast import commands as c
-from holdfast.access.permissions import Identity, signed
+from holdfast.access.identity import Identity
+from holdfast.access.permissions import signed
 from holdfast.commands import AddToLoad
 from holdfast.commands.paging import bounded, check_page
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model.entry import ApiWriter
-from holdfast.model.scope import StoreScope, TaskScope
+from holdfast.model.scope import TaskScope
 from holdfast.model.value import fits, parse, size_warning, too_large
 from holdfast.wire.codec import JSON
 
@@ -37,22 +37,24 @@ def decode_command(body: bytes, identity: Identity, max_value_bytes: int) -> c.C
 def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -> c.Command[Any]:
     """Return the command as it is to be carried out; raise InvalidInput where it holds what cannot
     be stored."""
+    texts = command.texts()
     if isinstance(command, AddToLoad):
         # The store checks its values, since it is to keep them in another form.
         command = msgspec.structs.replace(command, max_value_bytes=max_value_bytes)
+        texts = iter(())
     _check(command, "")
     check_page(command)
     command = bounded(command)
     if may_hold_nul:
         _check_text(command, "")
-    for scope, key, text, writer in _values(command):
+    for scope, key, text in texts:
         where = f"`{key}` of {scope}"
         try:
             parse(text)
         except (InvalidInput, InvalidType) as error:
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
         if not fits(text, max_value_bytes):
-            if isinstance(writer, ApiWriter):
+            if isinstance(command.writer, ApiWriter):
                 raise too_large(text, max_value_bytes, where)
             log.warning("%s", size_warning(text, max_value_bytes, where))
     return command
@@ -98,15 +100,3 @@ def _check_text(value: Any, name: str) -> None:
             _check_text(item, name)
     elif isinstance(value, str) and "\0" in value:
         raise InvalidInput(f"{name} has the control character U+0000")
-
-
-def _values(command: c.Command[Any]) -> Iterator[tuple[StoreScope, str, str, Any]]:
-    """The values that it writes to a store."""
-    if isinstance(command, c.Set | c.Advance):
-        yield command.scope, command.key, command.value, command.writer
-    elif isinstance(command, c.SetMany):
-        for key, text in command.values:
-            yield command.scope, key, text, command.writer
-    elif isinstance(command, c.Emit):
-        for write in command.writes:
-            yield from _values(write)

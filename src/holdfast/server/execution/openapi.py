@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, Union
 import msgspec
 from fastapi.security import HTTPBearer
 
-from holdfast.access.permissions import Wanted
+from holdfast.access.identity import Wanted
 from holdfast.commands import CleanUpBackend
 from holdfast.model.value import MAX_KEY_LENGTH
 from holdfast.portable.identifier import MAX_ASSET_LENGTH

@@ -17,8 +17,8 @@ from fastapi import APIRouter, Request, Security
 from starlette.responses import Response
 
 from holdfast import commands as c
+from holdfast.access.identity import JobIdentity, TaskIdentity, Wanted, WatcherIdentity
 from holdfast.access.issuing import issuing
-from holdfast.access.permissions import JobIdentity, TaskIdentity, Wanted, WatcherIdentity, is_read
 from holdfast.commands import RequestId
 from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.model.entry import TaskWriter, WatcherWriter
@@ -101,7 +101,7 @@ async def post_command(request: Request) -> Response:
     body = _json(request)
     command = await read_aside(body, decode_command, body, identity_of(request), limit)
     request_id = _request_id(request)
-    answer = await perform(request, command, None if is_read(command) else request_id)
+    answer = await perform(request, command, None if command.reads else request_id)
     return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, cast
 from fastapi import Depends, Request
 from msgspec.structs import replace
 
-from holdfast.access.permissions import UserIdentity
+from holdfast.access.identity import UserIdentity
 from holdfast.accessor.stores import Rules, Steps, arun
 from holdfast.commands import Command, History, RunEvents
 from holdfast.commands.paging import LARGEST_PAGE, bounded, may_go_on
@@ -51,7 +51,7 @@ class Caller:
         where the values of a list are too large to be answered at once. It is not shortened: a
         client that adds `limit` to `offset` would not see the rest."""
         answer = await perform(self._request, bounded(command))
-        if getattr(command, "max_size", 0) is None and may_go_on(command, answer):
+        if may_go_on(command, answer):
             if isinstance(command, History):
                 steps = cast(Sequence[Any], answer)
                 older = replace(command, before=steps[-1].version, max_size=0)

@@ -60,56 +60,6 @@ from holdfast.stores.sql.rows import Row
 A = TypeVar("A")
 
 _ASKED_AT_ONCE = 100
-_LEDGER: frozenset[type[c.Command[Any]]] = frozenset(
-    {
-        c.RegisterTask,
-        c.ListTasks,
-        c.DeclareAsset,
-        c.DeclareDagAssets,
-        c.ListAssets,
-        c.GetAsset,
-        c.StartAttempt,
-        c.Now,
-        c.ListOrphans,
-        c.ForgetRequests,
-        c.ReserveObjects,
-        c.ReleaseObjects,
-        c.QueueObjects,
-        c.FinishPurges,
-        c.CountPurges,
-        c.SaveFile,
-        c.SaveFileError,
-        c.ForgetFile,
-        c.SeeDags,
-        c.RetireDags,
-        c.ListFiles,
-        c.ListDags,
-        c.GetDag,
-        c.PauseDag,
-        c.CreateRun,
-        c.CreateAssetRun,
-        c.GetRun,
-        c.ListRuns,
-        c.UnfinishedRuns,
-        c.ClaimRun,
-        c.FinishRun,
-        c.ReleaseRun,
-        c.RunEvents,
-        c.ListTaskInstances,
-        c.ChangeTasks,
-        c.ListAttempts,
-        c.Heartbeat,
-        c.InterruptAttempts,
-        c.PutResult,
-        c.GetResults,
-        c.ListAssetEvents,
-        c.AliasAssets,
-        c.Count,
-        c.ListWatches,
-        c.StartWatch,
-    }
-)
-"""Commands that are about no entry; the ledger answers them alone."""
 
 
 class BackendStore(Store):
@@ -132,7 +82,7 @@ class BackendStore(Store):
             c.TakeExpired: self._passed_on,
         }
         self._operations: dict[type[c.Command[Any]], Operation] = {
-            **{kind: OPERATIONS[kind] for kind in _LEDGER},
+            **{kind: does for kind, does in OPERATIONS.items() if not kind.touches_entries},
             **{kind: does for kind, does in optional.items() if backend.supports(kind)},
             c.Scan: self._scan,
             c.PlanScan: self._scan,
@@ -342,7 +292,7 @@ class BackendStore(Store):
 
     def _extended(self, context: Context, command: Any) -> Steps[Any]:
         """A write or a look at history that the backend answers by itself."""
-        if getattr(command, "on_success", False):
+        if isinstance(command, c.Advance) and command.on_success:
             raise self._cannot("stage an `advance`")
         if isinstance(command, c.History):
             scope = yield from resolve(command.scope)
@@ -352,7 +302,7 @@ class BackendStore(Store):
         owner = yield from open_scope(command.scope, command.writer)
         yield from count_write(owner)
         scope = yield from resolve(command.scope)
-        for key, value in getattr(command, "values", ()):
+        for key, value in command.values if isinstance(command, c.SetMany) else ():
             yield from purging.track_object(scope, key, value, command.reservation)
         return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
 

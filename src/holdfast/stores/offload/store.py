@@ -357,7 +357,7 @@ class OffloadStore(Store):
 
     def _answered(self, command: Any, answer: Any) -> Steps[Any]:
         """What a store answers, with values instead of references."""
-        reader = getattr(command, "reader", None)
+        reader = command.reader
         match answer:
             case str():
                 return (yield from self._resolved(reader, command.scope, command.key, answer))

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import commands as c
-from holdfast.access.permissions import is_read
 from holdfast.commands import Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import TaskState
@@ -24,7 +23,7 @@ from holdfast.stores.sql.statements import requests as q
 def guarded(operation_for: Lookup, context: Context, command: Guarded) -> Steps[Any]:
     guard, inner = command.guard, command.inner
     operation = operation_for(inner)
-    if not is_read(inner):
+    if not inner.reads:
         yield BEGIN
         if not isinstance(guard, LiveWatch):
             scope = guard.writer.scope if isinstance(guard, LiveAttempt) else guard.scope

@@ -1,0 +1,149 @@
+"""Identities: who asks a store for something."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.errors import InvalidInput
+from holdfast.model.entry import TaskWriter
+from holdfast.model.role import Role
+from holdfast.model.run import Watch
+from holdfast.model.scope import StoreScope, TaskScope
+from holdfast.portable.identifier import is_uuid
+
+INTENT_SUFFIX: Final = ".intent"
+"""How the key of an entry ends that holds the intent of a job."""
+
+Assets: TypeAlias = tuple[tuple[str | None, str | None], ...]
+"""Assets by name and URI, as far as they are known."""
+
+
+class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
+    """One attempt of a task instance, and the assets that its task declares."""
+
+    scope: TaskScope
+    attempt: int
+    assets: Assets = ()
+    reports: bool = False
+    """It may also read the tables of `holdfast.portable.tables`, as the task's own process may."""
+    handle: bool = False
+    """Its token was given to another process, which may not ask for tokens of jobs."""
+
+    @property
+    def writer(self) -> TaskWriter:
+        return TaskWriter(self.scope, self.attempt)
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} of {self.scope}"
+
+
+class ChildIdentity(msgspec.Struct, frozen=True, tag="child"):
+    """The process of an attempt under its supervisor, which begins and ends the attempt; and the
+    assets that its task declares."""
+
+    writer: TaskWriter
+    assets: Assets = ()
+    asset_ids: tuple[int, ...] = ()
+
+    @property
+    def scope(self) -> TaskScope:
+        return self.writer.scope
+
+    def __str__(self) -> str:
+        return f"attempt {self.writer.attempt} of {self.writer}"
+
+
+class WatcherIdentity(msgspec.Struct, frozen=True, tag="watcher"):
+    """A watcher of one asset."""
+
+    watch: Watch
+
+    def __str__(self) -> str:
+        return f"watcher {self.watch.watcher} of {self.watch.asset}"
+
+
+class JobIdentity(msgspec.Struct, frozen=True, tag="job"):
+    """A job that a task submitted and that outlives its attempts, while its intent is current."""
+
+    scope: TaskScope
+    key: str
+    intent: str
+    assets: Assets = ()
+
+    def __post_init__(self) -> None:
+        if not self.key.endswith(INTENT_SUFFIX) or not is_uuid(self.intent):
+            raise InvalidInput(
+                f"`{self.intent:.80}` under `{self.key:.80}` of {self.scope} is not a job's intent",
+                hint=f"an intent is a UUID, stored under a key that ends in `{INTENT_SUFFIX}`",
+            )
+
+    @property
+    def writer(self) -> TaskWriter:
+        return TaskWriter(self.scope)
+
+    def __str__(self) -> str:
+        return f"job {self.intent} of {self.scope}"
+
+
+class HandleIdentity(msgspec.Struct, frozen=True, tag="handle"):
+    """Whoever was given one store by a person or tool, in whose name they write."""
+
+    scope: StoreScope
+    user: str = ""
+
+    def __str__(self) -> str:
+        return f"a handle of {self.scope}"
+
+
+class WorkerIdentity(msgspec.Struct, frozen=True, tag="worker"):
+    """A supervisor, which runs attempts and watchers of any DAG."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"worker {self.name}"
+
+
+class UserIdentity(msgspec.Struct, frozen=True, tag="user"):
+    """A person or tool."""
+
+    user: str
+    role: Role
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.user}"
+
+
+class CallbackIdentity(msgspec.Struct, frozen=True, tag="callback"):
+    """A callback of a run, or of one of its attempts, which is over."""
+
+    dag_id: str
+    run_id: str
+    task: ChildIdentity | None = None
+
+    def __str__(self) -> str:
+        return f"a callback of {self.task or f'run {self.dag_id}/{self.run_id}'}"
+
+
+class ImportIdentity(msgspec.Struct, frozen=True, tag="import"):
+    """The import of a DAG file."""
+
+    def __str__(self) -> str:
+        return "the import of a DAG file"
+
+
+Identity: TypeAlias = (
+    TaskIdentity
+    | ChildIdentity
+    | WatcherIdentity
+    | JobIdentity
+    | HandleIdentity
+    | WorkerIdentity
+    | UserIdentity
+    | CallbackIdentity
+    | ImportIdentity
+)
+Wanted: TypeAlias = TaskIdentity | JobIdentity | HandleIdentity
+"""Those whom others may give a token."""
