@@ -13,10 +13,11 @@ import click
 from holdfast import errors
 from holdfast.cli import cli
 from holdfast.errors import HoldfastError
+from holdfast.model.duration import duration_text
 from holdfast.server.app import make_app
 from holdfast.server.keys import GivenKeys
 from holdfast.server.tokens import Tokens
-from holdfast.settings import Declared, Settings, declared, duration_text
+from holdfast.settings import Declared, Settings, declared
 from holdfast.testing.model import MemoryStore
 
 REFERENCE = Path(__file__).parent / "reference"

@@ -7,7 +7,8 @@ import pytest
 from rich.pretty import pretty_repr
 
 from holdfast.errors import InvalidSettings
-from holdfast.settings import declared, duration, duration_text, load, rows, without_password
+from holdfast.model.duration import duration, duration_text
+from holdfast.settings import declared, load, rows, without_password
 
 
 def write(file: Path, text: str) -> Path:

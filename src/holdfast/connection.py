@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
 from datetime import timedelta
 from types import TracebackType
@@ -13,15 +12,8 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast import distribution
-from holdfast.accessor.stores import (
-    AssetStore,
-    ExternalTaskStore,
-    Rules,
-    Steps,
-    TaskStore,
-    arun,
-    run,
-)
+from holdfast.access.identity import whoami
+from holdfast.accessor.stores import AssetStore, ExternalTaskStore, Rules, TaskStore
 from holdfast.errors import (
     HoldfastError,
     InvalidInput,
@@ -30,11 +22,11 @@ from holdfast.errors import (
     StoreUnavailable,
     UnknownTaskInstance,
 )
-from holdfast.model.entry import ApiWriter, TaskWriter, Writer
+from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server import endpoint
 from holdfast.settings import Settings, load
-from holdfast.store import Store
+from holdfast.store import Steps, Store, arun, run
 from holdfast.stores.backend.contract import load_backend
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql import SqlStore
@@ -107,14 +99,6 @@ def rules(settings: Settings) -> Rules:
         clear_on_success=section.clear_on_success,
         offloading=Offloading.of(settings),
     )
-
-
-def whoami() -> ApiWriter:
-    """The person or service account that runs this process."""
-    try:
-        return ApiWriter(getpass.getuser())
-    except (KeyError, OSError):
-        return ApiWriter("unknown")
 
 
 class Connection:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 A = TypeVar("A")
 W = TypeVar("W")
+Steps: TypeAlias = Generator[W, Any, A]
+"""Work that yields what it wants done, of type `W`, and returns an `A`."""
 
 
 class Call(NamedTuple):
@@ -23,7 +25,7 @@ def in_thread(work: Callable[[], Any]) -> Call:
     return Call(work, lambda: asyncio.to_thread(work))
 
 
-def run(steps: Generator[W, Any, A], do: Callable[[W], Any]) -> A:
+def run(steps: Steps[W, A], do: Callable[[W], Any]) -> A:
     """Do it here and now. What goes wrong is raised where it was wanted."""
     try:
         wanted = next(steps)
@@ -38,7 +40,7 @@ def run(steps: Generator[W, Any, A], do: Callable[[W], Any]) -> A:
         return end.value  # type: ignore[no-any-return]
 
 
-async def arun(steps: Generator[W, Any, A], do: Callable[[W], Awaitable[Any]]) -> A:
+async def arun(steps: Steps[W, A], do: Callable[[W], Awaitable[Any]]) -> A:
     """The same without blocking the event loop."""
     try:
         wanted = next(steps)

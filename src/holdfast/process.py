@@ -1,7 +1,8 @@
-"""Processes of this machine: identity, life and secrecy."""
+"""Processes of this machine: identity, life, secrecy and log."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -98,3 +99,9 @@ def hide_this_process() -> None:
         import ctypes  # loaded when needed: most commands do without
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def log_to_stderr() -> None:
+    """Write this process's log to standard error."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("holdfast").setLevel(logging.INFO)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidSettings
+from holdfast.model.duration import duration, duration_text
 
 FILE_NAME: Final = "holdfast.toml"
 VARIABLE_PREFIX: Final = "HOLDFAST__"
@@ -447,32 +448,6 @@ def _shown(key: str, value: Any) -> Any:
     if key == "conf":
         return conf_text(value) if value else ""
     return value
-
-
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_DURATION: Final = re.compile(r"(\d+)([dhms])", re.ASCII)
-
-
-def duration(text: str) -> timedelta:
-    """What `30s`, `5m`, `1h`, `7d` or `0` mean; ValueError for anything else."""
-    if text == "0":
-        return timedelta(0)
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError(f"not a duration: {text!r}")
-    try:
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError:
-        raise ValueError(f"too long a duration: {text!r}") from None
-
-
-def duration_text(length: timedelta) -> str:
-    """The length as `duration` reads it."""
-    for unit, name in _UNITS.items():
-        amount, rest = divmod(length, timedelta(**{name: 1}))
-        if amount and not rest:
-            return f"{amount}{unit}"
-    return "0"
 
 
 def without_password(text: str) -> str:

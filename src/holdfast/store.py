@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 
+from holdfast import flow
 from holdfast.commands import Command
 from holdfast.model.entry import TaskWriter
 
 A = TypeVar("A")
+Steps: TypeAlias = flow.Steps[Command[Any], A]
+"""Work that sends commands to a store."""
 
 
 class Store(ABC):
@@ -61,3 +64,19 @@ class Store(ABC):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class AsyncDoor(Protocol):
+    """The asynchronous door of a store, or of whoever stands in front of one."""
+
+    async def aexecute(self, command: Command[A]) -> A: ...
+
+
+def run(store: Store, steps: Steps[A]) -> A:
+    """Send the commands of the steps to a store, one after the other."""
+    return flow.run(steps, store.execute)
+
+
+async def arun(store: AsyncDoor, steps: Steps[A]) -> A:
+    """The same without blocking the event loop."""
+    return await flow.arun(steps, store.aexecute)

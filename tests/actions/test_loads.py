@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from holdfast import Connection
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore, run
+from holdfast.accessor.stores import AssetStore
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope
 from holdfast.settings import ObjectStore
-from holdfast.store import Store
+from holdfast.store import Store, run
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql import SqlStore
 from remembered import record, remember

@@ -15,7 +15,7 @@ import pytest
 from project import Project
 
 from holdfast.model.run import Outcome
-from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
+from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.spark.session.check import answers
 from holdfast.spark.session.session import address_of
 from webhdfs import WebHdfs, web_hdfs

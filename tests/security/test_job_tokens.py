@@ -21,9 +21,9 @@ from holdfast.errors import StaleAttempt
 from holdfast.model.run import Ending, Outcome, TaskState
 from holdfast.model.scope import AssetScope
 from holdfast.model.value import encode
-from holdfast.runner.protocol.messages import JobName
 from holdfast.runner.supervisor.endpoint import open_endpoint
 from holdfast.server.endpoint import Endpoints
+from holdfast.wire.purpose import JobName
 
 ORDERS_SCOPE = AssetScope(name="orders")
 ENDINGS = [

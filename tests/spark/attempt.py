@@ -16,7 +16,7 @@ from holdfast.accessor.stores import ExternalTaskStore, TaskStore
 from holdfast.errors import SparkUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
-from holdfast.runner.protocol.messages import SparkAddress
+from holdfast.spark.session.address import SparkAddress
 from holdfast.spark.session.session import task_session
 from holdfast.testing.model import MemoryStore
 

@@ -15,8 +15,8 @@ from attempt import BEGUN, scope_of, session_of
 
 from holdfast.errors import SparkBusy
 from holdfast.model.entry import TaskWriter
-from holdfast.runner.protocol.messages import SparkAddress
 from holdfast.spark.session import operations
+from holdfast.spark.session.address import SparkAddress
 from holdfast.spark.session.session import end_earlier_attempts
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from threading import Thread
 import msgspec
 
 from holdfast.errors import SparkUnavailable
-from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
+from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.spark.session.server import serve
 
 

@@ -16,7 +16,7 @@ import msgspec
 import psutil
 
 from holdfast.model.run import Process
-from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
+from holdfast.spark.session.address import SparkAddress, SparkStartup
 
 KEEPER = Path(__file__).with_name("keeper.py")
 

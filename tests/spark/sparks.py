@@ -24,7 +24,7 @@ import msgspec
 import psutil
 from kept import kept_server
 
-from holdfast.runner.protocol.messages import SparkAddress
+from holdfast.spark.session.address import SparkAddress
 
 if TYPE_CHECKING:
     import pytest

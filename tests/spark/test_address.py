@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import InvalidSettings
-from holdfast.runner.protocol.messages import SparkAddress
+from holdfast.spark.session.address import SparkAddress
 from holdfast.spark.session.session import address_of, connection_string
 
 

@@ -12,11 +12,11 @@ import pytest
 from loading import Table, connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor.asset_stores import AssetStores
 from holdfast.accessor.stores import AssetStore, Rules
 from holdfast.errors import HoldfastError, InvalidInput, InvalidType, VersionConflict
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope
+from holdfast.sdk.asset_stores import AssetStores
 from holdfast.spark.loads.incremental import Loaded, incremental, portions
 
 

@@ -23,8 +23,8 @@ from sparks import connect_address, session_on
 import holdfast
 from forks import forks
 from holdfast.model.entry import TaskWriter
-from holdfast.runner.protocol.messages import SparkAddress
 from holdfast.spark.loads.incremental import incremental
+from holdfast.spark.session.address import SparkAddress
 from holdfast.spark.session.session import task_session
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("loads")]

@@ -14,7 +14,7 @@ from loading import connection, frame, save_without_renames
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
-from holdfast.accessor.stores import AssetStore, run
+from holdfast.accessor.stores import AssetStore
 from holdfast.actions.loads import loads_of
 from holdfast.errors import InvalidInput, NotFound, StaleAttempt, VersionConflict
 from holdfast.model.scope import AssetScope
@@ -23,6 +23,7 @@ from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
 from holdfast.spark.loads.load import Load
 from holdfast.spark.publication import _digest, publish, withdraw
+from holdfast.store import run
 
 RANGE: dict[str, Any] = {"cursor": "at", "initial": 0, "end_value": 10}
 

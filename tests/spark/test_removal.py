@@ -13,7 +13,6 @@ import pytest
 from loading import connection, frame
 from pyspark.sql import SparkSession
 
-from holdfast.accessor.stores import run
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli.removal import remove
 from holdfast.model.entry import ApiWriter
@@ -22,6 +21,7 @@ from holdfast.model.scope import AssetScope
 from holdfast.settings import Settings, load
 from holdfast.spark.loads.incremental import incremental
 from holdfast.spark.session import maintenance as standby
+from holdfast.store import run
 from remembered import record
 
 

@@ -20,8 +20,8 @@ import pytest
 from kept import Kept, await_end, await_true, kept_server, start_keeper
 
 from holdfast.process import identify
-from holdfast.runner.protocol.messages import SparkStartup
 from holdfast.spark.session import server
+from holdfast.spark.session.address import SparkStartup
 
 pytestmark = pytest.mark.xdist_group("spark")
 

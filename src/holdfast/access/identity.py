@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 from typing import Final, TypeAlias
 
 import msgspec
 
 from holdfast.errors import InvalidInput
-from holdfast.model.entry import TaskWriter
+from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.role import Role
 from holdfast.model.run import Watch
 from holdfast.model.scope import StoreScope, TaskScope
@@ -147,3 +148,11 @@ Identity: TypeAlias = (
 )
 Wanted: TypeAlias = TaskIdentity | JobIdentity | HandleIdentity
 """Those whom others may give a token."""
+
+
+def whoami() -> ApiWriter:
+    """The person or service account that runs this process."""
+    try:
+        return ApiWriter(getpass.getuser())
+    except (KeyError, OSError):
+        return ApiWriter("unknown")

@@ -7,14 +7,13 @@ An operation is written once, as a generator that yields commands and is sent th
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
 from holdfast import commands as c
-from holdfast import flow
 from holdfast.errors import (
     BackendFailed,
     InvalidInput,
@@ -35,32 +34,15 @@ from holdfast.model.value import (
 )
 from holdfast.portable.identifier import one_line
 from holdfast.portable.retention import expires_at
-from holdfast.store import Store
+from holdfast.store import Steps, Store, arun, run
 from holdfast.stores.offload.configuration import Offloading
 
 if TYPE_CHECKING:
     from holdfast.portable.handle import AssetHandle, TaskHandle
 
 A = TypeVar("A")
-Steps: TypeAlias = Generator[c.Command[Any], Any, A]
 
 log = logging.getLogger("holdfast")
-
-
-def run(store: Store, steps: Steps[A]) -> A:
-    """Carry the steps out, one command after the other."""
-    return flow.run(steps, store.execute)
-
-
-class AsyncDoor(Protocol):
-    """The asynchronous door of a store, or of whoever stands in front of one."""
-
-    async def aexecute(self, command: c.Command[A]) -> A: ...
-
-
-async def arun(store: AsyncDoor, steps: Steps[A]) -> A:
-    """The same without blocking the event loop."""
-    return await flow.arun(steps, store.aexecute)
 
 
 class Rules(msgspec.Struct, frozen=True):

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from holdfast import commands as c
-from holdfast.accessor.stores import Steps
 from holdfast.commands.paging import each_page
 from holdfast.model.entry import Version, Writer
 from holdfast.model.load_chain import NO_LOADS, Chain, chain_in, standing
 from holdfast.model.load_record import BACKFILLS, RECORD_SUFFIX, LoadRecord, record_of
 from holdfast.model.scope import AssetScope
 from holdfast.model.value import MAX_KEY_LENGTH, decode_entry, is_reference
+from holdfast.store import Steps
 
 
 class Load(NamedTuple):

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast import commands as c
-from holdfast.accessor.stores import Steps
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.run import TaskInstance, TaskState
 from holdfast.model.schedule import spec_of
+from holdfast.store import Steps
 
 FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
 ENOUGH = 1000

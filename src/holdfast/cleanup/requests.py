@@ -8,9 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast import commands as c
-from holdfast.accessor.stores import Steps, arun, run
 from holdfast.errors import HoldfastError
-from holdfast.store import Store
+from holdfast.store import Steps, Store, arun, run
 
 log = logging.getLogger("holdfast.cleanup")
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 import click
 
 from holdfast import commands as c
-from holdfast.accessor.stores import run
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
@@ -22,6 +21,7 @@ from holdfast.model.run import AssetEvent
 from holdfast.model.scope import AssetScope
 from holdfast.model.value import check_key
 from holdfast.settings import load
+from holdfast.store import run
 
 EVENTS_SHOWN = 10
 

@@ -15,10 +15,11 @@ from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import say
 from holdfast.cli.parameter import MAP_INDEX
 from holdfast.errors import InvalidInput, UnknownTaskInstance
+from holdfast.model.duration import duration, duration_text
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.identifier import check_id
-from holdfast.settings import Settings, duration, duration_text, load
+from holdfast.settings import Settings, load
 from holdfast.store import Store
 
 if TYPE_CHECKING:

@@ -39,6 +39,6 @@ def open_connection(settings: Settings) -> Connection:
 
 def person() -> ApiWriter:
     """Whoever runs this command, as a writer."""
-    from holdfast.connection import whoami
+    from holdfast.access.identity import whoami
 
     return whoami()

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 import click
 
 from holdfast.errors import InvalidInput
+from holdfast.model.duration import duration
 from holdfast.model.value import check_key, decode, parse
 from holdfast.portable.identifier import check_text
 from holdfast.portable.retention import NEVER_EXPIRE
-from holdfast.settings import duration
 
 REFERENCE = "reference to "
 """How a reference is printed in the place of a value."""

@@ -15,8 +15,9 @@ from holdfast.cli.output import counted, json_option, print_document, print_tabl
 from holdfast.cli.question import ask, yes_or_terminal
 from holdfast.cli.scope import part_options
 from holdfast.errors import InvalidInput, InvalidSettings, NotSupported, ObjectMissing
+from holdfast.model.duration import duration, duration_text
 from holdfast.model.scope import AssetScope, StoreScope
-from holdfast.settings import Settings, duration, duration_text, load
+from holdfast.settings import Settings, load
 from holdfast.store import Store
 
 if TYPE_CHECKING:

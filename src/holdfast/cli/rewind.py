@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from holdfast import commands as c
-from holdfast.accessor.stores import rewind_target, run
+from holdfast.accessor.stores import rewind_target
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
 from holdfast.cli import document
 from holdfast.cli.opening import as_worker, open_store, person
@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.entry import Version
 from holdfast.model.scope import AssetScope
 from holdfast.settings import load
+from holdfast.store import run
 
 
 def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:

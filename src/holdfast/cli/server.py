@@ -7,7 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.cli.service import log_to_stderr, stopping, with_parent_option
+from holdfast.cli.service import stopping, with_parent_option
+from holdfast.process import log_to_stderr
 from holdfast.settings import load
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
-import sys
 import time
 from threading import Event, Thread
 from types import FrameType
@@ -43,8 +41,3 @@ def _follow(parent: int, event: Event) -> None:
     while os.getppid() == parent:
         time.sleep(ROUND)
     event.set()
-
-
-def log_to_stderr() -> None:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("holdfast").setLevel(logging.INFO)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.service import log_to_stderr, stopping
+from holdfast.cli.service import stopping
 from holdfast.errors import NotFound
+from holdfast.process import log_to_stderr
 from holdfast.settings import load
 
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import click
 
 from holdfast import commands as c
-from holdfast.accessor.stores import run as run_steps
 from holdfast.actions.tasks import choose, find
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
@@ -24,6 +23,7 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
 from holdfast.portable.identifier import one_line
 from holdfast.settings import load
+from holdfast.store import run as run_steps
 
 map_index_option = click.option(
     "--map-index", type=MAP_INDEX, metavar="N", help="Which index of a mapped task."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.service import log_to_stderr, stopping, with_parent_option
+from holdfast.cli.service import stopping, with_parent_option
+from holdfast.process import log_to_stderr
 from holdfast.settings import load
 
 

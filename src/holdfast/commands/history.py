@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import TypeAlias
-
-import msgspec
 
 from holdfast.commands.base import Category, KeyCommand, count_within
 from holdfast.model.entry import Version, Writer
+from holdfast.model.rewind import AtTime as AtTime
+from holdfast.model.rewind import BeforeRun as BeforeRun
+from holdfast.model.rewind import Target as Target
+from holdfast.model.rewind import ToVersion as ToVersion
 from holdfast.model.scope import AssetScope
 
 
@@ -31,27 +31,6 @@ def steps_of(history: Sequence[Version[str]], command: History) -> tuple[Version
     """The part of all versions, newest first, that a command asks for."""
     steps = [step for step in history if command.before is None or step.version < command.before]
     return tuple(steps[: count_within((len(step.value or "") for step in steps), command.max_size)])
-
-
-class ToVersion(msgspec.Struct, frozen=True, tag="version"):
-    """As that version left it."""
-
-    version: int
-
-
-class BeforeRun(msgspec.Struct, frozen=True, tag="run"):
-    """As it was before that run first wrote it."""
-
-    run_id: str
-
-
-class AtTime(msgspec.Struct, frozen=True, tag="time"):
-    """As it was at that time."""
-
-    at: datetime
-
-
-Target: TypeAlias = ToVersion | BeforeRun | AtTime
 
 
 class Rewind(KeyCommand[Version[str] | None], frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -15,7 +15,7 @@ from holdfast.model.run import AssetEvent, DagInfo, Run, TaskInstance
 from holdfast.portable.json_rules import MOST_LISTED
 
 A = TypeVar("A")
-Steps: TypeAlias = Generator[c.Command[Any], Any, A]
+Steps: TypeAlias = flow.Steps[c.Command[Any], A]
 
 _TRIES = 10
 LARGEST_PAGE = 8 * 2**20

@@ -1,13 +1,37 @@
-"""Which step of a history a rewind goes back to."""
+"""The targets of a rewind, and the version that each of them means."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
 
-from holdfast.commands import AtTime, BeforeRun, Target, ToVersion
+import msgspec
+
 from holdfast.errors import HistoryGone, NotSupported
 from holdfast.model.entry import TaskWriter, Version
 from holdfast.model.value import is_in_place
+
+
+class ToVersion(msgspec.Struct, frozen=True, tag="version"):
+    """As that version left it."""
+
+    version: int
+
+
+class BeforeRun(msgspec.Struct, frozen=True, tag="run"):
+    """As it was before that run first wrote it."""
+
+    run_id: str
+
+
+class AtTime(msgspec.Struct, frozen=True, tag="time"):
+    """As it was at that time."""
+
+    at: datetime
+
+
+Target: TypeAlias = ToVersion | BeforeRun | AtTime
 
 
 def choose(history: Sequence[Version[str]], target: Target, where: str) -> Version[str] | None:

@@ -19,8 +19,8 @@ from holdfast.model.dag import (
     OnAssets,
     Schedule,
 )
+from holdfast.model.duration import duration_text
 from holdfast.model.run import DagInfo
-from holdfast.settings import duration_text
 
 
 def spec_of(dag: DagInfo) -> DagSpec:

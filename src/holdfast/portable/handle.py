@@ -149,7 +149,7 @@ class Handle:
 
     def _ask_offloaded(self, body: bytes) -> Any:
         try:
-            from holdfast.spark import offloaded
+            from holdfast.stores.offload import executor
         except ImportError as error:
             raise MissingDependency(
                 f"the values of {self} are kept by a worker-side backend, which needs Holdfast "
@@ -157,7 +157,7 @@ class Handle:
                 hint='pip install "holdfast-state[objects]" there, with the storage\'s credentials',
             ) from None
         url, token, retry_window = self._endpoint
-        return offloaded.ask(url, token, retry_window, self._offloading, body)
+        return executor.ask(url, token, retry_window, self._offloading, body)
 
     def _key(self, key: str) -> str:
         if not isinstance(key, str):

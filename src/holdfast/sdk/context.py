@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from holdfast.errors import MissingKey, OutsideTask, UndeclaredAsset
 
 if TYPE_CHECKING:
-    from holdfast.accessor.asset_stores import AssetStores
     from holdfast.accessor.stores import TaskStore
+    from holdfast.sdk.asset_stores import AssetStores
     from holdfast.sdk.dag import DAG
     from holdfast.sdk.dag_run import DagRun
     from holdfast.sdk.events import OutletEvents, TriggeringEvents

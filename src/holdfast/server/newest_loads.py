@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from holdfast import commands as c
-from holdfast.accessor.stores import Steps
 from holdfast.commands.paging import LARGEST_PAGE
 from holdfast.portable.tables import LARGEST_SLICE, LONGEST_LIST
+from holdfast.store import Steps
 
 MOST: Final = 10_000
 """So many watermarks are looked at."""

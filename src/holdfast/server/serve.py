@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cleanup.requests import forget_now_and_then
 from holdfast.connection import open_store
 from holdfast.errors import InvalidSettings
-from holdfast.process import hide_this_process
+from holdfast.process import hide_this_process, log_to_stderr
 from holdfast.server import packages
 from holdfast.settings import Settings, load
 from holdfast.store import Store
@@ -177,8 +177,6 @@ def build(settings: Settings) -> FastAPI:
 
 def build_in_process() -> FastAPI:
     """The same in one process of several, which ends with the one that started it."""
-    from holdfast.cli.service import log_to_stderr
-
     hide_this_process()
     log_to_stderr()
     Thread(target=_follow_parent, daemon=True).start()

@@ -15,14 +15,13 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from holdfast.accessor.stores import arun
 from holdfast.commands import CountPurges, Now
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.server import metrics
 from holdfast.server.http.errors import MEDIA_TYPE
 from holdfast.server.http.request import store_of
 from holdfast.server.newest_loads import newest_loads
-from holdfast.store import Store
+from holdfast.store import Store, arun
 from holdfast.version import __version__
 
 PATIENCE = 2.0

@@ -30,16 +30,16 @@ __all__ = [
 
 _HOMES = {
     "SparkJob": "jobs.job",
-    "checkpointed": "checkpoint",
+    "checkpointed": "checkpoints.checkpoint",
     "driver": "jobs.driver",
-    "follow": "streaming",
-    "foreach_batch": "streaming",
+    "follow": "streams.streaming",
+    "foreach_batch": "streams.streaming",
     "incremental": "loads.incremental",
     "portions": "loads.incremental",
     "read_loads": "loads.directory",
-    "read_chunks": "chunks",
+    "read_chunks": "checkpoints.chunks",
     "register": "source.registration",
-    "write_chunks": "chunks",
+    "write_chunks": "checkpoints.chunks",
 }
 
 

@@ -15,10 +15,10 @@ from holdfast.portable import handle, retention, transport
 from holdfast.portable import json_rules as plain
 from holdfast.portable.handle import AssetHandle, TaskHandle
 from holdfast.portable.transport import Endpoint
-from holdfast.runner.protocol.messages import JobName
 from holdfast.server.endpoint import endpoints
 from holdfast.store import Store
 from holdfast.stores.pipe import PipeStore
+from holdfast.wire.purpose import JobName
 
 if TYPE_CHECKING:
     from holdfast.accessor.stores import Accessor, AssetStore, TaskStore

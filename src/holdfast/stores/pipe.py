@@ -14,10 +14,10 @@ from holdfast.commands import Command, KeyCommand
 from holdfast.commands.paging import in_pages
 from holdfast.errors import NotSupported, StoreUnavailable, ValueTooLarge
 from holdfast.portable.transport import Endpoint
-from holdfast.runner.protocol.messages import Purpose
 from holdfast.store import Store
 from holdfast.wire.channel import Channel
 from holdfast.wire.codec import MSGPACK, command_types
+from holdfast.wire.purpose import Purpose
 
 A = TypeVar("A")
 

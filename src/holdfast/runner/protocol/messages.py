@@ -9,35 +9,9 @@ import msgspec
 from holdfast.accessor.stores import Rules
 from holdfast.model.dag import CallbackKind, DagSpec
 from holdfast.model.entry import TaskWriter
-from holdfast.model.run import EmittedEvent, Process, Run, Watch
+from holdfast.model.run import EmittedEvent, Run, Watch
 from holdfast.model.scope import AssetScope
-
-
-class SparkAddress(msgspec.Struct, frozen=True):
-    """Where a Spark Connect server listens, and how to get in."""
-
-    host: str
-    port: int
-    token: str = ""
-    ui: str = ""
-    """The address of its web page; empty where it has none."""
-    options: str = ""
-    """What else a connection string has after `;`, where the user gave one."""
-
-
-class JobName(msgspec.Struct, frozen=True, tag="job"):
-    """A job that a task submits: the intent, and the key of the task store that it is stored at."""
-
-    key: str
-    intent: str
-
-
-class Tables(msgspec.Struct, frozen=True, tag="tables"):
-    """The data source, which may read the state of other tasks, too."""
-
-
-Purpose: TypeAlias = JobName | Tables | None
-"""What a task wants an endpoint for; None: its own stores."""
+from holdfast.spark.session.address import SparkAddress, SparkStartup
 
 
 class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
@@ -85,17 +59,6 @@ class WatchStartup(msgspec.Struct, frozen=True, kw_only=True, tag="watch"):
     dag_id: str
     watch: Watch
     rules: Rules
-
-
-class SparkStartup(msgspec.Struct, frozen=True, kw_only=True, tag="spark"):
-    """Run a Spark Connect server until told to end."""
-
-    master: str
-    conf: dict[str, str]
-    directory: str
-    """Where it keeps its logs and scratch files."""
-    runner: Process | None = None
-    """The process whose tasks it serves: without it, the server has to end."""
 
 
 Startup: TypeAlias = TaskStartup | CallbackStartup | ParseStartup | WatchStartup | SparkStartup

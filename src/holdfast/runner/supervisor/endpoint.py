@@ -5,10 +5,10 @@ from __future__ import annotations
 from holdfast import commands as c
 from holdfast.access.identity import ChildIdentity, JobIdentity, TaskIdentity
 from holdfast.portable.transport import Endpoint
-from holdfast.runner.protocol.messages import JobName, Purpose, Tables
 from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
 from holdfast.stores import errors as refusal
+from holdfast.wire.purpose import JobName, Purpose, Tables
 
 
 def open_endpoint(

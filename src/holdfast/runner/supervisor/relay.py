@@ -12,13 +12,14 @@ from holdfast.access.identity import Identity
 from holdfast.access.permissions import check
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.portable.transport import Endpoint
-from holdfast.runner.protocol.messages import Purpose, Report
+from holdfast.runner.protocol.messages import Report
 from holdfast.runner.task.child import REPORT, report_decoder
 from holdfast.server.execution.content import checked
 from holdfast.store import Store
 from holdfast.stores.pipe import ANSWER, COMMAND, ENDPOINT, ERROR
 from holdfast.wire.channel import Channel
 from holdfast.wire.codec import MSGPACK
+from holdfast.wire.purpose import Purpose
 
 _purposes: msgspec.msgpack.Decoder[Purpose] = msgspec.msgpack.Decoder(Purpose)
 

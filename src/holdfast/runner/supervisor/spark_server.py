@@ -11,10 +11,11 @@ from threading import Event, Lock, Thread
 from holdfast.errors import SparkUnavailable
 from holdfast.model.run import Process
 from holdfast.process import identify
-from holdfast.runner.protocol.messages import Failed, Ready, Report, SparkAddress, SparkStartup
+from holdfast.runner.protocol.messages import Failed, Ready, Report
 from holdfast.runner.supervisor.launcher_link import Child, Nursery
 from holdfast.runner.task.child import REPORT, STARTUP, report_decoder
 from holdfast.settings import Settings
+from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.wire.channel import encode
 
 

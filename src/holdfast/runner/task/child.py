@@ -25,12 +25,11 @@ from holdfast.runner.protocol.messages import (
     ParseStartup,
     Ready,
     Report,
-    SparkAddress,
-    SparkStartup,
     Startup,
     WatchStartup,
 )
 from holdfast.settings import withhold_secrets
+from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.stores.pipe import PipeStore
 from holdfast.wire.channel import LARGEST_OF_TASK, Channel, encode
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from holdfast.accessor.asset_stores import AssetStores
 from holdfast.accessor.stores import TaskStore
 from holdfast.model.run import Run
 from holdfast.model.scope import AssetScope
 from holdfast.runner.protocol.messages import TaskStartup
 from holdfast.sdk.asset import AssetAlias
+from holdfast.sdk.asset_stores import AssetStores
 from holdfast.sdk.context import ASSET_STORE, TASK_STORE, TaskContext
 from holdfast.sdk.dag import DAG
 from holdfast.sdk.dag_run import DagRun

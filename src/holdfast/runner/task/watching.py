@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterable
 
-from holdfast.accessor.asset_stores import AssetStores, same
 from holdfast.commands import Emit
 from holdfast.errors import InvalidDag, InvalidType
 from holdfast.model.entry import WatcherWriter
@@ -15,6 +14,7 @@ from holdfast.model.scope import AssetScope
 from holdfast.runner.protocol.messages import Done, WatchStartup
 from holdfast.runner.task.loading import find_dag
 from holdfast.sdk.asset import Asset, AssetWatcher
+from holdfast.sdk.asset_stores import AssetStores, same
 from holdfast.sdk.events import encode_extra
 from holdfast.sdk.triggers import BaseEventTrigger, TriggerEvent
 from holdfast.store import Store

@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from msgspec.structs import replace
 
 from holdfast.access.identity import UserIdentity
-from holdfast.accessor.stores import Rules, Steps, arun
+from holdfast.accessor.stores import Rules
 from holdfast.commands import Command, History, RunEvents
 from holdfast.commands.paging import LARGEST_PAGE, bounded, may_go_on
 from holdfast.connection import rules
@@ -17,6 +17,7 @@ from holdfast.errors import Forbidden, ValueTooLarge
 from holdfast.model.entry import ApiWriter, Page
 from holdfast.server.http.request import identity_of, perform, settings_of, store_of
 from holdfast.settings import Settings
+from holdfast.store import Steps, arun
 
 A = TypeVar("A")
 

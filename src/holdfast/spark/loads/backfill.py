@@ -12,10 +12,11 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.stores import AssetStore, run
+from holdfast.accessor.stores import AssetStore
 from holdfast.errors import VersionConflict
 from holdfast.model.load_record import BACKFILLS
 from holdfast.spark.loads.output import Writing
+from holdfast.store import run
 
 NOTHING: Final[dict[str, Any]] = {}
 """What is stored of a backfill by itself, and below a path where nothing of it counts any more."""

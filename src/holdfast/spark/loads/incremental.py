@@ -7,9 +7,9 @@ from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from holdfast.accessor.asset_stores import AssetStores
 from holdfast.accessor.stores import AssetStore
 from holdfast.errors import InvalidInput, InvalidType
+from holdfast.sdk.asset_stores import AssetStores
 from holdfast.spark.loads.load import Load, Loaded
 from holdfast.spark.loads.rules import Closed, Contract, OnNull, load_rules
 

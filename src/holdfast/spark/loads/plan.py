@@ -14,11 +14,12 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.stores import AssetStore, run
+from holdfast.accessor.stores import AssetStore
 from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
 from holdfast.model.entry import Entry
 from holdfast.spark.loads.chain import PLAN_SUFFIX, highest_number, loads_that_count
 from holdfast.spark.loads.naming import digest_of
+from holdfast.store import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

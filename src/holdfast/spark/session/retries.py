@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
-from holdfast.runner.protocol.messages import SparkAddress
+from holdfast.spark.session.address import SparkAddress
 from holdfast.spark.session.check import answers
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import msgspec
 from holdfast.errors import SparkUnavailable
 from holdfast.model.run import Process
 from holdfast.process import has_ended, identify
-from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
+from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.spark.session.properties import write_properties
 
 START_SECONDS: Final = 120.0

@@ -15,8 +15,8 @@ from uuid import uuid5
 from holdfast.accessor.stores import TaskStore
 from holdfast.errors import InvalidSettings, SparkBusy, SparkUnavailable
 from holdfast.model.entry import TaskWriter
-from holdfast.runner.protocol.messages import SparkAddress
 from holdfast.settings import without_password
+from holdfast.spark.session.address import SparkAddress
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.accessor.stores import TaskStore
-from holdfast.runner.protocol.messages import Tables
 from holdfast.spark.source.datasource import HoldfastSource
 from holdfast.spark.source.location import Location, configured, locate
 from holdfast.spark.source.shipping import ship
 from holdfast.stores.pipe import PipeStore
+from holdfast.wire.purpose import Tables
 
 
 def register(spark: Any, url: str | None = None, *, token: str | None = None) -> None:

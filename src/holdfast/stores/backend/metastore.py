@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdfast import commands as c
+from holdfast.access.identity import whoami
 from holdfast.errors import InvalidBackend
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import StoreScope, TaskScope
@@ -126,6 +127,4 @@ def _writer(scope: StoreScope) -> Writer:
     """A task's entry is written for the task; who writes an asset's, nobody has said."""
     if isinstance(scope, TaskScope):
         return TaskWriter(scope)
-    from holdfast.connection import whoami
-
     return whoami()

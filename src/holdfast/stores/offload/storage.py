@@ -7,12 +7,13 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from holdfast import commands as c
+from holdfast import flow
 from holdfast.commands import Part, Purge
 from holdfast.errors import BackendFailed, HoldfastError, UnknownAsset, UnknownTaskInstance
 from holdfast.flow import Call, in_thread
@@ -37,7 +38,7 @@ log = logging.getLogger("holdfast")
 _TOGETHER = 200
 _ANOTHERS = "it was written by another worker-side backend than is configured here"
 
-Steps: TypeAlias = Generator["c.Command[Any] | Call", Any, A]
+Steps: TypeAlias = flow.Steps["c.Command[Any] | Call", A]
 """Commands for the store within, and calls of the backend, one after the other."""
 
 

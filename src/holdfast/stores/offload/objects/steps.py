@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -12,7 +11,7 @@ from holdfast.flow import Call
 A = TypeVar("A")
 
 
-Steps: TypeAlias = Generator[Call, Any, A]
+Steps: TypeAlias = flow.Steps[Call, A]
 
 
 def call(store: Any, method: str, *args: Any, **options: Any) -> Call:

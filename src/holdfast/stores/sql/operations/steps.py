@@ -9,9 +9,10 @@ colour of the door.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
+from holdfast import flow
 from holdfast.commands import Command
 from holdfast.flow import Call
 from holdfast.stores.sql.dialects import Dialect
@@ -22,7 +23,7 @@ A = TypeVar("A")
 Query: TypeAlias = tuple[Any, Any]
 """A statement, and its parameters: a dict, or a list of dicts to run it once for each. Or the text
 of a COPY, and the text that it reads."""
-Steps: TypeAlias = Generator[Query | Call, Any, A]
+Steps: TypeAlias = flow.Steps[Query | Call, A]
 
 BEGIN: Query = ("BEGIN", None)
 SNAPSHOT: Query = ("SNAPSHOT", None)

@@ -1,0 +1,32 @@
+"""Lengths of time as people write them: `30s`, `5m`, `1h`, `7d`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_DURATION: Final = re.compile(r"(\d+)([dhms])", re.ASCII)
+
+
+def duration(text: str) -> timedelta:
+    """What `30s`, `5m`, `1h`, `7d` or `0` mean; ValueError for anything else."""
+    if text == "0":
+        return timedelta(0)
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not a duration: {text!r}")
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        raise ValueError(f"too long a duration: {text!r}") from None
+
+
+def duration_text(length: timedelta) -> str:
+    """The length as `duration` reads it."""
+    for unit, name in _UNITS.items():
+        amount, rest = divmod(length, timedelta(**{name: 1}))
+        if amount and not rest:
+            return f"{amount}{unit}"
+    return "0"
