@@ -21,10 +21,10 @@ from holdfast.errors import BackendFailed, InvalidInput, ValueTooLarge
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.portable import tables as report
+from holdfast.portable.source.predicate import parse_where
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.server.serve import warn_without_tls
 from holdfast.settings import Api, ObjectStore, Settings, load
-from holdfast.spark.source.predicate import parse_where
 from holdfast.stores import errors as refusal
 from holdfast.stores.backend.adapter import BackendStore
 from holdfast.stores.backend.contract import BaseStoreBackend

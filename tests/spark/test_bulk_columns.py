@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.types import StructType
 
 from holdfast.errors import HoldfastError, InvalidInput, InvalidType
-from holdfast.spark.source.columns import Columns, columns_of
-from holdfast.spark.source.location import Location
-from holdfast.spark.source.writing import make_writer
+from holdfast.portable.source.columns import Columns, columns_of
+from holdfast.portable.source.location import Location
+from holdfast.portable.source.writing import make_writer
 
 TASKS = "dag_id string, run_id string, task_id string, key string, value string"
 NOW = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)

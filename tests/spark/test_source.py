@@ -14,9 +14,9 @@ from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
 from holdfast import Connection
 from holdfast.access.identity import UserIdentity
 from holdfast.model.role import Role
+from holdfast.portable.source.location import Location
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
-from holdfast.spark.source.location import Location
 from holdfast.spark.source.registration import register, register_on_use
 from holdfast.stores.sql import SqlStore
 from remembered import remember

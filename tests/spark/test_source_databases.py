@@ -25,10 +25,10 @@ from holdfast.access.identity import TaskIdentity
 from holdfast.errors import Forbidden, InvalidInput, NoToken, StaleAttempt
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
+from holdfast.portable.source.location import Location, locate
+from holdfast.portable.source.predicate import parse_where
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
-from holdfast.spark.source.location import Location, locate
-from holdfast.spark.source.predicate import parse_where
 from holdfast.spark.source.registration import register
 from holdfast.spark.source.snapshot import Snapshot
 from holdfast.stores.http import HttpStore

@@ -45,10 +45,10 @@ from holdfast.errors import (
 )
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.source.location import Location
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.spark.checkpoints import chunks
-from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.copying import copy_entries
 from holdfast.spark.transfer.exporting import export_entries

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from transfers import EVERYTHING, SMALL, registered, silent
 
 import holdfast
-from holdfast.spark.source.location import Location
+from holdfast.portable.source.location import Location
 from holdfast.spark.transfer.copying import copy_entries
 from holdfast.spark.transfer.exporting import export_entries
 from holdfast.spark.transfer.plan import Chunk

@@ -12,8 +12,8 @@ import holdfast
 from holdfast import Connection
 from holdfast.accessor.stores import Rules
 from holdfast.commands import AssetFilter, List, TaskFilter
+from holdfast.portable.source.location import Location
 from holdfast.settings import ObjectStore
-from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.source import register_kept
 from holdfast.store import Store
 from holdfast.stores.offload.configuration import Offloading

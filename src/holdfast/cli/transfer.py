@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from holdfast.connection import Connection
-    from holdfast.spark.source.location import Location
+    from holdfast.portable.source.location import Location
     from holdfast.spark.transfer.checksum import Total
 
 _resolve_option = click.option(
@@ -120,7 +120,7 @@ def copy_command(
     again.
     """
     with _spark() as (spark, connection, here):
-        from holdfast.spark.source.location import locate
+        from holdfast.portable.source.location import locate
         from holdfast.spark.transfer.copying import copy_entries
         from holdfast.spark.transfer.filter import selected
 
@@ -148,7 +148,7 @@ def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
         open_connection(settings) as connection,
         maintenance_session(settings) as spark,
     ):
-        from holdfast.spark.source.location import configured
+        from holdfast.portable.source.location import configured
         from holdfast.spark.transfer.source import register_kept
         from holdfast.stores.offload.configuration import Offloading
 

@@ -1,1 +1,5 @@
-"""Modules that Spark ships by value to executors and drivers: the standard library and our errors only."""
+"""What Spark ships by value to executors and drivers, where nothing of Holdfast is installed.
+
+Modules in here import the standard library, `holdfast.errors` and each other alone; `source` also
+PySpark and PyArrow. What else a function needs, it imports itself, and says so where it is missing.
+"""

@@ -1,49 +1,84 @@
-"""Commands to the server of a location, in the words of the wire, with nothing but `transport`."""
+"""Commands to a server in JSON, and the errors that it answers with."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
-from holdfast.errors import KINDS, HoldfastError, InvalidUrl, StoreUnavailable
-from holdfast.portable.transport import Transport, Unreachable
-from holdfast.spark.source.location import Location
+from holdfast.errors import (
+    KINDS,
+    Forbidden,
+    HoldfastError,
+    InvalidUrl,
+    NoToken,
+    RequestTooLarge,
+    StoreUnavailable,
+    TooManyRequests,
+)
+from holdfast.portable.transport import Response, Transport, Unreachable
 
 COMMANDS = "/execution/commands"
 HEADERS = {"Content-Type": "application/json"}
-RETRY_WINDOW = 60.0
-"""Seconds that a server may be away for before a read or write fails."""
+HINT = "check the URL, and whether `holdfast server` runs there"
 
 
-class Served:
-    """A server, asked in JSON. `command` is the command's name, `fields` are its own."""
+def ask(
+    transport: Transport,
+    command: str,
+    fields: Mapping[str, Any],
+    *,
+    once: bool = False,
+    who: str = "",
+    hint: str = HINT,
+) -> Any:
+    """Send the command of that name, with its fields, and return the answer.
 
-    def __init__(self, location: Location, timeout: float = 30.0) -> None:
-        self._transport = Transport(
-            location.url, location.token, retry_window=RETRY_WINDOW, timeout=timeout
-        )
+    `once` is for commands that write: they are then carried out once. Raises what the server
+    answers, and StoreUnavailable, with the hint and the name of who asks, where it does not.
+    """
+    body = json.dumps({"command": command, **fields}, ensure_ascii=False).encode()
+    try:
+        response = transport.request("POST", COMMANDS, body, HEADERS, once=once)
+    except Unreachable as error:
+        raise StoreUnavailable(f"{who}: {error}" if who else str(error), hint=hint) from error
+    if response.status != HTTPStatus.OK:
+        raise refusal(transport.url, response)
+    try:
+        return json.loads(response.body)
+    except ValueError:
+        raise stranger(transport.url, response) from None
 
-    def ask(self, command: str, *, once: bool = False, **fields: Any) -> Any:
-        """The answer. `once` is for commands that write: they are then carried out once."""
-        body = json.dumps({"command": command, **fields}).encode()
-        try:
-            response = self._transport.request("POST", COMMANDS, body, HEADERS, once=once)
-        except Unreachable as error:
-            raise StoreUnavailable(
-                str(error), hint="check the URL, and whether `holdfast server` runs there"
-            ) from None
-        try:
-            answer = json.loads(response.body)
-        except ValueError:
-            raise InvalidUrl(
-                f"{self._transport.url} answered as no Holdfast server does ({response.status})",
-                hint="check the URL, and the proxy in front of the server if there is one",
-            ) from None
-        if response.status == 200:
-            return answer
-        refusal = answer["detail"]
-        kind = KINDS.get(refusal["reason"], HoldfastError)
-        raise kind(refusal["message"], hint=refusal.get("hint", ""))
 
-    def close(self) -> None:
-        self._transport.close()
+def refusal(url: str, response: Response) -> HoldfastError:
+    """Return the error that an answer tells of."""
+    try:
+        detail = json.loads(response.body)["detail"]
+        kind = KINDS.get(detail["reason"], HoldfastError)
+        message, hint = detail["message"], detail.get("hint", "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return stranger(url, response)
+    return kind(str(message), hint=str(hint))
+
+
+def stranger(url: str, response: Response) -> HoldfastError:
+    """Return the error for an answer that is none of our server: a proxy's, another service's."""
+    status, headers, _ = response
+    facts = (headers.get(name) for name in ("content-type", "server"))
+    shown = ", ".join(filter(None, (f"{status} {_phrase(status)}".strip(), *facts)))
+    hint = "check the URL, and the proxy in front of the server if there is one"
+    if location := headers.get("location"):
+        hint = f"it refers to {location}: use the URL of the server itself"
+    kinds = {kind.status: kind for kind in (NoToken, Forbidden, RequestTooLarge, TooManyRequests)}
+    kind: type[HoldfastError] = kinds.get(status, InvalidUrl)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        kind = StoreUnavailable
+    return kind(f"{url} answered as no Holdfast server does ({shown})", hint=hint)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

@@ -14,14 +14,12 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from holdfast.errors import (
-    KINDS,
-    HoldfastError,
     InvalidInput,
     InvalidType,
     MissingDependency,
     NotSupported,
-    StoreUnavailable,
 )
+from holdfast.portable.client import ask
 from holdfast.portable.json_rules import (
     MOST_LISTED,
     check_string,
@@ -32,13 +30,17 @@ from holdfast.portable.json_rules import (
     unescaped,
 )
 from holdfast.portable.retention import expires_at
-from holdfast.portable.transport import Endpoint, Response, Unreachable, shared
+from holdfast.portable.transport import Endpoint, shared
 
 MOST_TOGETHER = 1000
 LARGEST_TOGETHER = 2**20
 """Entries of a batch, and characters in them, that are sent together."""
 LONGEST_WAIT = 1.0
 """Seconds after which they are, when the next one comes."""
+HINT = (
+    "the program that made the handle, or its server, must run and be reachable from Spark's "
+    "executors; on other hosts than its own they need [api] advertise_url"
+)
 
 
 class HandleEntry(NamedTuple):
@@ -129,25 +131,12 @@ class Handle:
         return self._ask(command, once=True, scope=self._scope, writer=self._writer, **fields)
 
     def _ask(self, command: str, *, once: bool = False, **fields: Any) -> Any:
-        body = json.dumps({"command": command} | fields, ensure_ascii=False).encode()
         if self._offloading:
-            return self._ask_offloaded(body)
-        headers = {"Content-Type": "application/json"}
-        try:
-            response = shared(self._endpoint).request(
-                "POST", "/execution/commands", body, headers, once=once
-            )
-        except Unreachable as error:
-            raise StoreUnavailable(
-                f"{self}: {error}",
-                hint="the program that made the handle, or its server, must run and be reachable "
-                "from Spark's executors; on other hosts than its own they need [api] advertise_url",
-            ) from error
-        if response.status != 200:
-            raise _refusal(self._endpoint.url, response)
-        return json.loads(response.body)
+            return self._ask_offloaded({"command": command, **fields})
+        transport = shared(self._endpoint)
+        return ask(transport, command, fields, once=once, who=str(self), hint=HINT)
 
-    def _ask_offloaded(self, body: bytes) -> Any:
+    def _ask_offloaded(self, command: Mapping[str, Any]) -> Any:
         try:
             from holdfast.stores.offload import executor
         except ImportError as error:
@@ -157,7 +146,7 @@ class Handle:
                 hint='pip install "holdfast-state[objects]" there, with the storage\'s credentials',
             ) from None
         url, token, retry_window = self._endpoint
-        return executor.ask(url, token, retry_window, self._offloading, body)
+        return executor.ask(url, token, retry_window, self._offloading, command)
 
     def _key(self, key: str) -> str:
         if not isinstance(key, str):
@@ -318,16 +307,3 @@ class Batch:
     ) -> None:
         if error is None:
             self.flush()
-
-
-def _refusal(url: str, response: Response) -> HoldfastError:
-    """The error that the server tells of."""
-    try:
-        detail = json.loads(response.body)["detail"]
-        kind = KINDS.get(detail["reason"], HoldfastError)
-        return kind(detail["message"], hint=detail.get("hint", ""))
-    except (ValueError, KeyError, TypeError):
-        return StoreUnavailable(
-            f"{url} answered {response.status}, as no Holdfast server does",
-            hint="check [api] advertise_url, and the proxy in front of the server if there is one",
-        )

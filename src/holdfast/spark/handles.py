@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast import errors
 from holdfast.access.identity import Assets, HandleIdentity, JobIdentity, TaskIdentity, Wanted
-from holdfast.errors import MissingDependency
 from holdfast.model.entry import ApiWriter, TaskWriter, Writer
 from holdfast.model.scope import AssetScope
-from holdfast.portable import handle, retention, transport
-from holdfast.portable import json_rules as plain
 from holdfast.portable.handle import AssetHandle, TaskHandle
 from holdfast.portable.transport import Endpoint
 from holdfast.server.endpoint import endpoints
+from holdfast.spark.shipping import ship
 from holdfast.store import Store
 from holdfast.stores.pipe import PipeStore
 from holdfast.wire.purpose import JobName
@@ -65,19 +62,6 @@ def job_endpoint(task_store: TaskStore, key: str, intent: str, assets: Assets = 
     if isinstance(store, PipeStore):
         return store.endpoint(JobName(key, intent))
     return endpoints(store).open(JobIdentity(task_store._scope, key, intent, assets))
-
-
-def ship() -> None:
-    """Let Spark send what handles are made of along with them."""
-    try:
-        from pyspark import cloudpickle
-    except ImportError:
-        raise MissingDependency(
-            "handles are for Spark, and the package pyspark is not installed",
-            hint='pip install "holdfast-state[spark]"',
-        ) from None
-    for module in (errors, plain, retention, transport, handle):
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _endpoint(store: Store, wanted: Wanted) -> Endpoint:

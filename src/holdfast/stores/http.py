@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
 from http import HTTPStatus
@@ -15,14 +15,11 @@ from holdfast.commands import Command
 from holdfast.commands.paging import in_pages
 from holdfast.errors import (
     Forbidden,
-    HoldfastError,
     InvalidUrl,
-    NoToken,
-    RequestTooLarge,
     StoreUnavailable,
     TokenRefused,
-    TooManyRequests,
 )
+from holdfast.portable.client import COMMANDS, HEADERS, HINT, refusal, stranger
 from holdfast.portable.transport import (
     InvalidAddress,
     InvalidToken,
@@ -31,19 +28,11 @@ from holdfast.portable.transport import (
     Unreachable,
 )
 from holdfast.store import Store
-from holdfast.wire.codec import JSON, Refusal, raised
+from holdfast.wire.codec import JSON
 
 A = TypeVar("A")
 
-COMMANDS: Final = "/execution/commands"
 TOKENS: Final = "/execution/tokens"
-_HEADERS: Final = {"Content-Type": "application/json"}
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """The body of every answer that is an error."""
-
-    detail: Refusal
 
 
 class Issued(msgspec.Struct, frozen=True):
@@ -96,11 +85,11 @@ class HttpStore(Store):
     def _answer(self, command: Command[A]) -> A:
         response = self._ask("POST", JSON.encode(command), once=not command.reads)
         if response.status != HTTPStatus.OK:
-            raise self._refusal(response)
+            raise refusal(self.url, response)
         try:
             return JSON.decode_answer(command, response.body)
         except msgspec.DecodeError:
-            raise self._stranger(response) from None
+            raise stranger(self.url, response) from None
 
     @property
     def url(self) -> str:
@@ -110,11 +99,11 @@ class HttpStore(Store):
         """A token that may do less than this store's own, for somebody else."""
         response = self._ask("POST", JSON.encode(wanted), path=TOKENS)
         if response.status != HTTPStatus.OK:
-            raise self._refusal(response)
+            raise refusal(self.url, response)
         try:
             return msgspec.json.decode(response.body, type=Issued).token
         except msgspec.DecodeError:
-            raise self._stranger(response) from None
+            raise stranger(self.url, response) from None
 
     def close(self) -> None:
         self._transport.close()
@@ -124,65 +113,28 @@ class HttpStore(Store):
         """Names of the commands that the server's own store supports."""
         response = self._ask("GET")
         if response.status != HTTPStatus.OK:
-            raise self._refusal(response)
+            raise refusal(self.url, response)
         try:
             return msgspec.json.decode(response.body, type=frozenset[str])
         except msgspec.DecodeError:
-            raise self._stranger(response) from None
+            raise stranger(self.url, response) from None
 
     def _ask(
         self, method: str, body: bytes = b"", *, path: str = COMMANDS, once: bool = False
     ) -> Response:
         try:
             return self._transport.request(
-                method, path, body, _HEADERS, once=once, again=self._has_another_token
+                method, path, body, HEADERS, once=once, again=self._has_another_token
             )
         except Unreachable as error:
-            raise StoreUnavailable(
-                str(error), hint="check the URL, and whether `holdfast server` runs there"
-            ) from error
+            raise StoreUnavailable(str(error), hint=HINT) from error
 
     def _has_another_token(self, response: Response, used: str) -> bool:
         """Have another token, where the one that was used is refused; False where there is none."""
         if response.status != TokenRefused.status:
             return False
-        if not isinstance(self._refusal(response), TokenRefused):
+        if not isinstance(refusal(self.url, response), TokenRefused):
             return False
         if self._transport.token == used and self._new_token is not None:
             self._transport.token = self._new_token()
         return self._transport.token != used
-
-    def _refusal(self, response: Response) -> HoldfastError:
-        try:
-            return raised(_PROBLEMS.decode(response.body).detail)
-        except msgspec.DecodeError:
-            return self._stranger(response)
-
-    def _stranger(self, response: Response) -> HoldfastError:
-        """The error for an answer that is none of our server: a proxy's, or another service's."""
-        status, headers, _ = response
-        facts = (headers.get(name) for name in ("content-type", "server"))
-        shown = ", ".join(filter(None, (f"{status} {_phrase(status)}".strip(), *facts)))
-        hint = "check the URL, and the proxy in front of the server if there is one"
-        if location := headers.get("location"):
-            hint = f"it refers to {location}: use the URL of the server itself"
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            kind: type[HoldfastError] = StoreUnavailable
-        else:
-            kind = _KINDS.get(status, InvalidUrl)
-        return kind(
-            f"{self._transport.url} answered as no Holdfast server does ({shown})", hint=hint
-        )
-
-
-_PROBLEMS: Final = msgspec.json.Decoder(Problem)
-_KINDS: Final[Mapping[int, type[HoldfastError]]] = {
-    kind.status: kind for kind in (NoToken, Forbidden, RequestTooLarge, TooManyRequests)
-}
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""

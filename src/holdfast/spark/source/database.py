@@ -20,10 +20,10 @@ from holdfast.errors import HoldfastError, InvalidUrl
 from holdfast.model.load_record import expand_records
 from holdfast.model.value import shown
 from holdfast.portable.json_rules import LITERAL
+from holdfast.portable.source.location import Location
+from holdfast.portable.source.reading import Range, Reading, record_batch
 from holdfast.portable.tables import LOADS, stored_columns
 from holdfast.settings import load
-from holdfast.spark.source.location import Location
-from holdfast.spark.source.reading import Range, Reading, record_batch
 from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_url

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.accessor.stores import TaskStore
-from holdfast.spark.source.datasource import HoldfastSource
-from holdfast.spark.source.location import Location, configured, locate
-from holdfast.spark.source.shipping import ship
+from holdfast.portable.source.datasource import HoldfastSource
+from holdfast.portable.source.location import Location, configured, locate
+from holdfast.spark.shipping import ship
 from holdfast.stores.pipe import PipeStore
 from holdfast.wire.purpose import Tables
 

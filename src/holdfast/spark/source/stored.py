@@ -10,9 +10,9 @@ from holdfast import commands as c
 from holdfast.commands import Command
 from holdfast.connection import rules
 from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.portable.source.location import Location
 from holdfast.settings import load
 from holdfast.spark.source.database import open_location
-from holdfast.spark.source.location import Location
 
 _Loading: TypeAlias = c.StartLoad | c.AddToLoad | c.FinishLoad | c.DropLoad
 

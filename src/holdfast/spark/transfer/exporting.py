@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.accessor.stores import TaskStore
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
+from holdfast.portable.source.schema import full_schema
 from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
 from holdfast.spark.checkpoints.item import directory_of
 from holdfast.spark.failure import translated
-from holdfast.spark.source.tables import full_schema
 from holdfast.spark.transfer.checksum import Total, columns
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.manifest import FILE, Manifest, Part, Table, write_manifest

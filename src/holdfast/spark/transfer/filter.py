@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from holdfast.commands import AssetFilter, TaskFilter, Where
 from holdfast.model.scope import AssetScope
-from holdfast.spark.source.location import Location
+from holdfast.portable.source.location import Location
 from holdfast.spark.transfer.source import FORMAT
 
 DAG: Final = "holdfast"

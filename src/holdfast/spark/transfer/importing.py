@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from holdfast.commands import TaskFilter, Where
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput, NotFound
+from holdfast.portable.source.location import Location
+from holdfast.portable.source.schema import full_schema
 from holdfast.spark.failure import translated
-from holdfast.spark.source.location import Location
-from holdfast.spark.source.tables import full_schema
 from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.exporting import totals_of

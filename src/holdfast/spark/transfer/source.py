@@ -23,13 +23,13 @@ from holdfast.errors import InvalidSettings, UnknownAsset, UnknownTaskInstance
 from holdfast.model.entry import Entry
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import is_reference
+from holdfast.portable.source.datasource import HoldfastSource
+from holdfast.portable.source.location import Location, locate
+from holdfast.portable.source.options import READING
+from holdfast.portable.source.reading import make_reader
+from holdfast.portable.source.writing import make_writer
 from holdfast.portable.tables import check_table
 from holdfast.spark.source.database import open_location
-from holdfast.spark.source.datasource import HoldfastSource
-from holdfast.spark.source.location import Location, locate
-from holdfast.spark.source.options import READING
-from holdfast.spark.source.reading import make_reader
-from holdfast.spark.source.writing import make_writer
 from holdfast.store import Store
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql.rows import writer_column

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from holdfast import commands as c
 from holdfast.accessor.stores import TaskStore
 from holdfast.errors import HoldfastError, UnknownAsset
+from holdfast.portable.source.location import Location
 from holdfast.spark.checkpoints.checkpoint import checkpointed
-from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.filter import CONTENT, IDENTITY, place
 from holdfast.spark.transfer.plan import Chunk

@@ -3,6 +3,7 @@ same, and the backend stores and fetches the values there, where Holdfast is ins
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -15,9 +16,13 @@ from holdfast.stores.offload.configuration import Offloading
 from holdfast.wire.codec import JSON
 
 
-def ask(url: str, token: str, retry_window: float, offloading: str, command: bytes) -> Any:
+def ask(
+    url: str, token: str, retry_window: float, offloading: str, command: Mapping[str, Any]
+) -> Any:
     """The answer to a command, as JSON has it."""
-    answer = _store(url, token, retry_window, offloading).execute(JSON.decode_command(command))
+    answer = _store(url, token, retry_window, offloading).execute(
+        JSON.decode_command(msgspec.json.encode(command))
+    )
     return msgspec.json.decode(JSON.encode(answer))
 
 

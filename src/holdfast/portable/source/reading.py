@@ -12,10 +12,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidInput
-from holdfast.portable.client import Served
-from holdfast.spark.source.location import Location, installed_here
-from holdfast.spark.source.plainness import plainly
-from holdfast.spark.source.predicate import parse_where
+from holdfast.portable.source.location import Location, installed_here
+from holdfast.portable.source.plainness import plainly
+from holdfast.portable.source.predicate import parse_where
+from holdfast.portable.source.served import Served
 
 DEFAULT_PARTITIONS = 8
 ROWS = 20_000

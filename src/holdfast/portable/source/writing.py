@@ -19,11 +19,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.portable.client import Served
 from holdfast.portable.retention import expires_at
-from holdfast.spark.source.columns import Columns, Entry, Owner, columns_of
-from holdfast.spark.source.location import Location, configured, installed_here
-from holdfast.spark.source.plainness import plainly
+from holdfast.portable.source.columns import Columns, Entry, Owner, columns_of
+from holdfast.portable.source.location import Location, configured, installed_here
+from holdfast.portable.source.plainness import plainly
+from holdfast.portable.source.served import Served
 
 MOST_ENTRIES = 20_000
 MOST_CHARACTERS = 2**20
