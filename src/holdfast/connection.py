@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
@@ -24,7 +25,6 @@ from holdfast.errors import (
 )
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, TaskScope
-from holdfast.server import endpoint
 from holdfast.settings import Settings, load
 from holdfast.store import Steps, Store, arun, run
 from holdfast.stores.backend.contract import load_backend
@@ -101,6 +101,20 @@ def rules(settings: Settings) -> Rules:
     )
 
 
+_BESIDE: dict[Store, Callable[[], None]] = {}
+"""What a store's users opened beside it."""
+
+
+def before_close(store: Store, close: Callable[[], None]) -> None:
+    """Have `close` called before a connection closes the store."""
+    _BESIDE[store] = close
+
+
+def _close_beside(store: Store) -> None:
+    if (close := _BESIDE.pop(store, None)) is not None:
+        close()
+
+
 class Connection:
     """Both stores, for whoever runs this program."""
 
@@ -123,12 +137,12 @@ class Connection:
 
     def close(self) -> None:
         """Let go of the connections, and of the server for handles if there is one."""
-        endpoint.close(self.store.inline)
+        _close_beside(self.store.inline)
         self.store.close()
 
     async def aclose(self) -> None:
         """The same from an event loop, with the connections that it had of its own."""
-        await asyncio.to_thread(endpoint.close, self.store.inline)
+        await asyncio.to_thread(_close_beside, self.store.inline)
         await self.store.aclose()
 
     async def __aenter__(self) -> Self:

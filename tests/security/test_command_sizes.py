@@ -28,9 +28,10 @@ from holdfast.model.run import (
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
 from holdfast.portable import tables as report
+from holdfast.portable.client import COMMANDS
 from holdfast.portable.json_rules import MOST_LISTED
 from holdfast.server.execution.content import decode_command
-from holdfast.stores.http import COMMANDS, HttpStore
+from holdfast.stores.http import HttpStore
 from holdfast.wire.codec import JSON
 
 ANN = ApiWriter("ann")

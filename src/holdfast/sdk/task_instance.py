@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.commands import PutResult, TakeItem
+from holdfast.model.entry import TaskWriter
 from holdfast.model.run import RETURN_VALUE
 from holdfast.model.value import encode
-from holdfast.runner.protocol.messages import TaskStartup
 from holdfast.sdk.results import Results
 from holdfast.store import Store
 
@@ -29,21 +29,21 @@ log = logging.getLogger("holdfast.task")
 class TaskInstance:
     """`ti` in the context: which task this is, and the results of others."""
 
-    def __init__(self, startup: TaskStartup, store: Store, task: TaskNode) -> None:
-        scope = startup.writer.scope
+    def __init__(self, writer: TaskWriter, max_tries: int, store: Store, task: TaskNode) -> None:
+        scope = writer.scope
         self.dag_id = scope.dag_id
         self.run_id = scope.run_id
         self.task_id = scope.task_id
         self.map_index = scope.map_index
         self.id = scope.ti_id
-        self.try_number = startup.writer.attempt or 1
-        self.max_tries = startup.max_tries - 1
+        self.try_number = writer.attempt or 1
+        self.max_tries = max_tries - 1
         """How many retries there are."""
         self.start_date = datetime.now(UTC)
         self.task = task
         self.results = Results(store, self.dag_id, self.run_id)
         self._store = store
-        self._writer = startup.writer
+        self._writer = writer
 
     def __repr__(self) -> str:
         return f"<TaskInstance: {self._writer.scope}, try {self.try_number}>"

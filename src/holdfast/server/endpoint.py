@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.connection import before_close
 from holdfast.errors import InvalidSettings
 from holdfast.settings import Settings, load
 from holdfast.store import Store
@@ -92,13 +93,8 @@ _OPEN: dict[Store, Endpoints] = {}
 
 
 def endpoints(store: Store) -> Endpoints:
-    """Those of a store that a script has opened, until the store is closed."""
+    """Those of a store that a script has opened, until its connection is closed."""
     if store not in _OPEN:
         _OPEN.setdefault(store, Endpoints(load(), store))
+        before_close(store, lambda: _OPEN.pop(store).close())
     return _OPEN[store]
-
-
-def close(store: Store) -> None:
-    """To be called before the store itself is closed."""
-    if (opened := _OPEN.pop(store, None)) is not None:
-        opened.close()

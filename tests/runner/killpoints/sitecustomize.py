@@ -17,11 +17,9 @@ from typing import Any
 
 FILES = (
     "/holdfast/runner/",
-    "/holdfast/sdk/execution.py",
-    "/holdfast/sdk/loading.py",
     "/holdfast/server/embedded.py",
     "/holdfast/server/endpoint.py",
-    "/holdfast/spark/server.py",
+    "/holdfast/spark/session/server.py",
     "/holdfast/stores/pipe.py",
 )
 record = os.environ.get("RECORD_POINTS")

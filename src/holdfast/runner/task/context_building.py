@@ -48,7 +48,7 @@ def run_context(run: Run, store: Store, dag: DAG, params: dict[str, Param]) -> T
 def task_context(startup: TaskStartup, store: Store, dag: DAG, task: TaskNode) -> TaskContext:
     """What one task instance knows."""
     context = run_context(startup.run, store, dag, {**dag.params, **task._settings.params})
-    ti = TaskInstance(startup, store, task)
+    ti = TaskInstance(startup.writer, startup.max_tries, store, task)
     owner = f"task `{task.task_id}`"
     context |= {
         "task": task,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdfast import commands as c
 from holdfast.access.identity import whoami
+from holdfast.cleanup.plan import CleanupPlan
+from holdfast.cleanup.run import delete
 from holdfast.errors import InvalidBackend
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import StoreScope, TaskScope
@@ -87,8 +89,6 @@ class MetastoreStateBackend(BaseStoreBackend):
         await self._ado(c.Clear(scope, _writer(scope), all_map_indices), session)
 
     def cleanup(self) -> None:
-        from holdfast.cleanup.plan import CleanupPlan
-        from holdfast.cleanup.run import delete
         from holdfast.settings import load
 
         batch_size = load().state_store.state_cleanup_batch_size
