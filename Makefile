@@ -39,10 +39,11 @@ chaos: setup $(CLASSES) ## the kill, concurrency and model tests at full count
 	@tests/install_databases.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m chaos --rounds 50
 
-lint: setup ## style and types
+lint: setup ## style, types and layers
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: setup ## put the code into shape
 	$(BIN)/ruff check --fix .

@@ -88,11 +88,11 @@ def _kind_of(process: psutil.Process) -> str:
     words = process.cmdline()
     if process.name() == "java":
         return "spark"
-    if "holdfast.runner.scheduler.supervisor_link" in words:
+    if "holdfast.runner.supervisor" in words:
         return "supervisor"
-    if "holdfast.runner.launcher.launcher" in words:
+    if "holdfast.runner.launcher" in words:
         parent = process.parent()
-        if parent is None or "holdfast.runner.scheduler.supervisor_link" in parent.cmdline():
+        if parent is None or "holdfast.runner.supervisor" in parent.cmdline():
             return "launcher"
         keeps_spark = any(child.name() in ("java", "bash") for child in process.children())
         return "keeper" if keeps_spark else "child"

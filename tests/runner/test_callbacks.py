@@ -93,7 +93,7 @@ ANSWER_LOST = """
 import time
 from holdfast import run_command as r
 from holdfast.errors import StoreUnavailable
-from holdfast.runner.supervisor.attempt import HEARTBEAT
+from holdfast.runner.protocol.agreed import HEARTBEAT
 from holdfast.stores.sql.store import SqlStore
 
 execute, ended = SqlStore.execute, []
@@ -124,9 +124,7 @@ def test_a_run_that_ends_while_the_database_goes_away_calls_back_once(
     assert project.read("notes") == "called\n"
 
 
-@pytest.mark.parametrize(
-    "victim", ["holdfast.runner.scheduler.supervisor_link", "holdfast.runner.launcher.launcher"]
-)
+@pytest.mark.parametrize("victim", ["holdfast.runner.supervisor", "holdfast.runner.launcher"])
 @pytest.mark.parametrize(
     ("dag", "begins"),
     [

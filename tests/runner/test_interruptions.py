@@ -49,7 +49,7 @@ KILLS_ITS_SUPERVISOR = f"""{KILL}
     """
 ENDS_AT_ONCE = """
     import sys
-    if "holdfast.runner.scheduler.supervisor_link" in sys.orig_argv:
+    if "holdfast.runner.supervisor" in sys.orig_argv:
         sys.exit("no supervisor today")
     """
 SHORTER = """

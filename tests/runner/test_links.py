@@ -13,7 +13,7 @@ import pytest
 from holdfast.runner.launcher.launcher import Launch
 from holdfast.runner.protocol.orders import Notice
 from holdfast.runner.scheduler.supervisor_link import _listen
-from holdfast.runner.supervisor.launcher_link import LauncherGone, Nursery
+from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
 from holdfast.settings import load
 from holdfast.wire.channel import NOTICE, ORDER, Channel, encode
 
@@ -21,7 +21,7 @@ from holdfast.wire.channel import NOTICE, ORDER, Channel, encode
 def test_a_launcher_ends_silently_when_its_supervisor_dies_with_notices_unread() -> None:
     ours, its = socket.socketpair()
     launcher = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.runner.launcher.launcher", str(its.fileno())],
+        [sys.executable, "-m", "holdfast.runner.launcher", str(its.fileno())],
         pass_fds=[its.fileno()],
         stderr=subprocess.PIPE,
         text=True,
@@ -39,12 +39,12 @@ def test_a_launcher_ends_silently_when_its_supervisor_dies_with_notices_unread()
     assert launcher.returncode == 0
 
 
-def test_a_nursery_that_was_closed_starts_no_other_launcher() -> None:
-    nursery = Nursery()
-    nursery.close()
+def test_a_launcher_that_was_closed_starts_no_other_launcher() -> None:
+    launcher = LauncherLink()
+    launcher.close()
 
     with pytest.raises(LauncherGone):
-        nursery.launch()
+        launcher.launch()
 
 
 def test_a_supervisor_that_sends_what_is_no_message_counts_as_dead() -> None:

@@ -109,9 +109,7 @@ SLOW_IMPORT = """
     """
 
 
-@pytest.mark.parametrize(
-    "victim", ["holdfast.runner.scheduler.supervisor_link", "holdfast.runner.launcher.launcher"]
-)
+@pytest.mark.parametrize("victim", ["holdfast.runner.supervisor", "holdfast.runner.launcher"])
 def test_a_file_is_imported_again_when_not_its_import_was_killed(
     project: Project, victim: str
 ) -> None:

@@ -86,7 +86,7 @@ def scheduled(shared_project: Callable[..., Project]) -> Iterator[Scheduled]:
     project.path("dags").mkdir()
     with project.service("scheduler", "dags") as process:
         wait_until((project.home / "holdfast.db").exists)
-        wait_until(lambda: project.processes("holdfast.runner.launcher.launcher"))
+        wait_until(lambda: project.processes("holdfast.runner.launcher"))
         yield Scheduled(project)
         assert process.poll() is None, project.read("scheduler.err")
 

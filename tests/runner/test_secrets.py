@@ -63,7 +63,7 @@ def test_a_task_finds_no_trace_of_the_database(postgres: Server, tmp_path: Path)
         assert ended.status == 0, ended.err
         [found] = project.result("look_around")
         assert project.task_store("look_around") == {"stored": "by the task"}
-        assert "holdfast.runner.launcher.launcher" in found["command of the parent"]
+        assert "holdfast.runner.launcher" in found["command of the parent"]
         for where, content in found.items():
             assert PASSWORD not in str(content), where
             assert str(url.database) not in str(content), where

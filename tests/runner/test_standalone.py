@@ -47,7 +47,7 @@ def test_nothing_is_left_when_it_is_killed(project: Project) -> None:
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()
     with project.service("standalone", "dags") as process:
-        wait_until(lambda: len(project.processes("holdfast.runner.launcher.launcher")) >= 3)
+        wait_until(lambda: len(project.processes("holdfast.runner.launcher")) >= 3)
         process.kill()
         process.wait()
 

@@ -24,7 +24,7 @@ def test_what_a_watcher_sees_starts_those_who_wait_for_it(project: Project) -> N
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()
     with project.service("scheduler", "dags"), project.service("triggerer") as triggerer:
-        wait_until(lambda: project.processes("holdfast.runner.launcher.launcher"))
+        wait_until(lambda: project.processes("holdfast.runner.launcher"))
         project.path("landing/a").touch()
         wait_until(lambda: project.runs("d") and project.runs("d")[0].state.ended)
         project.path("landing/b").touch()

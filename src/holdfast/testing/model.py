@@ -118,12 +118,12 @@ class MemoryStore(Store):
     def execute(self, command: c.Command[A]) -> A:
         with self._lock:
             before = self._references()
-            answer = self._carry_out(command)
+            answer = self._dispatch(command)
             for place in before - self._references():
                 self._queue.add(place)
             return answer
 
-    def _carry_out(self, command: c.Command[A]) -> A:
+    def _dispatch(self, command: c.Command[A]) -> A:
         return cast(A, _OPERATIONS[type(command)](self, command))
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
@@ -620,7 +620,7 @@ class MemoryStore(Store):
             return latest.answer
         if latest and latest.number > number:
             raise refusal.stale_request(command.request, latest.number)
-        answer = self._carry_out(command.inner)
+        answer = self._dispatch(command.inner)
         self._requests[client] = _Answered(number, command.inner, answer, self._clock())
         return answer
 
@@ -641,7 +641,7 @@ class MemoryStore(Store):
             raise refusal.watch_lost(guard.watch, reading)  # there are no watches here
         else:
             self._fence(guard.writer, reading)
-        return self._carry_out(command.inner)
+        return self._dispatch(command.inner)
 
     # expiry
 

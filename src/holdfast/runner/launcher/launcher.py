@@ -17,56 +17,22 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
+from holdfast.runner.protocol.launches import (
+    Exited,
+    Launch,
+    Launched,
+    Notice,
+    Order,
+    PreloadSpark,
+    WriteLog,
+)
 from holdfast.wire.channel import NOTICE, Channel, encode
 
 _READ = 1 << 16
 
-
-class Launch(msgspec.Struct, frozen=True, tag="launch"):
-    """Fork a child. The end of the channel that it shall have comes along as a descriptor."""
-
-    child: int
-
-
-class WriteLog(msgspec.Struct, frozen=True, tag="log"):
-    """Where a child's output goes. Until this is known, it waits in the pipe."""
-
-    child: int
-    path: str
-    limit: int
-
-
-class Kill(msgspec.Struct, frozen=True, tag="kill"):
-    """Send a signal to a child's process, or with SIGKILL to all of its group."""
-
-    child: int
-    signal: int
-
-
-class PreloadSpark(msgspec.Struct, frozen=True, tag="preload"):
-    """Load what Spark tasks need."""
-
-
-Order: TypeAlias = Launch | WriteLog | Kill | PreloadSpark
-
-
-class Launched(msgspec.Struct, frozen=True, tag="launched"):
-    child: int
-    pid: int
-
-
-class Exited(msgspec.Struct, frozen=True, tag="exited"):
-    """A child's end: its exit status, or minus the number of the signal that ended it."""
-
-    child: int
-    status: int
-
-
-Notice: TypeAlias = Launched | Exited
 
 _order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 
@@ -132,9 +98,9 @@ class Launcher:
         self._open = bool(data)
         self._control.feed(data)
         while (frame := self._control.taken()) is not None:
-            self._carry_out(_order_decoder.decode(frame[1]))
+            self._obey(_order_decoder.decode(frame[1]))
 
-    def _carry_out(self, order: Order) -> None:
+    def _obey(self, order: Order) -> None:
         if isinstance(order, Launch):
             self._launch(order, socket.socket(fileno=self._descriptors.pop(0)))
         elif isinstance(order, PreloadSpark):
@@ -261,17 +227,3 @@ def _write_all(descriptor: int, data: bytes) -> None:
     with suppress(OSError):  # a full disk must not end the task
         while data:
             data = data[os.write(descriptor, data) :]
-
-
-def main() -> None:
-    import holdfast.runner.task.child
-    import holdfast.runner.task.execution
-    import holdfast.runner.task.loading  # noqa: F401
-
-    gc.collect()
-    gc.freeze()
-    Launcher(socket.socket(fileno=int(sys.argv[1]))).run()
-
-
-if __name__ == "__main__":
-    main()

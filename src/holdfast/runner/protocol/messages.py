@@ -111,3 +111,10 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 Report: TypeAlias = Succeeded | Skipped | Failed | Parsed | Ready | Done
+
+STARTUP = b"S"
+REPORT = b"R"
+"""The frames of a channel that hold one."""
+
+startup_decoder: msgspec.msgpack.Decoder[Startup] = msgspec.msgpack.Decoder(Startup)
+report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)

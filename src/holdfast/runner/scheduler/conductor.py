@@ -27,6 +27,7 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.run import AttemptInfo, Outcome, Run, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.process import has_ended, kill_group, this_process
+from holdfast.runner.protocol.agreed import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.protocol.messages import Parsed
 from holdfast.runner.protocol.orders import (
     CallBack,
@@ -41,8 +42,6 @@ from holdfast.runner.protocol.orders import (
 from holdfast.runner.scheduler.dag_files import printable
 from holdfast.runner.scheduler.decide import Decision, decide
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
-from holdfast.runner.supervisor.attempt import CALLBACKS, HEARTBEAT, LEASE
-from holdfast.runner.supervisor.ending import MOST_INTERRUPTIONS
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
 

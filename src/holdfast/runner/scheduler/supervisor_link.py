@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +17,8 @@ import msgspec
 
 from holdfast.access.identity import WorkerIdentity
 from holdfast.errors import HoldfastError, RunnerFailed
-from holdfast.process import hide_this_process, this_process
+from holdfast.process import this_process
+from holdfast.runner.protocol.agreed import ALIVE
 from holdfast.runner.protocol.orders import (
     Alive,
     NeedToken,
@@ -32,8 +31,6 @@ from holdfast.runner.protocol.orders import (
 from holdfast.settings import VARIABLE_PREFIX, Settings
 from holdfast.wire.channel import ORDER, Channel, encode
 
-ALIVE = 2.0
-"""Seconds from one sign of life of a supervisor to the next."""
 SILENCE = 30.0
 """Seconds without a word after which a supervisor counts as hanging."""
 MOST_STARTS = 3
@@ -101,7 +98,7 @@ class SupervisorLink:
     def _start(self) -> None:
         ours, its = socket.socketpair()
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.runner.scheduler.supervisor_link", str(its.fileno())],
+            [sys.executable, "-m", "holdfast.runner.supervisor", str(its.fileno())],
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
             env=_environment(self._settings),
@@ -169,25 +166,3 @@ def _send_token(channel: Channel, settings: Settings) -> None:
         channel.send(ORDER, encode(_use_server(settings)))
     except (HoldfastError, OSError) as error:
         log.warning("the supervisor gets no new token: %s", error)
-
-
-def main() -> None:
-    hide_this_process()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the scheduler's matter
-    from holdfast.runner.supervisor.launcher_link import Nursery
-
-    # First, because it loads what tasks need while this process loads what the database needs.
-    nursery = Nursery()
-    logging.basicConfig(format="%(name)s: %(message)s", stream=sys.stderr)
-
-    from holdfast.runner.supervisor.supervisor import Supervisor
-
-    try:
-        Supervisor(Channel(socket.socket(fileno=int(sys.argv[1]))), nursery).run()
-    except HoldfastError as error:
-        sys.exit(f"error: {error}")
-    gc.freeze()  # else the interpreter would look through all objects before it ends
-
-
-if __name__ == "__main__":
-    main()

@@ -6,7 +6,7 @@ import logging
 import signal
 import time
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,24 +20,27 @@ from holdfast.actions.logs import log_path
 from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable, ValueTooLarge
 from holdfast.model.dag import CallbackKind
 from holdfast.model.entry import TaskWriter
-from holdfast.model.run import Ending, Outcome, TaskState
-from holdfast.runner.protocol.messages import CallbackStartup, Done, Failed, Report, TaskStartup
+from holdfast.model.run import Ending, Outcome
+from holdfast.runner.protocol.agreed import CALLBACKS, LEASE, MOST_INTERRUPTIONS
+from holdfast.runner.protocol.messages import (
+    STARTUP,
+    CallbackStartup,
+    Done,
+    Failed,
+    Report,
+    TaskStartup,
+)
 from holdfast.runner.protocol.orders import Ended, RunTask
 from holdfast.runner.supervisor.declared import Declared, own_report
-from holdfast.runner.supervisor.ending import MOST_INTERRUPTIONS, StopReason, ending_of
+from holdfast.runner.supervisor.ending import StopReason, ending_of
 from holdfast.runner.supervisor.endpoint import open_endpoint
-from holdfast.runner.supervisor.launcher_link import Child, LauncherGone, Nursery
+from holdfast.runner.supervisor.launcher_link import Child, LauncherGone, LauncherLink
 from holdfast.runner.supervisor.relay import relay
 from holdfast.runner.supervisor.spark_server import SparkServer
-from holdfast.runner.task.child import STARTUP
 from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
 from holdfast.wire.channel import encode
 
-LEASE = timedelta(seconds=30)
-"""How long a run, an attempt or a watch belongs to who has it without a heartbeat."""
-HEARTBEAT = 2.0
-"""Seconds from one heartbeat to the next."""
 GRACE = 10.0
 """Seconds that a task has to end by itself after SIGTERM."""
 FAREWELL = 5.0
@@ -47,13 +50,6 @@ CALLBACK_LIMIT = 60.0
 PAUSE = 0.1
 """Seconds before callbacks are tried with another launcher."""
 
-CALLBACKS: dict[TaskState, CallbackKind] = {
-    TaskState.SUCCESS: "success",
-    TaskState.FAILED: "failure",
-    TaskState.UP_FOR_RETRY: "retry",
-    TaskState.SKIPPED: "skipped",
-}
-
 log = logging.getLogger("holdfast.supervisor")
 
 
@@ -61,7 +57,7 @@ class Surroundings(NamedTuple):
     """What an attempt needs of its supervisor."""
 
     store: Store
-    nursery: Nursery
+    launcher: LauncherLink
     rules: Rules
     home: Path
     spark: SparkServer
@@ -85,7 +81,7 @@ class Attempt:
     def run(self) -> Ended:
         scope = self._order.instance.scope
         try:
-            child = self._with.nursery.launch()
+            child = self._with.launcher.launch()
         except LauncherGone as error:
             return Ended(scope, error.message, begun=False)
         self._child = child
@@ -145,7 +141,7 @@ class Attempt:
     def _supervise(self, child: Child, writer: TaskWriter) -> Ended:
         assert writer.attempt is not None
         child.log_to(log_path(self._with.home, writer.scope, writer.attempt))
-        report = self._carry_out(child, writer)
+        report = self._run_child(child, writer)
         if not child.wait(FAREWELL):
             if report is None and self._stop is None:
                 self._stop = StopReason.SILENT
@@ -163,7 +159,7 @@ class Attempt:
             called = self._call_back(writer, kind, ending.error, exception)
         return Ended(writer.scope, called=called)
 
-    def _carry_out(self, child: Child, writer: TaskWriter) -> Report | None:
+    def _run_child(self, child: Child, writer: TaskWriter) -> Report | None:
         startup = self._startup(writer)
         try:
             if self._order.task.spark:
@@ -293,7 +289,7 @@ def _call(
 ) -> Report | None:
     """Return what became of the callbacks; None where their process did not tell. Raise
     LauncherGone where nobody knows."""
-    child = surroundings.nursery.launch()
+    child = surroundings.launcher.launch()
     report = None
     try:
         child.log_to(path)

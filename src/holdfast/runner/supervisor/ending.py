@@ -8,11 +8,10 @@ from enum import StrEnum
 
 from holdfast.model.dag import TaskSpec
 from holdfast.model.run import Ending, Outcome, TaskInstance, TaskState
+from holdfast.runner.protocol.agreed import MOST_INTERRUPTIONS
 from holdfast.runner.protocol.messages import Failed, Report, Skipped, Succeeded
 
 LONGEST_DELAY = timedelta(days=1)
-MOST_INTERRUPTIONS = 5
-"""In a row, after which a task has failed: perhaps it is what kills those around it."""
 FIRST_PAUSE = timedelta(seconds=2)
 """Before a task begins again that was interrupted twice in a row; then it grows."""
 LONGEST_PAUSE = timedelta(seconds=30)

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model.run import Process
 from holdfast.process import MARK, identify, kill_group
-from holdfast.runner.launcher.launcher import (
+from holdfast.runner.protocol.launches import (
     Exited,
     Kill,
     Launch,
@@ -55,8 +55,8 @@ class LauncherGone(HoldfastError):
 class Child:
     """A forked process, waiting for its startup."""
 
-    def __init__(self, nursery: Nursery, number: int, channel: Channel, mark: str) -> None:
-        self._nursery = nursery
+    def __init__(self, launcher: LauncherLink, number: int, channel: Channel, mark: str) -> None:
+        self._launcher = launcher
         self._number = number
         self._mark = mark
         self._launched = Event()
@@ -69,12 +69,12 @@ class Child:
 
     def log_to(self, path: Path) -> None:
         with suppress(LauncherGone):  # and the child with it, which its end tells
-            self._nursery.order(WriteLog(self._number, str(path), LOG_LIMIT))
+            self._launcher.order(WriteLog(self._number, str(path), LOG_LIMIT))
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """A signal for it, or SIGKILL for all of its group. Nothing happens where it has ended."""
         with suppress(LauncherGone):
-            self._nursery.order(Kill(self._number, number))
+            self._launcher.order(Kill(self._number, number))
 
     @contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
@@ -110,7 +110,7 @@ class Child:
         self._launched.set()
 
 
-class Nursery:
+class LauncherLink:
     """A launcher process, started anew when it has died, and the children that it has forked."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class Nursery:
         # Its children have it in their environment, too, by which they are known later.
         self._mark = environ[MARK] = uuid4().hex
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.runner.launcher.launcher", str(its.fileno())],
+            [sys.executable, "-m", "holdfast.runner.launcher", str(its.fileno())],
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
             env=environ,

@@ -12,8 +12,7 @@ from holdfast.access.identity import Identity
 from holdfast.access.permissions import check
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.portable.transport import Endpoint
-from holdfast.runner.protocol.messages import Report
-from holdfast.runner.task.child import REPORT, report_decoder
+from holdfast.runner.protocol.messages import REPORT, Report, report_decoder
 from holdfast.server.execution.content import checked
 from holdfast.store import Store
 from holdfast.stores.pipe import ANSWER, COMMAND, ENDPOINT, ERROR
@@ -46,7 +45,7 @@ def relay(
             if kind == REPORT:
                 return report_decoder.decode(data)
             if kind == COMMAND:
-                _answer(channel, partial(_carry_out, data, store, identity, max_value_bytes))
+                _answer(channel, partial(_execute, data, store, identity, max_value_bytes))
             elif kind == ENDPOINT:
                 _answer(channel, partial(endpoint, _purposes.decode(data)))
             else:
@@ -56,7 +55,7 @@ def relay(
     return None
 
 
-def _carry_out(data: bytes, store: Store, identity: Identity, max_value_bytes: int) -> Any:
+def _execute(data: bytes, store: Store, identity: Identity, max_value_bytes: int) -> Any:
     command = MSGPACK.decode_command(data)
     command = checked(command, max_value_bytes, may_hold_nul=b"\0" in data)
     check(identity, command)

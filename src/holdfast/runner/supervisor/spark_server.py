@@ -11,9 +11,8 @@ from threading import Event, Lock, Thread
 from holdfast.errors import SparkUnavailable
 from holdfast.model.run import Process
 from holdfast.process import identify
-from holdfast.runner.protocol.messages import Failed, Ready, Report
-from holdfast.runner.supervisor.launcher_link import Child, Nursery
-from holdfast.runner.task.child import REPORT, STARTUP, report_decoder
+from holdfast.runner.protocol.messages import REPORT, STARTUP, Failed, Ready, Report, report_decoder
+from holdfast.runner.supervisor.launcher_link import Child, LauncherLink
 from holdfast.settings import Settings
 from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.wire.channel import encode
@@ -22,9 +21,9 @@ from holdfast.wire.channel import encode
 class SparkServer:
     """Started again when it has died, or when the launcher has and took it along."""
 
-    def __init__(self, settings: Settings, nursery: Nursery) -> None:
+    def __init__(self, settings: Settings, launcher: LauncherLink) -> None:
         self._settings = settings
-        self._nursery = nursery
+        self._launcher = launcher
         # Now, while it lives: a supervisor that is stopped may outlive it.
         self._runner = identify(os.getppid())
         self._lock = Lock()
@@ -34,11 +33,11 @@ class SparkServer:
         """Let Spark start, and let tasks find it loaded, while other things go on."""
         if not self._settings.spark.remote:
             self._serving()  # first: it takes longer, and the launcher does one thing at a time
-        self._nursery.preload_spark()
+        self._launcher.preload_spark()
 
     def address(self) -> SparkAddress:
         """Where it listens, once it does."""
-        self._nursery.preload_spark()
+        self._launcher.preload_spark()
         if self._settings.spark.remote:
             from holdfast.spark.session.session import address_of
 
@@ -68,7 +67,7 @@ class SparkServer:
     def _serving(self) -> _Serving:
         with self._lock:
             if self._current is None or self._current.has_ended:
-                self._current = _Serving(self._nursery.launch(), self._settings, self._runner)
+                self._current = _Serving(self._launcher.launch(), self._settings, self._runner)
             return self._current
 
 

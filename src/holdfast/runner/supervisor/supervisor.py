@@ -17,7 +17,8 @@ from holdfast.actions.logs import service_logs
 from holdfast.connection import open_store, rules
 from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable
 from holdfast.process import PRIVATE, this_process
-from holdfast.runner.protocol.messages import CallbackStartup, Failed, Parsed, ParseStartup
+from holdfast.runner.protocol.agreed import ALIVE, HEARTBEAT, LEASE
+from holdfast.runner.protocol.messages import STARTUP, CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.protocol.orders import (
     Alive,
     CallBack,
@@ -36,15 +37,13 @@ from holdfast.runner.protocol.orders import (
     WatchAsset,
     order_decoder,
 )
-from holdfast.runner.scheduler.supervisor_link import ALIVE
-from holdfast.runner.supervisor.attempt import HEARTBEAT, LEASE, Attempt, Surroundings, call_back
+from holdfast.runner.supervisor.attempt import Attempt, Surroundings, call_back
 from holdfast.runner.supervisor.ending import StopReason
-from holdfast.runner.supervisor.launcher_link import LauncherGone, Nursery
+from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
 from holdfast.runner.supervisor.purger import Purger
 from holdfast.runner.supervisor.relay import relay
 from holdfast.runner.supervisor.spark_server import SparkServer
 from holdfast.runner.supervisor.watcher import Watching
-from holdfast.runner.task.child import STARTUP
 from holdfast.server.endpoint import Endpoints
 from holdfast.settings import Settings, load
 from holdfast.store import Store
@@ -69,21 +68,21 @@ class _ImportKilled(HoldfastError):
 
 
 class Supervisor:
-    def __init__(self, scheduler: Channel, nursery: Nursery) -> None:
+    def __init__(self, scheduler: Channel, launcher: LauncherLink) -> None:
         settings = load()
         with suppress(OSError):  # there will be no logs, which the launcher says
             settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
         self._scheduler = scheduler
-        self._nursery = nursery
+        self._launcher = launcher
         self._through_server = bool(settings.workers.server_url)
         self._token = ""
         self._token_came = Condition()
         self._store = self._open_store(settings)
-        self._spark = SparkServer(settings, nursery)
+        self._spark = SparkServer(settings, launcher)
         self._endpoints = Endpoints(settings, self._store)
         its = rules(settings)
         self._surroundings = Surroundings(
-            self._store, nursery, its, settings.home, self._spark, self._endpoints
+            self._store, launcher, its, settings.home, self._spark, self._endpoints
         )
         self._purger = Purger(self._store, its.offloading) if its.offloading.backend else None
         self._lock = Lock()
@@ -118,7 +117,7 @@ class Supervisor:
             thread.join()
         if self._purger is not None:
             self._purger.stop()
-        self._nursery.close()
+        self._launcher.close()
         self._endpoints.close()
         self._store.close()
 
@@ -202,7 +201,7 @@ class Supervisor:
         self._tell(FileParsed(order.file, parsed))
 
     def _import(self, file: str) -> Parsed:
-        child = self._nursery.launch()
+        child = self._launcher.launch()
         report, began = None, time.monotonic()
         try:
             child.log_to(service_logs(self._surroundings.home) / "dag-files.log")

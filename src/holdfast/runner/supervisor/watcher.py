@@ -14,12 +14,12 @@ from holdfast.errors import Conflict, HoldfastError
 from holdfast.model.run import Watch
 from holdfast.model.scope import AssetScope
 from holdfast.process import has_ended, this_process
-from holdfast.runner.protocol.messages import Failed, WatchStartup
+from holdfast.runner.protocol.agreed import LEASE
+from holdfast.runner.protocol.messages import STARTUP, Failed, WatchStartup
 from holdfast.runner.protocol.orders import WatchAsset
-from holdfast.runner.supervisor.attempt import LEASE, Surroundings
+from holdfast.runner.supervisor.attempt import Surroundings
 from holdfast.runner.supervisor.launcher_link import Child
 from holdfast.runner.supervisor.relay import relay
-from holdfast.runner.task.child import STARTUP
 from holdfast.wire.channel import encode
 
 FIRST_PAUSE = 1.0
@@ -75,7 +75,7 @@ class Watching:
         """Until it ends; why it failed, if it did."""
         try:
             self.watch = self._claim()
-            return self._carry_out(self.watch)
+            return self._run_child(self.watch)
         except Conflict:
             return ""  # another triggerer has it; it may end one day
         except (HoldfastError, OSError) as error:
@@ -99,8 +99,8 @@ class Watching:
         )
         return self._with.store.execute(start)
 
-    def _carry_out(self, watch: Watch) -> str:
-        child = self._child = self._with.nursery.launch()
+    def _run_child(self, watch: Watch) -> str:
+        child = self._child = self._with.launcher.launch()
         try:
             if self._stopped.is_set():
                 return ""

@@ -15,10 +15,9 @@ from contextlib import suppress
 from threading import Thread
 from types import FrameType
 
-import msgspec
-
 from holdfast.errors import HoldfastError
 from holdfast.runner.protocol.messages import (
+    REPORT,
     CallbackStartup,
     Done,
     Failed,
@@ -27,17 +26,12 @@ from holdfast.runner.protocol.messages import (
     Report,
     Startup,
     WatchStartup,
+    startup_decoder,
 )
 from holdfast.settings import withhold_secrets
 from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.stores.pipe import PipeStore
 from holdfast.wire.channel import LARGEST_OF_TASK, Channel, encode
-
-STARTUP = b"S"
-REPORT = b"R"
-
-startup_decoder: msgspec.msgpack.Decoder[Startup] = msgspec.msgpack.Decoder(Startup)
-report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 
 log = logging.getLogger("holdfast.task")
 
@@ -62,7 +56,7 @@ def main(sock: socket.socket, lifeline: int) -> int:
         # Who stops all processes of a runner at once does not stop what it is to say of their end.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process = os.getpid()
-    report = _carry_out(startup, store, channel)
+    report = _do_startup(startup, store, channel)
     if os.getpid() != process:
         return 0  # a fork that the task made and let run on to here
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends now in any case
@@ -93,7 +87,7 @@ def _send(channel: Channel, report: Report) -> None:
         channel.send(REPORT, encode(Failed(error=f"its report cannot be sent: {why}")))
 
 
-def _carry_out(startup: Startup, store: PipeStore, channel: Channel) -> Report:
+def _do_startup(startup: Startup, store: PipeStore, channel: Channel) -> Report:
     try:
         if isinstance(startup, SparkStartup):
             return _serve_spark(startup, channel)

@@ -31,7 +31,7 @@ from holdfast.server.http.limits import read_aside
 from holdfast.server.http.path import decoded
 from holdfast.server.http.request import (
     VERIFIED,
-    carry_out,
+    execute_counted,
     identity_of,
     perform,
     settings_of,
@@ -114,7 +114,7 @@ async def post_token(request: Request) -> Response:
         body, _decoded, body, _wanted, "it names a task's attempt, a job or a store"
     )
     bearer, standing = issuing(identity_of(request), wanted)
-    await carry_out(request, standing, "IssueToken")
+    await execute_counted(request, standing, "IssueToken")
     token = tokens_of(request).give(bearer, request.scope[VERIFIED])
     return Response(JSON.encode({"token": token}), media_type=MEDIA_TYPE)
 

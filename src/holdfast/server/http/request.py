@@ -50,13 +50,13 @@ async def perform(request: Request, command: Command[A], once: RequestId | None 
     inner: Command[Any] = authorized(identity_of(request), command)
     if once is not None:
         inner = Once(once, inner)
-    answer = await carry_out(request, inner, type(command).__name__)
+    answer = await execute_counted(request, inner, type(command).__name__)
     if isinstance(command, FinishAttempt) or (isinstance(command, Heartbeat) and answer.attempts):
         request.scope[GOOD] = False
     return cast(A, answer)
 
 
-async def carry_out(request: Request, command: Command[Any], name: str) -> Any:
+async def execute_counted(request: Request, command: Command[Any], name: str) -> Any:
     """Carry out, count and log a command that they may ask."""
     request.scope.setdefault(COMMANDS, []).append(name)
     try:

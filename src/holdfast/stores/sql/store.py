@@ -176,11 +176,11 @@ class SqlStore(Store):
 
     def _drive(self, steps: Steps[A], cursor: Any, progress: Progress, limit: Limit) -> A:
         if not self._dialect.embedded:
-            return self._carry_out(steps, cursor, progress, limit)
+            return self._drive_steps(steps, cursor, progress, limit)
         with ExitStack() as turn:
-            return self._carry_out(steps, cursor, progress, limit, turn)
+            return self._drive_steps(steps, cursor, progress, limit, turn)
 
-    def _carry_out(
+    def _drive_steps(
         self,
         steps: Steps[A],
         cursor: Any,
