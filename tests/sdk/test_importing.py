@@ -28,7 +28,9 @@ def test_the_sdk_has_the_names_of_airflow() -> None:
 def test_importing_the_sdk_loads_no_database_and_no_spark() -> None:
     program = """
         import sys
-        import holdfast.sdk, holdfast.runner.task.execution, holdfast.runner.task.loading, holdfast.runner.task.watching
+        import holdfast.sdk
+        import holdfast.runner.task.execution, holdfast.runner.task.loading
+        import holdfast.runner.task.watching
         heavy = {"sqlalchemy", "alembic", "pyspark", "pandas", "cronsim", "click", "rich"}
         print(sorted(heavy & set(sys.modules)))
     """

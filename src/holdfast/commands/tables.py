@@ -28,8 +28,8 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class Scan(Command[Slice], frozen=True, kw_only=True):
-    """Rows of a table of `holdfast.portable.tables`, in order of their identity, from after one and up to
-    another; empty: from the first, to the last. What has expired is not among them."""
+    """Rows of a table of `holdfast.portable.tables`, in order of their identity, from after one and
+    up to another; empty: from the first, to the last. What has expired is not among them."""
 
     category = Category.READS
     touches_entries = True

@@ -29,11 +29,7 @@ except ImportError as error:
 for _module in ("conformance", "machine", "worker_backend"):
     pytest.register_assert_rewrite(f"holdfast.testing.{_module}")
 
-from holdfast.testing.client import (
-    COLOURS,
-    Door,
-    open_door,
-)
+from holdfast.testing.client import COLOURS, Door, open_door  # noqa: E402
 from holdfast.testing.clock import Clock  # noqa: E402
 from holdfast.testing.conformance import MakeStore, StoreConformance  # noqa: E402
 from holdfast.testing.machine import StoreMachine, machine_for  # noqa: E402

@@ -92,7 +92,7 @@ class BaseStoreBackend(ABC):
         """Remove what has expired. `holdfast state-store cleanup-task-store` calls it."""
 
     def supports(self, command: type[Command[Any]]) -> bool:
-        """Which commands of `holdfast.commands.entries` this backend answers besides the eight methods:
+        """Which commands of `holdfast.commands` this backend answers besides the eight methods:
         any of GetEntry, List, SetMany, Advance, History, Rewind, CountExpired, ListExpired,
         DeleteExpired, TakeExpired. With GetEntry it keeps versions, and is given every Set as a
         command, which may carry `if_version`."""
