@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.model.load_chain import following
 from holdfast.spark.loads.chain import highest_number, loads_that_count
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore, ExternalTaskStore, Rules, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.binding import Rules
+from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.errors import InvalidInput, UnknownAsset, UnknownTaskInstance, UnreadableValue
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope

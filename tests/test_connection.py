@@ -14,7 +14,8 @@ import pytest
 import holdfast
 from holdfast import NEVER_EXPIRE, Connection
 from holdfast import commands as c
-from holdfast.accessor.stores import Rules, TaskStore
+from holdfast.accessor.binding import Rules
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import (
     InvalidInput,
     InvalidType,

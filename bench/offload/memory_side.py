@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import commands as c
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore

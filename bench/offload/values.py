@@ -17,7 +17,7 @@ from bench.report import crossed
 from bench.rounds import in_turns
 from bench.spark.run import Run
 from holdfast import commands as c
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.server.asked import Operations, answer
 from bench.workload import KEYS, VALUES
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
 from holdfast.stores.http import HttpStore

@@ -14,7 +14,9 @@ import msgspec
 from holdfast import commands as c
 from holdfast import distribution
 from holdfast.access.identity import whoami
-from holdfast.accessor.stores import AssetStore, ExternalTaskStore, Rules, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.binding import Rules
+from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.errors import (
     HoldfastError,
     InvalidInput,
@@ -29,6 +31,7 @@ from holdfast.settings import Settings, load
 from holdfast.store import Steps, Store, arun, run
 from holdfast.stores.backend.contract import load_backend
 from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.contract import entries_of
 from holdfast.stores.sql import SqlStore
 
 TOKEN_VARIABLE: Final = "HOLDFAST_TOKEN"  # noqa: S105  (its name, not its content)
@@ -137,12 +140,12 @@ class Connection:
 
     def close(self) -> None:
         """Let go of the connections, and of the server for handles if there is one."""
-        _close_beside(self.store.inline)
+        _close_beside(entries_of(self.store))
         self.store.close()
 
     async def aclose(self) -> None:
         """The same from an event loop, with the connections that it had of its own."""
-        await asyncio.to_thread(_close_beside, self.store.inline)
+        await asyncio.to_thread(_close_beside, entries_of(self.store))
         await self.store.aclose()
 
     async def __aenter__(self) -> Self:

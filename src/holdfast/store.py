@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from holdfast import flow
 from holdfast.commands import Command
-from holdfast.model.entry import TaskWriter
 
 A = TypeVar("A")
 Steps: TypeAlias = flow.Steps[Command[Any], A]
@@ -21,19 +20,6 @@ class Store(ABC):
 
     `execute` may be called from any thread. It raises only errors of `holdfast.errors`.
     """
-
-    large_values: ClassVar[bool] = False
-    """Whether values of any size are welcome. The value of a write may then also be UTF-8 bytes,
-    which saves a copy of it."""
-
-    @property
-    def inline(self) -> Store:
-        """The store that values really are in, for those that it has to look at itself."""
-        return self
-
-    def before_success(self, writer: TaskWriter) -> None:  # noqa: B027  (most hold nothing back)
-        """An attempt is about to succeed, and its end is going to be recorded by another process:
-        what it has staged, and this store holds back until then, is to be sent now."""
 
     @abstractmethod
     def execute(self, command: Command[A]) -> A:
@@ -64,6 +50,25 @@ class Store(ABC):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class WrapperStore(Store):
+    """A store in front of another one, which answers what this one leaves alone."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    def execute(self, command: Command[A]) -> A:
+        return self.inner.execute(command)
+
+    def supports(self, command: type[Command[Any]]) -> bool:
+        return self.inner.supports(command)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
 
 
 class AsyncDoor(Protocol):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast import Connection
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope

@@ -12,7 +12,7 @@ import pytest
 from victims import Project
 
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import UnknownAsset
 from holdfast.model.entry import ApiWriter
 from holdfast.model.run import RunState

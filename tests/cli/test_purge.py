@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import BackendFailed
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import Connection
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.commands import Rewind, ToVersion
 from holdfast.connection import open_store
 from holdfast.model.entry import ApiWriter

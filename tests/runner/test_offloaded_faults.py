@@ -9,7 +9,7 @@ import pytest
 from project import Project, Result, wait_until
 
 from holdfast import commands as c
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import StaleAttempt
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from holdfast import commands as c
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.commands import Command
 from holdfast.errors import StoreUnavailable
 from holdfast.model.dag import TaskSpec

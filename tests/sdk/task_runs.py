@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from holdfast import commands as c
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.commands import Emit, GetResults, PutResult, RunEvents, TakeItem
 from holdfast.model.dag import CallbackKind, DagSpec
 from holdfast.model.entry import TaskWriter

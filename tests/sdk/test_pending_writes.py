@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import HoldfastError, NotSupported, VersionConflict
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.scope import AssetScope
-from holdfast.stores.buffered import PendingStore
+from holdfast.stores.buffered import BufferedStore
 from holdfast.testing.model import MemoryStore
 
 SCOPE = AssetScope(name="a", uri="a")
@@ -49,7 +49,7 @@ def test_reads_and_the_final_state_are_those_of_writes_at_once(
     first: dict[str, int], steps: list[tuple[Any, ...]]
 ) -> None:
     direct, held = store_with(first), store_with(first)
-    pending = PendingStore(held, SCOPE)
+    pending = BufferedStore(held, SCOPE)
     at_once = AssetStore(direct, SCOPE, WatcherWriter())
     later = AssetStore(pending, SCOPE, WatcherWriter())
     untouched = AssetStore(held, SCOPE, WatcherWriter())
@@ -68,7 +68,7 @@ def test_reads_and_the_final_state_are_those_of_writes_at_once(
 
 
 def test_an_entry_that_waits_is_marked_over_the_version_that_stands() -> None:
-    pending = PendingStore(store_with({"k": 1}), SCOPE)
+    pending = BufferedStore(store_with({"k": 1}), SCOPE)
     store = AssetStore(pending, SCOPE, WatcherWriter())
     store.set("k", 2)
     store.set("new", 3)
@@ -83,7 +83,7 @@ def test_an_entry_that_waits_is_marked_over_the_version_that_stands() -> None:
 
 def test_a_condition_on_the_version_holds_for_what_is_written_after_it() -> None:
     inner = store_with({"k": 1})
-    pending = PendingStore(inner, SCOPE)
+    pending = BufferedStore(inner, SCOPE)
     store = AssetStore(pending, SCOPE, WatcherWriter())
     store.set("k", 2, if_version=1)
     store.set("k", 3)
@@ -95,7 +95,7 @@ def test_a_condition_on_the_version_holds_for_what_is_written_after_it() -> None
 
 
 def test_a_condition_that_does_not_hold_is_refused_at_once() -> None:
-    store = AssetStore(PendingStore(store_with({"k": 1}), SCOPE), SCOPE, WatcherWriter())
+    store = AssetStore(BufferedStore(store_with({"k": 1}), SCOPE), SCOPE, WatcherWriter())
 
     with pytest.raises(VersionConflict, match="expected version 7, but it has version 1"):
         store.set("k", 2, if_version=7)
@@ -103,7 +103,7 @@ def test_a_condition_that_does_not_hold_is_refused_at_once() -> None:
 
 def test_after_a_delete_the_entry_may_be_made_where_absent() -> None:
     inner = store_with({"k": 1})
-    pending = PendingStore(inner, SCOPE)
+    pending = BufferedStore(inner, SCOPE)
     store = AssetStore(pending, SCOPE, WatcherWriter())
     store.delete("k")
     store.set("k", 5, if_version=0)
@@ -115,14 +115,14 @@ def test_after_a_delete_the_entry_may_be_made_where_absent() -> None:
 
 
 def test_a_rewind_cannot_wait_and_says_so() -> None:
-    store = AssetStore(PendingStore(store_with({"k": 1}), SCOPE), SCOPE, WatcherWriter())
+    store = AssetStore(BufferedStore(store_with({"k": 1}), SCOPE), SCOPE, WatcherWriter())
 
     with pytest.raises(NotSupported, match="cannot rewind"):
         store.rewind("k", version=1)
 
 
 async def test_async_calls_see_what_waits() -> None:
-    store = AssetStore(PendingStore(store_with({}), SCOPE), SCOPE, WatcherWriter())
+    store = AssetStore(BufferedStore(store_with({}), SCOPE), SCOPE, WatcherWriter())
     await store.aset("k", 1)
 
     assert await store.aadvance("k", 4) == 4

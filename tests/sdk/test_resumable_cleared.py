@@ -10,7 +10,7 @@ import pytest
 
 import pipeline
 from holdfast import commands as c
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.run import Ending, Outcome, TaskState
 from holdfast.model.scope import TaskScope

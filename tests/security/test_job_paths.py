@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import commands as c
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import InvalidInput, SparkUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.accessor.stores import ExternalTaskStore, TaskStore
+from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.errors import SparkUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope

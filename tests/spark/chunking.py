@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import holdfast
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.spark.checkpoints import chunks
 from holdfast.spark.checkpoints.chunks import write_chunks
 

@@ -15,7 +15,8 @@ import pytest
 from attempt import scope_of, store_of
 
 import holdfast
-from holdfast.accessor.stores import AssetStore, ExternalTaskStore, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.commands import Command, Set
 from holdfast.errors import InvalidInput, InvalidType, StaleAttempt
 from holdfast.model.entry import ApiWriter, TaskWriter

@@ -16,6 +16,7 @@ from holdfast import Connection
 from holdfast.commands import Get
 from holdfast.errors import BackendFailed, MissingDependency, NotSupported
 from holdfast.model.scope import TaskScope
+from holdfast.stores.offload.contract import entries_of
 
 TASK = ("sales", "monday", "load")
 SETTINGS = """
@@ -78,7 +79,7 @@ def test_a_handle_puts_values_where_the_task_puts_them(
     assert said == "('written by the task', ['batched', 'before', 'large', 'small'])\n"
     assert store.get("large") == "x" * 100
     assert store.get("batched") == ["y" * 100]
-    assert "xxx" not in str(connection.store.inline.execute(Get(TaskScope(*TASK), "large")))
+    assert "xxx" not in str(entries_of(connection.store).execute(Get(TaskScope(*TASK), "large")))
     assert len(list(tmp_path.rglob("objects/**/*.json"))) == 3
 
 

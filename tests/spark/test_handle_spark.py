@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import KINDS, HoldfastError, InvalidInput, StaleAttempt, VersionConflict
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope

@@ -16,7 +16,7 @@ from loading import Table, connection, frame
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from holdfast import Connection
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, VersionConflict
 from holdfast.spark.loads.incremental import Loaded, incremental
 

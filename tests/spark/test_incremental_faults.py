@@ -12,7 +12,8 @@ import pytest
 from loading import Table, connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor.stores import AssetStore, Rules
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.binding import Rules
 from holdfast.errors import HoldfastError, InvalidInput, InvalidType, VersionConflict
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope

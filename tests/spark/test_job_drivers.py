@@ -15,7 +15,8 @@ import pytest
 
 from holdfast import commands as c
 from holdfast.access.identity import JobIdentity
-from holdfast.accessor.stores import Rules, TaskStore
+from holdfast.accessor.binding import Rules
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import OutsideTask
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput
 from holdfast.model.load_chain import Chain, following
 from holdfast.spark.loads.chain import loads_that_count

@@ -13,7 +13,7 @@ import pytest
 from loading import Table, connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import CheckFailed, InvalidInput
 from holdfast.spark.loads.incremental import Loaded, incremental, portions
 from holdfast.spark.loads.source import source_of

@@ -12,7 +12,7 @@ import pytest
 from loading import connection, frame, save_without_renames
 from pyspark.sql import SparkSession
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental

@@ -14,7 +14,7 @@ from loading import Table, connection, frame
 from pyspark.sql import SparkSession
 from pyspark.sql.types import CharType, DataType, StringType, StructType, VarcharType
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.loads.column import Columns
 from holdfast.spark.loads.identity import Identity, kind_of, text_of

@@ -14,7 +14,7 @@ import pytest
 from loading import connection, frame
 from pyspark.sql import SparkSession
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental

@@ -14,7 +14,7 @@ from loading import connection, frame, save_without_renames
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.actions.loads import loads_of
 from holdfast.errors import InvalidInput, NotFound, StaleAttempt, VersionConflict
 from holdfast.model.scope import AssetScope

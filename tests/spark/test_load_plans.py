@@ -14,7 +14,7 @@ from loading import connection, frame
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, SourceChanged, VersionConflict
 from holdfast.spark.loads.incremental import Load, incremental
 from holdfast.spark.session.operations import other_session

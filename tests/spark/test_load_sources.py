@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.functions import udf
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, SourceChanged
 from holdfast.spark.loads.incremental import incremental
 from holdfast.spark.loads.source import Source, source_of

@@ -9,7 +9,7 @@ from attempt import scope_of, store_of
 from kept import await_true
 from pyspark.sql.connect.shell.progress import StageInfo
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.commands import Command
 from holdfast.errors import StaleAttempt
 from holdfast.model.entry import TaskWriter

@@ -19,7 +19,7 @@ from pyspark.sql.utils import is_remote
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import Conflict
 from holdfast.spark.streams.batch import Batch
 from holdfast.spark.streams.streaming import follow

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import Conflict, InvalidType, NotFound, UnknownTaskInstance
 from holdfast.model.entry import TaskWriter
 from holdfast.spark.streams.batch import Batch, query_of

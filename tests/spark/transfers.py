@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.commands import AssetFilter, List, TaskFilter
 from holdfast.portable.source.location import Location
 from holdfast.settings import ObjectStore

@@ -12,7 +12,8 @@ from uuid import uuid4
 import pytest
 
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import BackendFailed, StaleAttempt, StoreUnavailable, VersionConflict
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope

@@ -13,6 +13,7 @@ from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import HELD_TEXT, as_reference, reference_in
 from holdfast.settings import ObjectStore
+from holdfast.stores.offload.contract import entries_of
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.store import OffloadStore
 from holdfast.testing.model import MemoryStore
@@ -49,7 +50,7 @@ def other(tmp_path: Path) -> str:
 def kept(store: OffloadStore, scope: StoreScope, key: str) -> str:
     """Store a value; the reference to it."""
     store.execute(c.Set(scope, key, '"precious"', ANN))
-    text = store.inline.execute(c.Get(scope, key))
+    text = entries_of(store).execute(c.Get(scope, key))
     assert text is not None
     reference = reference_in(text)
     assert reference is not None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from dict_backends import AirflowHooks, CanonicalHooks, DraftReferenceHooks, DraftValueHooks
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.commands import RegisterTask
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope

@@ -15,7 +15,8 @@ from dict_backends import (
 )
 
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import BackendFailed, ObjectBusy, ValueTooLarge
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.sdk import dag, task
 from holdfast.spark.checkpoints.checkpoint import checkpointed
 

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.sdk import dag, task
 from holdfast.spark.checkpoints.chunks import write_chunks
 

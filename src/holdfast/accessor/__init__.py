@@ -1,1 +1,1 @@
-"""Task stores and asset stores, as pipelines use them."""
+"""The task store and the asset store, as pipelines use them."""

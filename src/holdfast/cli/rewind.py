@@ -8,7 +8,6 @@ from datetime import datetime
 import click
 
 from holdfast import commands as c
-from holdfast.accessor.stores import rewind_target
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
 from holdfast.cli import document
 from holdfast.cli.opening import as_worker, open_store, person
@@ -19,6 +18,7 @@ from holdfast.cli.removal import Removal, data_of, may_be_there, remove
 from holdfast.cli.scope import asset_options
 from holdfast.errors import HoldfastError
 from holdfast.model.entry import Version
+from holdfast.model.rewind import rewind_target
 from holdfast.model.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import run

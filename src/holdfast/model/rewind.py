@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import msgspec
 
-from holdfast.errors import HistoryGone, NotSupported
+from holdfast.errors import HistoryGone, InvalidInput, NotSupported
 from holdfast.model.entry import TaskWriter, Version
 from holdfast.model.value import is_in_place
 
@@ -32,6 +32,22 @@ class AtTime(msgspec.Struct, frozen=True, tag="time"):
 
 
 Target: TypeAlias = ToVersion | BeforeRun | AtTime
+
+
+def rewind_target(version: int | None, run_id: str | None, at: datetime | None) -> Target:
+    """Exactly one of the three, as a target."""
+    targets: list[Target] = []
+    if version is not None:
+        targets.append(ToVersion(version))
+    if run_id is not None:
+        targets.append(BeforeRun(run_id))
+    if at is not None:
+        if at.tzinfo is None:
+            raise InvalidInput(f"`at` has no time zone: {at.isoformat()}", hint="add tzinfo=UTC")
+        targets.append(AtTime(at.astimezone(UTC)))
+    if len(targets) != 1:
+        raise InvalidInput("a rewind goes to one target", hint="give version, run_id or at")
+    return targets[0]
 
 
 def choose(history: Sequence[Version[str]], target: Target, where: str) -> Version[str] | None:

@@ -65,12 +65,7 @@ def check_key(key: str, scope: StoreScope | None = None) -> str:
 
 def encode(value: JsonValue) -> str:
     """The value as JSON text. Errors name the path inside the value and what to store instead."""
-    return encoded(value).decode()
-
-
-def encoded(value: JsonValue) -> bytes:
-    """The same in UTF-8."""
-    return _to_json(escaped(plain(value)))
+    return _to_json(escaped(plain(value))).decode()
 
 
 def decode(text: str | bytes) -> Any:

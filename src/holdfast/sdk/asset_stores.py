@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.accessor.stores import AssetStore, Rules
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.binding import Rules
 from holdfast.errors import InvalidInput, InvalidType, UndeclaredAsset
 from holdfast.model.entry import Writer
 from holdfast.model.scope import AssetScope
@@ -53,14 +54,19 @@ class AssetStores:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(AssetStore, name):
             raise AttributeError(f"the asset store has no {name!r}", name=name, obj=self)
+        return getattr(self.only(f".{name}(…)"), name)
+
+    def only(self, use: str = "") -> AssetStore:
+        """Return the store of the only asset. Raise InvalidInput where there is none or several;
+        `use` is what the hint says to do with one of them."""
         if not self._stores:
             raise InvalidInput(f"{self._owner} has no asset yet", hint=self._why_empty())
         if len(self._stores) != 1:
             raise InvalidInput(
                 f"{self._owner} declares several assets: {self._names()}",
-                hint=f'say which: context["asset_store"][my_asset].{name}(…)',
+                hint=f'say which: context["asset_store"][my_asset]{use}',
             )
-        return getattr(self._stores[0], name)
+        return self._stores[0]
 
     def __len__(self) -> int:
         return len(self._stores)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from holdfast.errors import MissingKey, OutsideTask, UndeclaredAsset
 
 if TYPE_CHECKING:
-    from holdfast.accessor.stores import TaskStore
+    from holdfast.accessor.task_store import TaskStore
     from holdfast.sdk.asset_stores import AssetStores
     from holdfast.sdk.dag import DAG
     from holdfast.sdk.dag_run import DagRun

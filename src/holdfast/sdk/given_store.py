@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.sdk.context import TASK_STORE
 
 
@@ -38,5 +38,5 @@ def task_store(context: Mapping[str, Any], id_key: str) -> TaskStore | GivenStor
     found = next((store for name in TASK_STORE if (store := context.get(name)) is not None), None)
     if isinstance(found, TaskStore):
         # Inline: a job's driver is let in while the server finds the intent in the store.
-        return found._inline()
+        return found.inline()
     return None if found is None else GivenStore(found, id_key)

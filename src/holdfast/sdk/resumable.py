@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from holdfast.access.identity import INTENT_SUFFIX
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.commands import ListAttempts, Now
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model.entry import TaskWriter
@@ -143,12 +143,14 @@ class ResumableJobMixin(ABC):
 
     def _is_stopped_for_good(self, store: TaskStore) -> bool:
         """Whether somebody wants the task to end, rather than the runner."""
-        own = store._writer
+        own = store.binding.writer
         assert isinstance(own, TaskWriter)
         [mine] = [one for one in _attempts(store) if one.number == own.attempt]
         if mine.outcome is None:
             limit = self._settings.execution_timeout
-            return limit is not None and store._store.execute(Now()) - mine.started_at >= limit
+            return (
+                limit is not None and store.binding.store.execute(Now()) - mine.started_at >= limit
+            )
         return mine.outcome is Outcome.STOPPED
 
     def _was_stopped(self, store: TaskStore) -> bool:
@@ -239,4 +241,4 @@ class ResumableJobMixin(ABC):
 
 
 def _attempts(store: TaskStore) -> tuple[AttemptInfo, ...]:
-    return store._store.execute(ListAttempts(store._scope))
+    return store.binding.store.execute(ListAttempts(store.binding.scope))

@@ -18,12 +18,14 @@ from holdfast.stores.pipe import PipeStore
 from holdfast.wire.purpose import JobName
 
 if TYPE_CHECKING:
-    from holdfast.accessor.stores import Accessor, AssetStore, TaskStore
+    from holdfast.accessor.asset_store import AssetStore
+    from holdfast.accessor.binding import Rules
+    from holdfast.accessor.task_store import TaskStore
 
 
 def task_handle(task_store: TaskStore) -> TaskHandle:
     """A handle of the task instance, for as long as the attempt lives if it is one."""
-    store, scope, writer = task_store._store.inline, task_store._scope, task_store._writer
+    store, scope, writer, rules = task_store.binding
     wanted: Wanted = HandleIdentity(scope, _user(writer))
     if isinstance(writer, TaskWriter) and writer.attempt is not None:
         wanted = TaskIdentity(scope, writer.attempt)
@@ -32,24 +34,21 @@ def task_handle(task_store: TaskStore) -> TaskHandle:
         _endpoint(store, wanted),
         _json(scope),
         _json(writer),
-        task_store._rules.default_retention,
-        _offloading(task_store),
+        rules.default_retention,
+        _offloading(rules),
     )
 
 
 def asset_handle(asset_store: AssetStore) -> AssetHandle:
     """A handle of the asset, for as long as the attempt lives if it is one's."""
-    store, writer = asset_store._store.inline, asset_store._writer
-    scope = asset_store._scope
+    store, scope, writer, rules = asset_store.binding
     if scope.asset_id is not None:
         scope = AssetScope(name=scope.name, uri=scope.uri)
     wanted: Wanted = HandleIdentity(scope, _user(writer))
     if isinstance(writer, TaskWriter) and writer.attempt is not None:
         wanted = TaskIdentity(writer.scope, writer.attempt, ((scope.name, scope.uri),))
     ship()
-    return AssetHandle(
-        _endpoint(store, wanted), _json(scope), _json(writer), _offloading(asset_store)
-    )
+    return AssetHandle(_endpoint(store, wanted), _json(scope), _json(writer), _offloading(rules))
 
 
 def job_endpoint(task_store: TaskStore, key: str, intent: str, assets: Assets = ()) -> Endpoint:
@@ -58,10 +57,10 @@ def job_endpoint(task_store: TaskStore, key: str, intent: str, assets: Assets = 
 
     In a task, the job has the assets that the task declares; elsewhere, those that are given.
     """
-    store = task_store._store.inline
+    store, scope, *_ = task_store.binding
     if isinstance(store, PipeStore):
         return store.endpoint(JobName(key, intent))
-    return endpoints(store).open(JobIdentity(task_store._scope, key, intent, assets))
+    return endpoints(store).open(JobIdentity(scope, key, intent, assets))
 
 
 def _endpoint(store: Store, wanted: Wanted) -> Endpoint:
@@ -70,8 +69,8 @@ def _endpoint(store: Store, wanted: Wanted) -> Endpoint:
     return endpoints(store).open(wanted)
 
 
-def _offloading(accessor: Accessor) -> str:
-    its = accessor._rules.offloading
+def _offloading(rules: Rules) -> str:
+    its = rules.offloading
     return msgspec.json.encode(its).decode() if its.backend else ""
 
 

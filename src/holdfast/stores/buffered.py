@@ -14,14 +14,14 @@ from holdfast.errors import NotSupported
 from holdfast.model.entry import Entry, Found, Page
 from holdfast.model.scope import AssetScope
 from holdfast.model.value import larger
-from holdfast.store import Store
+from holdfast.store import Store, WrapperStore
 from holdfast.stores import errors as refusal
 
 A = TypeVar("A")
 KeyWrite: TypeAlias = c.Set | c.Advance | c.Delete
 
 
-class PendingStore(Store):
+class BufferedStore(WrapperStore):
     """The store of one asset, for a writer whose writes are held back until they are taken.
 
     The writer reads its own: an entry that waits is marked as staged, over the version that
@@ -29,7 +29,7 @@ class PendingStore(Store):
     """
 
     def __init__(self, inner: Store, scope: AssetScope) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._scope = scope
         self._lock = RLock()
         self._cleared: c.Clear | None = None
@@ -44,7 +44,7 @@ class PendingStore(Store):
             return writes
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
-        return command not in (c.Rewind, Once, Guarded) and self._inner.supports(command)
+        return command not in (c.Rewind, Once, Guarded) and super().supports(command)
 
     def execute(self, command: c.Command[A]) -> A:
         with self._lock:
@@ -78,11 +78,11 @@ class PendingStore(Store):
                     f"a watcher of {self._scope} cannot rewind an entry",
                     hint="set the value, or rewind it by `holdfast state-store rewind`",
                 )
-        return self._inner.execute(command)
+        return self.inner.execute(command)
 
     def _standing(self, key: str) -> Entry[str] | None:
         """What would be there without the pending write to this very key."""
-        return None if self._cleared else self._inner.execute(c.GetEntry(self._scope, key))
+        return None if self._cleared else self.inner.execute(c.GetEntry(self._scope, key))
 
     def _entry(self, key: str) -> Entry[str] | None:
         return self._over(key, self._standing(key))
@@ -103,7 +103,7 @@ class PendingStore(Store):
     def _list(self, command: c.List) -> Page:
         found: dict[str, Entry[str]] = {}
         if not self._cleared:
-            page = self._inner.execute(command)
+            page = self.inner.execute(command)
             found = {one.entry.key: one.entry for one in page.found}
         for key in self._writes:
             if key.startswith(command.prefix):

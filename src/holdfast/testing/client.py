@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from holdfast.accessor.stores import Accessor
+from holdfast.accessor.base import Accessor
 from holdfast.commands import Command
 from holdfast.errors import HoldfastError
 from holdfast.store import Store
@@ -33,7 +33,7 @@ class Door(ABC):
         """All of them at the same time: what each answered or raised, in the same order."""
 
     @abstractmethod
-    def call(self, accessor: Accessor, name: str, *args: Any, **options: Any) -> Any:
+    def call(self, accessor: Accessor[Any], name: str, *args: Any, **options: Any) -> Any:
         """The accessor's method of that name, or its async twin."""
 
     @abstractmethod
@@ -55,7 +55,7 @@ class SyncDoor(Door):
         except HoldfastError as error:
             return error
 
-    def call(self, accessor: Accessor, name: str, *args: Any, **options: Any) -> Any:
+    def call(self, accessor: Accessor[Any], name: str, *args: Any, **options: Any) -> Any:
         return getattr(accessor, name)(*args, **options)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class AsyncDoor(Door):
         except HoldfastError as error:
             return error
 
-    def call(self, accessor: Accessor, name: str, *args: Any, **options: Any) -> Any:
+    def call(self, accessor: Accessor[Any], name: str, *args: Any, **options: Any) -> Any:
         return self._runner.run(getattr(accessor, f"a{name}")(*args, **options))
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.model.dag import CallbackKind, DagSpec
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import EmittedEvent, Run, Watch

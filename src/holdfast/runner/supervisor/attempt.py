@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast.access.identity import CallbackIdentity, ChildIdentity
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.actions.logs import log_path
 from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable, ValueTooLarge
 from holdfast.model.dag import CallbackKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.model.run import Run
 from holdfast.model.scope import AssetScope
 from holdfast.runner.protocol.messages import TaskStartup

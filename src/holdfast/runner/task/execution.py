@@ -32,6 +32,7 @@ from holdfast.sdk.exceptions import AirflowFailException, AirflowSkipException
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.param import check_values
 from holdfast.store import Store
+from holdfast.stores.offload.contract import ReferenceStore
 
 if TYPE_CHECKING:
     from holdfast.sdk.context import Context
@@ -98,7 +99,8 @@ def _attempt(startup: TaskStartup, store: Store, dag: DAG) -> Succeeded:
     succeeded = Succeeded(
         result=encode_result(task.task_id, result) if keeps else None, events=events.emitted()
     )
-    store.before_success(startup.writer)
+    if isinstance(store, ReferenceStore):
+        store.before_success(startup.writer)
     return succeeded
 
 

@@ -18,7 +18,7 @@ from holdfast.sdk.asset_stores import AssetStores, same
 from holdfast.sdk.events import encode_extra
 from holdfast.sdk.triggers import BaseEventTrigger, TriggerEvent
 from holdfast.store import Store
-from holdfast.stores.buffered import PendingStore
+from holdfast.stores.buffered import BufferedStore
 
 
 def watch(startup: WatchStartup, store: Store) -> Done:
@@ -27,7 +27,7 @@ def watch(startup: WatchStartup, store: Store) -> Done:
     asset, watcher = _find(startup)
     store = startup.rules.offloading.over(store)
     scope = AssetScope(name=asset.name, uri=asset.uri)
-    pending = PendingStore(store, scope)
+    pending = BufferedStore(store, scope)
     stores = AssetStores(
         pending, f"watcher `{watcher.name}`", [scope], WatcherWriter(), startup.rules
     )
@@ -39,7 +39,7 @@ async def _run(
     trigger: BaseEventTrigger,
     stores: AssetStores,
     startup: WatchStartup,
-    pending: PendingStore,
+    pending: BufferedStore,
     store: Store,
     asset: Asset,
 ) -> None:

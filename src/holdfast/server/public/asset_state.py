@@ -7,9 +7,9 @@ from datetime import datetime
 from pydantic import Field
 
 from holdfast import commands as c
-from holdfast.accessor.stores import rewind_target
 from holdfast.errors import NotFound
 from holdfast.model.entry import Version
+from holdfast.model.rewind import rewind_target
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.error_docs import BODY, problems

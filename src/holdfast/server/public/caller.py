@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from msgspec.structs import replace
 
 from holdfast.access.identity import UserIdentity
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.commands import Command, History, RunEvents
 from holdfast.commands.paging import LARGEST_PAGE, bounded, may_go_on
 from holdfast.connection import rules

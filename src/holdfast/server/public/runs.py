@@ -11,7 +11,7 @@ from fastapi import Query
 from pydantic import Field
 
 from holdfast import commands as c
-from holdfast.accessor.stores import located
+from holdfast.accessor.base import located
 from holdfast.actions.logs import run_logs
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.errors import InvalidInput, InvalidType

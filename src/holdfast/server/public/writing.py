@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import Field
 
 from holdfast import commands as c
-from holdfast.accessor.stores import located
+from holdfast.accessor.base import located
 from holdfast.errors import InvalidInput, InvalidType, VersionConflict
 from holdfast.model.scope import StoreScope
 from holdfast.model.value import JsonValue, encode, fits, too_large

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import HoldfastError, InvalidInput, InvalidType, UnknownTaskInstance
 from holdfast.model.value import check_key
 from holdfast.spark.checkpoints.item import name_of, named

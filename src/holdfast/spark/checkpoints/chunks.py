@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.checkpoints.checkpoint import Record, digest
 from holdfast.spark.checkpoints.edition import TRY, Edition

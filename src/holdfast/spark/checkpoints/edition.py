@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import uuid4
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import Conflict, InvalidInput, UnknownTaskInstance
 from holdfast.spark.checkpoints.checkpoint import digest
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import msgspec
 
-from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import HoldfastError, InvalidInput, StaleAttempt
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import AssetScope

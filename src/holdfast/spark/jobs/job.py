@@ -153,7 +153,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         if claim is None or not claim.driver:
             return external_id
         # It has been kept for as long as the job was under way, and now expires as all else does.
-        store = context["task_store"]._inline()
+        store = context["task_store"].inline()
         store.set(claim_key(self.external_id_key), msgspec.to_builtins(claim))
         return claim.driver
 
@@ -199,10 +199,10 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         return Ticket(
             url=endpoint.url,
             token=endpoint.token,
-            scope=store._scope,
+            scope=store.binding.scope,
             key=self.external_id_key,
             intent=intent,
-            rules=store._rules,
+            rules=store.binding.rules,
             retry_window=endpoint.retry_window,
             driver=cluster.driver_id(intent),
         )

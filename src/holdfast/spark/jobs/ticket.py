@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.errors import InvalidInput, OutsideTask
 from holdfast.model.scope import TaskScope
 

@@ -12,7 +12,7 @@ from holdfast.spark.jobs.claim import Claim, Claims
 from holdfast.spark.jobs.clusters import Cluster, State, Status
 
 if TYPE_CHECKING:
-    from holdfast.accessor.stores import TaskStore
+    from holdfast.accessor.task_store import TaskStore
 
 AWAY: Final = 120.0
 """Seconds that a cluster may be away before the attempt fails; its job goes on all the same."""
@@ -27,9 +27,10 @@ class Watch:
     def __init__(self, cluster: Cluster, store: TaskStore, key: str, intent: str) -> None:
         self.cluster = cluster
         self.intent = intent
-        writer = store._writer
+        binding = store.binding
+        writer = binding.writer
         assert isinstance(writer, TaskWriter)
-        self.claims = Claims(store._store.inline, writer, key, intent)
+        self.claims = Claims(binding.store, writer, key, intent)
         self.driver = ""
         """The one that was looked at last."""
         self._checked: set[str] = set()

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import VersionConflict
 from holdfast.model.load_record import BACKFILLS
 from holdfast.spark.loads.output import Writing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import NotSupported
 from holdfast.model.entry import Entry
 from holdfast.model.load_chain import Chain, chain_in, standing
@@ -40,7 +40,7 @@ def highest_number(
 
 def _recorded(store: AssetStore, key: str) -> int | None:
     """Return the number of the last load that is known to have succeeded, but for the chain."""
-    record = record_in(store._inline().get(key + RECORD_SUFFIX))
+    record = record_in(store.inline().get(key + RECORD_SUFFIX))
     plan = store.get(key + PLAN_SUFFIX)
     numbers = [record.number] if record is not None and record.kind == "load" else []
     if isinstance(plan, dict) and plan.get("done"):
@@ -53,5 +53,5 @@ def _values(store: AssetStore, key: str) -> list[Any]:
     try:
         history = store.history(key)
     except NotSupported:  # the values are gone, not the versions
-        history = store._inline().history(key)
+        history = store.inline().history(key)
     return [step.value for step in history]

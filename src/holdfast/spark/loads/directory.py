@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.load_chain import NO_LOADS, Chain
 from holdfast.model.load_record import BACKFILLS

@@ -7,7 +7,7 @@ from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.sdk.asset_stores import AssetStores
 from holdfast.spark.loads.load import Load, Loaded
@@ -114,9 +114,7 @@ def portions(
 def store_of(asset_store: AssetStore | AssetStores) -> AssetStore:
     """Return the store of one asset. Raise InvalidType where it is something else."""
     if isinstance(asset_store, AssetStores):
-        # Its only asset's; with several, this says that one has to be chosen.
-        bound: Any = asset_store.entry
-        asset_store = bound.__self__
+        asset_store = asset_store.only()
     if not isinstance(asset_store, AssetStore):
         raise InvalidType(
             f"the asset store is a {type(asset_store).__name__}",

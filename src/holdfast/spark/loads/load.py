@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType, SourceChanged
 from holdfast.model.entry import Entry, TaskWriter
 from holdfast.model.load_chain import NO_TRY, following
@@ -546,7 +546,7 @@ class Load:
     def _put(
         self, key: str, value: Any, *, if_version: int | None = None, inline: bool = False
     ) -> None:
-        store = self._store._inline() if inline else self._store
+        store = self._store.inline() if inline else self._store
         store.set(key, value, on_success=self._stages, if_version=if_version)
 
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from holdfast import commands as c
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.rules import LoadRules
 

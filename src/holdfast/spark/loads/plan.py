@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
 from holdfast.model.entry import Entry
 from holdfast.spark.loads.chain import PLAN_SUFFIX, highest_number, loads_that_count

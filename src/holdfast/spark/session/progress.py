@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.spark.session.rows import RowCount
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Progress:
     """
 
     def __init__(self, task_store: TaskStore, ui: str, rows: RowCount | None = None) -> None:
-        self._store = task_store._inline()  # for all who look at the run
+        self._store = task_store.inline()  # for all who look at the run
         self._link = {"ui": ui} if ui else {}
         self._rows = rows
         self._lock = Lock()

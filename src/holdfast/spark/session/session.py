@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 from uuid import uuid5
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import InvalidSettings, SparkBusy, SparkUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.settings import without_password

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.portable.source.datasource import HoldfastSource
 from holdfast.portable.source.location import Location, configured, locate
 from holdfast.spark.shipping import ship
@@ -41,10 +41,11 @@ def register_in_task(spark: Any, task_store: TaskStore) -> None:
     supervises it. Only when the task first names the format, because then a server is started."""
 
     def locate() -> Location:
-        store = task_store._store.inline
+        binding = task_store.binding
+        store = binding.store
         assert isinstance(store, PipeStore)
         endpoint = store.endpoint(Tables())
-        retention = task_store._rules.default_retention
+        retention = binding.rules.default_retention
         return Location(endpoint.url, endpoint.token, retention=retention)
 
     register_on_use(spark, locate)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast.accessor.stores import AssetStore, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import KINDS, HoldfastError, InvalidType
 from holdfast.model.value import check_key
 from holdfast.spark.publication import check_path

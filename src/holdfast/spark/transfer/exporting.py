@@ -9,7 +9,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
 from holdfast.portable.source.schema import full_schema

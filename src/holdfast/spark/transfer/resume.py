@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from holdfast import commands as c
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.connection import Connection
 from holdfast.errors import Conflict, UnknownTaskInstance
 from holdfast.model.scope import TaskScope

@@ -32,6 +32,7 @@ from holdfast.portable.tables import check_table
 from holdfast.spark.source.database import open_location
 from holdfast.store import Store
 from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.contract import entries_of
 from holdfast.stores.sql.rows import writer_column
 
 FORMAT: Final = "holdfast_kept"
@@ -110,7 +111,7 @@ class KeptReader(DataSourceReader):
 def open_kept(location: Location) -> Store:
     """The store there, without a worker-side backend in front of it."""
     if location.is_server:
-        return connect(location.url, token=location.token).store.inline
+        return entries_of(connect(location.url, token=location.token).store)
     return open_location(location)
 
 

@@ -9,7 +9,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from holdfast import commands as c
-from holdfast.accessor.stores import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import HoldfastError, UnknownAsset
 from holdfast.portable.source.location import Location
 from holdfast.spark.checkpoints.checkpoint import checkpointed

@@ -35,6 +35,7 @@ from holdfast.portable.identifier import one_line
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
 from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.offload.contract import ReferenceStore
 from holdfast.stores.offload.reservations import GroupedReservations
 from holdfast.stores.offload.storage import Parcel, Steps, keeping
 
@@ -61,7 +62,7 @@ class Purged(NamedTuple):
     more: bool
 
 
-class OffloadStore(Store):
+class OffloadStore(ReferenceStore):
     """A store whose values are kept by a worker-side backend.
 
     An object is reserved, written, and then named by the entry, in this order; an entry goes before
@@ -73,8 +74,6 @@ class OffloadStore(Store):
     attempt may have replaced the object.
     """
 
-    large_values = True
-
     def __init__(
         self,
         inner: Store,
@@ -84,7 +83,7 @@ class OffloadStore(Store):
         max_value_bytes: int = _DEFAULTS.max_value_bytes,
     ) -> None:
         """`holds_back`: this process is going to say that the attempt succeeds."""
-        self._store = inner
+        super().__init__(inner)
         self._backend = backend
         self._holds_back = holds_back
         self._max_value_bytes = max_value_bytes
@@ -99,14 +98,10 @@ class OffloadStore(Store):
         made = partial(
             type(self), holds_back=self._holds_back, max_value_bytes=self._max_value_bytes
         )
-        return made, (self._store, self._backend)
-
-    @property
-    def inline(self) -> Store:
-        return self._store
+        return made, (self.inner, self._backend)
 
     def supports(self, command: type[c.Command[Any]]) -> bool:
-        return command not in (Once, Guarded) and self._store.supports(command)
+        return command not in (Once, Guarded) and super().supports(command)
 
     def execute(self, command: c.Command[A]) -> A:
         return cast(A, self._run(self._steps(command)))
@@ -125,12 +120,6 @@ class OffloadStore(Store):
         remembers."""
         return self._run(self._purge(c.Part(scope), limit, retry=retry))
 
-    def close(self) -> None:
-        self._store.close()
-
-    async def aclose(self) -> None:
-        await self._store.aclose()
-
     def _run(self, steps: Steps[A]) -> A:
         return flow.run(steps, self._do)
 
@@ -138,14 +127,14 @@ class OffloadStore(Store):
         return await flow.arun(steps, self._ado)
 
     def _do(self, wanted: c.Command[Any] | Call) -> Any:
-        return wanted.sync() if isinstance(wanted, Call) else self._store.execute(wanted)
+        return wanted.sync() if isinstance(wanted, Call) else self.inner.execute(wanted)
 
     async def _ado(self, wanted: c.Command[Any] | Call) -> Any:
         if isinstance(wanted, Call):
             return await wanted.asynchronous()
         if isinstance(wanted, c.ReserveObjects):
             return await self._reservations.reserve(wanted)
-        return await self._store.aexecute(wanted)
+        return await self.inner.aexecute(wanted)
 
     def _steps(self, command: c.Command[Any]) -> Steps[Any]:
         match command:
@@ -263,7 +252,7 @@ class OffloadStore(Store):
         for key, text in dict(given).items():
             parcel = self._parcel(scope, key, text)
             if parcel is None:
-                texts.append((key, _text(text)))
+                texts.append((key, text))
             else:
                 parcels.append(parcel)
         if parcels:
@@ -284,11 +273,10 @@ class OffloadStore(Store):
             return msgspec.structs.replace(write, value=texts[0][1])
         return msgspec.structs.replace(write, values=tuple(texts))
 
-    def _parcel(self, scope: StoreScope, key: str, text: str | bytes) -> Parcel | None:
+    def _parcel(self, scope: StoreScope, key: str, text: str) -> Parcel | None:
         if text == HELD_TEXT:
             return None
-        content = text if isinstance(text, bytes) else text.encode()
-        return self._keeping.parcel(scope, key, content)
+        return self._keeping.parcel(scope, key, text.encode())
 
     def _release(self, reserved: Iterable[c.ReserveObjects]) -> Steps[None]:
         """What was reserved for a write that was refused is of no use any more."""
@@ -412,7 +400,7 @@ class OffloadStore(Store):
     def _held_text(self, reader: TaskWriter | None, scope: StoreScope, key: str) -> str:
         held = self._staged.get((reader, scope, key)) if reader else None
         if held is not None:
-            return _text(held.value)
+            return held.value
         raise BackendFailed(
             f"`{key}` of {scope} is staged, and {self._keeping.name} stores it only when the "
             "attempt succeeds",
@@ -502,7 +490,3 @@ class OffloadStore(Store):
         if whole and (yield from self._keeping.clear(part)):
             return dict.fromkeys((purge.id for purge in purges), "")
         return (yield from self._keeping.remove(purges, WORK))
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

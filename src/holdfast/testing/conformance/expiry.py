@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.commands import (
     Clear,
     CountExpired,

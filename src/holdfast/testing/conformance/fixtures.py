@@ -8,7 +8,10 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 import pytest
 
 from holdfast import commands as c
-from holdfast.accessor.stores import Accessor, AssetStore, Rules, TaskStore
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.base import Accessor
+from holdfast.accessor.binding import Rules
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import NotSupported
 from holdfast.model.entry import ApiWriter, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
@@ -65,7 +68,7 @@ class StoreUnderTest(Store):
 class Coloured:
     """An accessor behind a door: `set` is `set` or `aset`, as the door has it."""
 
-    def __init__(self, door: Door, accessor: Accessor) -> None:
+    def __init__(self, door: Door, accessor: Accessor[Any]) -> None:
         self._door = door
         self._accessor = accessor
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.accessor.stores import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.errors import HoldfastError
 from holdfast.model.entry import TaskWriter
 from holdfast.portable.retention import NEVER_EXPIRE
