@@ -136,7 +136,7 @@ def test_the_loads_of_an_asset_are_listed_for_machines(holdfast, store):
     (one,) = found["loads"]
     assert found["total_entries"] == 1
     assert (one["number"], one["from"], one["to"], one["undone"]) == (0, 3, 10, False)
-    assert one["writer"]["kind"] == "api"
+    assert one["last_updated_by"]["kind"] == "api"
     assert "holdfast" not in one
 
 

@@ -179,7 +179,7 @@ def test_get_json_is_the_whole_entry(holdfast, orders):
         "reference": None,
         "version": 3,
         "expires_at": None,
-        "writer": {"kind": "api", "user": "ann"},
+        "last_updated_by": {"kind": "api", "user": "ann"},
     }
 
 
@@ -361,7 +361,7 @@ def test_list_json_is_one_document(holdfast, mapped):
 
     assert document["total_entries"] == 3
     assert document["entries"][2]["map_index"] == 2
-    assert document["entries"][2]["writer"] == {"kind": "api", "user": "ann"}
+    assert document["entries"][2]["last_updated_by"] == {"kind": "api", "user": "ann"}
 
 
 def test_an_empty_list_points_to_the_assets(holdfast, orders):
@@ -439,7 +439,7 @@ def test_history_json_has_null_for_a_deletion(holdfast, orders):
         (4, None),
         (3, "2026-01-03"),
     ]
-    assert steps[1]["writer"] == {"kind": "api", "user": "ann"}
+    assert steps[1]["last_updated_by"] == {"kind": "api", "user": "ann"}
 
 
 def test_a_key_without_history_is_an_error(holdfast, orders):

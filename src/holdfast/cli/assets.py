@@ -17,6 +17,7 @@ from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import NotSupported
 from holdfast.model.entry import AssetInfo
+from holdfast.model.presentation import of_scope
 from holdfast.model.run import AssetEvent
 from holdfast.model.scope import AssetScope
 from holdfast.model.value import check_key
@@ -246,9 +247,9 @@ def of_asset(asset: AssetInfo, last: AssetEvent | None) -> dict[str, Any]:
 def of_event(event: AssetEvent) -> dict[str, Any]:
     """An event in the shape that `--json` prints."""
     return {
-        **document.of_scope(event.asset),
+        **of_scope(event.asset),
         "number": event.number,
         "at": event.at,
         "extra": document.of_value(event.extra),
-        "source": document.of_scope(event.source) if event.source else None,
+        "source": of_scope(event.source) if event.source else None,
     }

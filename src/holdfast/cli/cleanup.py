@@ -12,11 +12,11 @@ from holdfast import commands as c
 from holdfast.cleanup import run
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
-from holdfast.cli import document
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_lines
 from holdfast.cli.parameter import COUNT
 from holdfast.model.entry import Expired
+from holdfast.model.presentation import of_scope
 from holdfast.settings import load
 from holdfast.store import Store
 
@@ -117,7 +117,7 @@ def print_rows_document(plan: CleanupPlan, rows: Iterable[Expired], dry_run: boo
     click.echo(f'{head[:-1]},"rows":[', nl=False)
     count = 0
     for count, row in enumerate(rows, start=1):
-        text = msgspec.json.encode({**document.of_scope(row.scope), "key": row.key}).decode()
+        text = msgspec.json.encode({**of_scope(row.scope), "key": row.key}).decode()
         sys.stdout.write(f"{',' if count > 1 else ''}\n{text}")
     click.echo(f'\n],"count":{count}}}')
 

@@ -11,7 +11,6 @@ import click
 
 from holdfast import commands as c
 from holdfast.actions.tasks import choose, find
-from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.liveview import duration_text, span
 from holdfast.cli.logs import print_log
@@ -20,6 +19,7 @@ from holdfast.cli.output import counted, json_option, print_document, print_tabl
 from holdfast.cli.parameter import COUNT, MAP_INDEX, whole_number
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import InvalidInput, NotFound
+from holdfast.model.presentation import of_scope
 from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
 from holdfast.portable.identifier import one_line
 from holdfast.settings import load
@@ -168,7 +168,7 @@ def clear(
     else:
         say("There is nothing to clear.")
     if as_json:
-        print_document({"cleared": [document.of_scope(one.scope) for one in concerned]})
+        print_document({"cleared": [of_scope(one.scope) for one in concerned]})
 
 
 @command.command("mark")
@@ -202,7 +202,7 @@ def mark(
         store.execute(c.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
     say(f"Marked {scope} as {state}.")
     if as_json:
-        print_document({**document.of_scope(scope), "state": state})
+        print_document({**of_scope(scope), "state": state})
 
 
 @command.command("logs")
@@ -270,7 +270,7 @@ def clear_question(concerned: Sequence[TaskInstance], dag_id: str, run_id: str) 
 def of_instance(one: TaskInstance) -> dict[str, Any]:
     """A task instance in the shape that `--json` prints."""
     return {
-        **document.of_scope(one.scope),
+        **of_scope(one.scope),
         "state": one.state,
         "attempt": one.attempt,
         "failures": one.failures,

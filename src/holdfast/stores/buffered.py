@@ -13,6 +13,7 @@ from holdfast.commands import AssetWrite, Guarded, Once
 from holdfast.errors import NotSupported
 from holdfast.model.entry import Entry, Found, Page
 from holdfast.model.scope import AssetScope
+from holdfast.model.staged import overlaid
 from holdfast.model.value import larger
 from holdfast.store import Store, WrapperStore
 from holdfast.stores import errors as refusal
@@ -94,11 +95,10 @@ class BufferedStore(WrapperStore):
             return standing
         if isinstance(write, c.Delete):
             return None
-        value = write.value
-        if isinstance(write, c.Advance):
-            value = larger(standing.value if standing else None, value, f"`{key}` of {self._scope}")
-        version = standing.version if standing else 0
-        return Entry(key, value, version, datetime.now(UTC), write.writer, staged=True)
+        return overlaid(
+            *(standing, key, write.value, datetime.now(UTC), write.writer),
+            advances=isinstance(write, c.Advance),
+        )
 
     def _list(self, command: c.List) -> Page:
         found: dict[str, Entry[str]] = {}

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast.commands import CurrentIntent, Guarded, LiveWatch, Once
-from holdfast.errors import InvalidInput, InvalidType
+from holdfast.errors import InvalidInput
 from holdfast.model.entry import (
     AssetInfo,
     Entry,
@@ -26,6 +26,7 @@ from holdfast.model.entry import (
 )
 from holdfast.model.rewind import choose
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.staged import overlaid
 from holdfast.model.value import HELD_TEXT, encode, is_in_place, is_reference, larger
 from holdfast.store import Store
 from holdfast.stores import errors as refusal
@@ -175,13 +176,10 @@ class MemoryStore(Store):
         Where it could not, its success will say so; until then the attempt reads what it staged.
         """
         change = staged.command
-        try:
-            value = self._outcome(standing, change)
-        except InvalidType:
-            value = change.value
-        version = standing.version if standing else 0
-        writer = signature(change.writer)
-        return Entry(change.key, value, version, staged.updated_at, writer, staged=True)
+        return overlaid(
+            *(standing, change.key, change.value, staged.updated_at, change.writer),
+            advances=isinstance(change, c.Advance),
+        )
 
     def _outcome(self, standing: Entry[str] | None, change: c.Set | c.Advance) -> str:
         """The value after the change."""

@@ -8,8 +8,10 @@ from pydantic import Field
 
 from holdfast import commands as c
 from holdfast.errors import NotFound
+from holdfast.model import presentation
 from holdfast.model.entry import Version
 from holdfast.model.rewind import rewind_target
+from holdfast.model.value import decode_entry
 from holdfast.server.public.caller import Asker
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.error_docs import BODY, problems
@@ -21,7 +23,6 @@ from holdfast.server.public.model import (
     Stored,
     Time,
     VersionNumber,
-    stored,
 )
 from holdfast.server.public.parameter import AssetEntries, AssetInPath, AssetKey, IfVersion
 from holdfast.server.public.route import public_router
@@ -79,13 +80,7 @@ class Rewound(Answer):
 
 
 def of_version(step: Version[str]) -> AssetStateStoreVersion:
-    return AssetStateStoreVersion(
-        **stored(step.value),
-        version=step.version,
-        deleted=step.value is None,
-        updated_at=step.updated_at,
-        last_updated_by=LastUpdatedBy.of(step.writer),
-    )
+    return AssetStateStoreVersion(**presentation.of_version(step, decode_entry))
 
 
 @router.get(PLACE)

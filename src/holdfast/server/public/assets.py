@@ -14,6 +14,7 @@ from holdfast import commands as c
 from holdfast.actions.loads import Load, loads_of
 from holdfast.errors import InvalidInput, UnknownAsset
 from holdfast.model.entry import AssetInfo
+from holdfast.model.presentation import of_writer
 from holdfast.model.run import AssetEvent as Event
 from holdfast.model.scope import AssetScope
 from holdfast.server.public.caller import Asker
@@ -220,7 +221,7 @@ def of_load(load: Load) -> AssetLoad:
         **msgspec.structs.asdict(load.record),
         undone=load.is_void,
         updated_at=load.updated_at,
-        last_updated_by=LastUpdatedBy.of(load.writer),
+        last_updated_by=LastUpdatedBy(**of_writer(load.writer)),
     )
 
 

@@ -10,10 +10,11 @@ from pydantic import Field
 from holdfast import commands as c
 from holdfast.errors import NotFound
 from holdfast.model.entry import Entry
+from holdfast.model.presentation import of_entry, of_value
 from holdfast.model.scope import StoreScope
 from holdfast.model.value import decode_entry
 from holdfast.server.public.caller import Caller
-from holdfast.server.public.model import Body, LastUpdatedBy, Stored, stored
+from holdfast.server.public.model import Body, LastUpdatedBy, Stored
 
 
 class StateStoreEntry(Stored):
@@ -39,14 +40,7 @@ class StateStoreValueBody(Body):
 
 def fields(entry: Entry[str]) -> dict[str, Any]:
     """What is shown of an entry; an asset's model leaves out when it expires."""
-    return {
-        **stored(entry.value),
-        "key": entry.key,
-        "version": entry.version,
-        "updated_at": entry.updated_at,
-        "expires_at": entry.expires_at,
-        "last_updated_by": LastUpdatedBy.of(entry.writer),
-    }
+    return of_entry(entry, decode_entry)
 
 
 async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:
@@ -60,7 +54,7 @@ async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:
     elif (text := await caller.aexecute(c.Get(scope, key))) is not None:
         decode_entry(text, f"`{key}` of {scope}")
         unknown = ("version", "updated_at", "expires_at", "last_updated_by")
-        return {**stored(text), "key": key, **dict.fromkeys(unknown)}
+        return {**of_value(text, decode_entry), "key": key, **dict.fromkeys(unknown)}
     raise absent(scope, key)
 
 

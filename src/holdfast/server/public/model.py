@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -17,9 +16,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from holdfast.errors import InvalidInput, UnreadableValue
-from holdfast.model.entry import ApiWriter, TaskWriter, Writer
-from holdfast.model.value import MAX_KEY_LENGTH, decode_entry, reference_in
+from holdfast.errors import InvalidInput
+from holdfast.model.value import MAX_KEY_LENGTH
 from holdfast.portable.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
 
 EXAMPLE_TIME = "2026-01-31T12:00:00Z"
@@ -91,21 +89,6 @@ class LastUpdatedBy(Answer):
         default=None, description="Who wrote through the API, the CLI or a script."
     )
 
-    @classmethod
-    def of(cls, writer: Writer) -> LastUpdatedBy:
-        if isinstance(writer, TaskWriter):
-            scope = writer.scope
-            return cls(
-                kind="task",
-                dag_id=scope.dag_id,
-                run_id=scope.run_id,
-                task_id=scope.task_id,
-                map_index=scope.map_index,
-            )
-        if isinstance(writer, ApiWriter):
-            return cls(kind="api", user=writer.user)
-        return cls(kind="watcher")
-
 
 class Stored(Answer):
     """A value, or the reference to one that is kept elsewhere."""
@@ -118,13 +101,3 @@ class Stored(Answer):
         description="Where the value is, if a worker-side backend keeps it. Only workers can read "
         "it."
     )
-
-
-def stored(text: str | None) -> dict[str, Any]:
-    """The fields of `Stored`, from what the store holds: both are null where it is not JSON."""
-    reference = None if text is None else reference_in(text)
-    plain = None
-    if text is not None and reference is None:
-        with suppress(UnreadableValue):
-            plain = decode_entry(text, "")
-    return {"value": plain, "reference": reference}

@@ -49,7 +49,7 @@ from holdfast.stores.sql.operations.scopes import (
 )
 from holdfast.stores.sql.operations.staging import (
     merged,
-    overlaid,
+    seen,
     stage,
     staged_by,
     staged_for,
@@ -270,7 +270,7 @@ class BackendStore(Store):
         entry = yield from self._execute(c.GetEntry(scope, command.key))
         if command.reader is not None and isinstance(scope, AssetScope):
             for row in (yield from staged_for(scope, command.reader, command.key)):
-                entry = overlaid(entry, row, command.reader)
+                entry = seen(entry, row, command.reader)
         return entry
 
     def _list(self, context: Context, command: c.List) -> Steps[Page]:

@@ -21,7 +21,7 @@ from holdfast.stores.sql.operations.scopes import (
     open_map_indices,
     open_scope,
 )
-from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
+from holdfast.stores.sql.operations.staging import seen, stage, staged_for
 from holdfast.stores.sql.operations.steps import Context, Steps
 from holdfast.stores.sql.statements import entries as s
 
@@ -47,7 +47,7 @@ def get_entry(context: Context, command: c.Get | c.GetEntry) -> Steps[Entry[str]
     if command.reader is not None and isinstance(command.scope, AssetScope):
         staged = yield from staged_for(command.scope, command.reader, command.key)
         for row in staged:
-            entry = overlaid(entry, row, command.reader)
+            entry = seen(entry, row, command.reader)
     if entry is None:
         yield from known(command.scope)
     return entry

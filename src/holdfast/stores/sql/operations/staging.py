@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from holdfast import commands as c
-from holdfast.errors import InvalidType, ValueTooLarge
-from holdfast.model.entry import Entry, Found, Page, TaskWriter, signature
+from holdfast.errors import ValueTooLarge
+from holdfast.model.entry import Entry, Found, Page, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope
+from holdfast.model.staged import overlaid
 from holdfast.model.value import larger
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.measuring import up_to_size
@@ -58,17 +58,11 @@ def staged_by(writer: TaskWriter) -> Steps[list[rows.Row]]:
     return found  # type: ignore[no-any-return]
 
 
-def overlaid(entry: Entry[str] | None, staged: rows.Row, reader: TaskWriter) -> Entry[str]:
-    """What its attempt reads: the entry as it would be if the write took effect now.
-
-    Where it could not, its success will say so; until then the attempt reads what it staged.
-    """
+def seen(entry: Entry[str] | None, staged: rows.Row, reader: TaskWriter) -> Entry[str]:
+    """What the attempt reads: its staged write over the entry."""
     key, value, advances, updated_at = staged[:4]
-    if advances:
-        with suppress(InvalidType):
-            value = larger(entry.value if entry else None, value, key)
-    version = entry.version if entry else 0
-    return Entry(key, value, version, rows.instant(updated_at), signature(reader), staged=True)
+    at = rows.instant(updated_at)
+    return overlaid(entry, key, value, at, reader, advances=advances)
 
 
 def bases(command: c.List) -> c.List:
@@ -96,7 +90,7 @@ def merged(page: Page, staged: Sequence[rows.Row], command: c.List) -> Page:
     entries = {(found.scope, found.entry.key): found.entry for found in page.found}
     for row in staged:
         place = AssetScope(*row[4:7]), row[0]
-        entries[place] = overlaid(entries.get(place), row, command.reader)
+        entries[place] = seen(entries.get(place), row, command.reader)
     since = command.updated_since
     found = [
         Found(scope, entry)
