@@ -13,15 +13,17 @@ from holdfast.stores.sql import SqlStore
 from holdfast.testing import Clock, MakeStore
 from holdfast.testing.conformance.attempts import Attempts
 from holdfast.testing.conformance.content import Content
+from holdfast.testing.conformance.declared import Gaps
 from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
+from holdfast.testing.gaps import WITHOUT_OPTIONAL_METHODS
 from servers import SqliteDatabase
 
 FileBackend = runpy.run_path(str(EXAMPLES / "custom_backend.py"))["FileBackend"]
 
 
-class TestFileBackend(Entries, Content, Expiry, Attempts):
-    picklable = False
+class TestFileBackend(Gaps, Entries, Content, Expiry, Attempts):
+    gaps = WITHOUT_OPTIONAL_METHODS
 
     @pytest.fixture
     def make_store(self, sqlite_database: SqliteDatabase, tmp_path: Path) -> MakeStore:

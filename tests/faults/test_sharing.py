@@ -129,7 +129,7 @@ def test_thirty_two_threads_share_a_store(store: SqlStore) -> None:
 
 def test_a_program_that_never_closes_its_store_ends_all_the_same(database_url: str) -> None:
     program = (
-        "import asyncio, sys; from holdfast.commands.entries import Now;"
+        "import asyncio, sys; from holdfast.commands import Now;"
         "from holdfast.stores.sql import SqlStore;"
         "store = SqlStore(sys.argv[1]);"
         "[asyncio.run(store.aexecute(Now())) for _ in range(50)]"

@@ -75,7 +75,7 @@ with DAG("d", schedule="@once", on_success_callback=lambda context: note("called
     work()
 """
 AWAY_AFTER_THE_END = """
-from holdfast import run_command as r
+from holdfast import commands as r
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.sql.store import SqlStore
 
@@ -91,7 +91,7 @@ SqlStore.execute = execute_or_fail
 """
 ANSWER_LOST = """
 import time
-from holdfast import run_command as r
+from holdfast import commands as r
 from holdfast.errors import StoreUnavailable
 from holdfast.runner.protocol.agreed import HEARTBEAT
 from holdfast.stores.sql.store import SqlStore

@@ -22,7 +22,7 @@ EXECUTOR = """
 BESIDE = """
     import json, sys
     import holdfast
-    from holdfast.commands.entries import PlanScan
+    from holdfast.commands import PlanScan
     from holdfast.errors import HoldfastError
 
     url, token = sys.argv[1:]

@@ -19,11 +19,11 @@ FORBIDDEN = {
     "list every task's entries": "c.List(c.TaskFilter())",
     "list every asset's entries": "c.List(c.AssetFilter())",
     "list the assets": "c.ListAssets()",
-    "list events": "r.ListAssetEvents()",
-    "list what is behind an alias": "r.AliasAssets('landed')",
-    "list another task's attempts": "r.ListAttempts(VICTIM)",
-    "read another run": "r.GetRun('d', 'other')",
-    "read what another run returned": "r.GetResults('d', 'other', 'victim')",
+    "list events": "c.ListAssetEvents()",
+    "list what is behind an alias": "c.AliasAssets('landed')",
+    "list another task's attempts": "c.ListAttempts(VICTIM)",
+    "read another run": "c.GetRun('d', 'other')",
+    "read what another run returned": "c.GetResults('d', 'other', 'victim')",
     "write another task's entry": "c.Set(VICTIM, 'password', '1', ME)",
     "read an undeclared asset": "c.Get(SECRET, 'watermark')",
     "read an undeclared asset by its id": "c.Get(AssetScope(asset_id=SECRET_ID), 'watermark')",
@@ -43,11 +43,11 @@ FORBIDDEN = {
     "preview a rewind of an undeclared asset": (
         "c.Rewind(SECRET, 'watermark', c.ToVersion(1), ME, True)"
     ),
-    "reserve objects of an undeclared asset": "pc.ReserveObjects(SECRET, (('k', '', 'x'),), ME)",
+    "reserve objects of an undeclared asset": "c.ReserveObjects(SECRET, (('k', '', 'x'),), ME)",
     "take the purges of an undeclared asset": (
-        "pc.TakePurges(1, timedelta(seconds=5), 'x', pc.Part(SECRET))"
+        "c.TakePurges(1, timedelta(seconds=5), 'x', c.Part(SECRET))"
     ),
-    "take all purges": "pc.TakePurges(1, timedelta(seconds=5), 'x')",
+    "take all purges": "c.TakePurges(1, timedelta(seconds=5), 'x')",
 }
 INVALID = {
     "text that is no JSON": "c.Set(OWN, 'k', 'not json', ME)",
@@ -65,7 +65,7 @@ DAG = f"""
     import os, struct
     from datetime import timedelta
     import msgspec
-    from holdfast import command as c, purge_command as pc, run_command as r
+    from holdfast import commands as c
     from holdfast.errors import HoldfastError
     from holdfast.model.scope import AssetScope, TaskScope
     from holdfast.sdk import DAG, Asset, AssetAlias, task

@@ -42,7 +42,7 @@ from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.stores.http import HttpStore
 from holdfast.stores.sql.store import SqlStore
-from holdfast.testing import Clock, MakeStore, StoreConformance
+from holdfast.testing import Clock, MakeStore, ObjectConformance, StateConformance
 from holdfast.testing.model import MemoryStore
 from served import Everybody, ServedStores
 from servers import ServerDatabase, SqliteDatabase
@@ -55,7 +55,7 @@ A_TOKEN = "abc.DEF-ghi_123"
 A_WHILE = timedelta(seconds=20)
 
 
-class TestHttpStore(StoreConformance):
+class TestHttpStore(StateConformance, ObjectConformance):
     history_limit = 4
 
     @pytest.fixture

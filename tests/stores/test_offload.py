@@ -22,11 +22,8 @@ from holdfast.settings import ObjectStore
 from holdfast.store import Store
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.store import BATCH, OffloadStore
-from holdfast.testing import MakeStore, StoreConformance
-from holdfast.testing.conformance.barriers import Barriers
-from holdfast.testing.conformance.purging import Purging
-from holdfast.testing.conformance.random_commands import Surprises
-from holdfast.testing.conformance.retries import Retries
+from holdfast.testing import MakeStore, StateConformance
+from holdfast.testing.conformance.random_commands import RandomCommands
 from holdfast.testing.model import MemoryStore
 from objectserver import ObjectServer, object_server
 
@@ -35,14 +32,18 @@ TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")
 
 
-class OffloadConformance(StoreConformance):
-    picklable = False  # the memory beneath is not
-
-    # What `advance` compares is in the database: where that was a reference, its value is brought
-    # there first, as a version of its own; and what is put back meanwhile may be a reference again.
-    test_an_advance_is_a_new_version_with_its_writer = None
-    test_a_staged_advance_does_not_bring_back_what_was_rewound_meanwhile = None
-    test_random_commands_do_what_they_do_to_a_dict = None  # see TestRandomCommands
+class OffloadConformance(StateConformance):
+    differs = {
+        "test_a_pickled_store_reads_and_writes_the_same_state": "the memory beneath stays there",
+        "test_an_advance_is_a_new_version_with_its_writer": (
+            "what it compares is in the database: a reference is replaced by its value first, "
+            "as a version of its own"
+        ),
+        "test_a_staged_advance_does_not_bring_back_what_was_rewound_meanwhile": (
+            "what is put back meanwhile may be a reference again"
+        ),
+        "test_random_commands_do_what_they_do_to_a_dict": "for the same reasons",
+    }
 
     @pytest.fixture
     def url(self) -> str:
@@ -52,12 +53,6 @@ class OffloadConformance(StoreConformance):
     def make_store(self, url: str) -> MakeStore:
         backend = ObjectStoreBackend(ObjectStore(url=url))
         return lambda clock: OffloadStore(MemoryStore(clock=clock), backend)
-
-
-# These write references of their own making, which is for the stores that hold them.
-for name in {**vars(Purging), **vars(Barriers), **vars(Retries)}:
-    if name.startswith("test_"):
-        setattr(OffloadConformance, name, None)
 
 
 class TestOffloadToMemory(OffloadConformance):
@@ -91,16 +86,13 @@ class TestOffloadToS3(OffloadConformance):
         return f"{bucket}/{uuid4().hex}"
 
 
-class NeverAdvances(OffloadStore):
-    def supports(self, command: type[c.Command[Any]]) -> bool:
-        return command is not c.Advance and super().supports(command)
+class TestRandomCommands(RandomCommands):
+    gaps = (c.Advance,)  # see OffloadConformance
 
-
-class TestRandomCommands(Surprises):
     @pytest.fixture
     def make_store(self) -> MakeStore:
         backend = ObjectStoreBackend(ObjectStore(url=f"memory://{uuid4().hex}"))
-        return lambda clock: NeverAdvances(MemoryStore(clock=clock), backend)
+        return lambda clock: OffloadStore(MemoryStore(clock=clock), backend)
 
 
 @pytest.fixture

@@ -26,12 +26,18 @@ except ImportError as error:
         hint="pip install 'holdfast-state[testing]'",
     ) from error
 
-for _module in ("conformance", "machine", "worker_backend"):
+for _module in ("conformance", "gaps", "machine", "worker_backend"):
     pytest.register_assert_rewrite(f"holdfast.testing.{_module}")
 
 from holdfast.testing.client import COLOURS, Door, open_door  # noqa: E402
 from holdfast.testing.clock import Clock  # noqa: E402
-from holdfast.testing.conformance import MakeStore, StoreConformance  # noqa: E402
+from holdfast.testing.conformance import (  # noqa: E402
+    GatewayConformance,
+    MakeStore,
+    ObjectConformance,
+    StateConformance,
+    StoreConformance,
+)
 from holdfast.testing.machine import StoreMachine, machine_for  # noqa: E402
 from holdfast.testing.worker_backend import WorkerBackendConformance  # noqa: E402
 
@@ -39,7 +45,10 @@ __all__ = [
     "COLOURS",
     "Clock",
     "Door",
+    "GatewayConformance",
     "MakeStore",
+    "ObjectConformance",
+    "StateConformance",
     "StoreConformance",
     "StoreMachine",
     "WorkerBackendConformance",

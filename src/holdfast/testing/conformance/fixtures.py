@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
@@ -12,14 +12,12 @@ from holdfast.accessor.asset_store import AssetStore
 from holdfast.accessor.base import Accessor
 from holdfast.accessor.binding import Rules
 from holdfast.accessor.task_store import TaskStore
-from holdfast.errors import NotSupported
 from holdfast.model.entry import ApiWriter, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.testing.client import COLOURS, Door, open_door
 from holdfast.testing.clock import Clock
-
-A = TypeVar("A")
+from holdfast.testing.gaps import Gap, StoreUnderTest, expected_to_fail, needs
 
 MakeStore: TypeAlias = Callable[[Clock], Store]
 
@@ -29,40 +27,6 @@ ORDERS = AssetScope(name="orders")
 ORDERS_URI = "s3://lake/orders"
 CUSTOMERS = AssetScope(name="customers")
 CUSTOMERS_URI = "s3://lake/customers"
-
-
-class StoreUnderTest(Store):
-    """Passes everything on; a test that needs what the store cannot do is skipped."""
-
-    def __init__(self, store: Store) -> None:
-        self.inner = store
-
-    def execute(self, command: c.Command[A]) -> A:
-        self._skip_unless_supported(command)
-        try:
-            return self.inner.execute(command)
-        except NotSupported as error:
-            pytest.skip(error.message)
-
-    async def aexecute(self, command: c.Command[A]) -> A:
-        self._skip_unless_supported(command)
-        try:
-            return await self.inner.aexecute(command)
-        except NotSupported as error:
-            pytest.skip(error.message)
-
-    def _skip_unless_supported(self, command: c.Command[Any]) -> None:
-        if not self.inner.supports(type(command)):
-            pytest.skip(f"{type(self.inner).__name__} does not support {type(command).__name__}")
-
-    def supports(self, command: type[c.Command[Any]]) -> bool:
-        return self.inner.supports(command)
-
-    def close(self) -> None:
-        self.inner.close()
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
 
 class Coloured:
@@ -77,8 +41,10 @@ class Coloured:
 
 
 def supported(do: Door, commands: Iterable[c.Command[Any]]) -> list[c.Command[Any]]:
-    """Those that the store can carry out at all."""
-    return [command for command in commands if do.store.supports(type(command))]
+    """Those that need no gap of the store."""
+    store = do.store
+    assert isinstance(store, StoreUnderTest)
+    return [command for command in commands if not needs(command) & store.gaps]
 
 
 class StoreFixtures:
@@ -87,11 +53,18 @@ class StoreFixtures:
     settable_clock: ClassVar[bool] = True
     """Whether the store goes by the clock that `make_store` is given."""
 
-    picklable: ClassVar[bool] = True
-    """Whether the store can be sent to another process."""
+    gaps: ClassVar[Collection[Gap]] = ()
+    """Commands that the store does not support, and names of `holdfast.testing.gaps`."""
+
+    differs: ClassVar[Mapping[str, str]] = {}
+    """Names of tests that fail because the store is different, each with the reason."""
 
     history_limit: ClassVar[int] = 100
     """How many versions of an asset's entry the store keeps; 4 at least."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        expected_to_fail(cls, vars(cls).get("differs", {}))
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
@@ -120,7 +93,7 @@ class StoreFixtures:
     @pytest.fixture
     def do(self, store: Store, colour: str) -> Iterator[Door]:
         """The door that every command of a test goes through."""
-        door = open_door(colour, StoreUnderTest(store))
+        door = open_door(colour, StoreUnderTest(store, self.gaps))
         yield door
         door.close()
 

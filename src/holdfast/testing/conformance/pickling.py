@@ -108,8 +108,6 @@ class Pickling(StoreFixtures):
     def test_a_pickled_store_reads_and_writes_the_same_state(
         self, do: Door, scope: StoreScope, store: Any, colour: str
     ) -> None:
-        if not self.picklable:
-            pytest.skip(f"{type(self).__name__}: its stores cannot be pickled")
         do(c.Set(scope, "k", "1", ANN))
 
         other = open_door(colour, through_pickle(store))

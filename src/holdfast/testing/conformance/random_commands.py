@@ -12,7 +12,7 @@ from holdfast.testing.conformance.fixtures import MakeStore, StoreFixtures
 from holdfast.testing.machine import machine_for
 
 
-class Surprises(StoreFixtures):
+class RandomCommands(StoreFixtures):
     def test_random_commands_do_what_they_do_to_a_dict(
         self, make_store: MakeStore, colour: str, clock: Clock, pytestconfig: pytest.Config
     ) -> None:
@@ -22,6 +22,7 @@ class Surprises(StoreFixtures):
             history_limit=self.history_limit,
             seed=crc32(f"{type(self).__name__} {colour}".encode()),
             rounds=pytestconfig.getoption("--rounds", default=1),
+            gaps=self.gaps,
         )
 
         run_state_machine_as_test(machine, settings=machine.TestCase.settings)
