@@ -13,11 +13,8 @@ from holdfast.errors import InvalidInput, SparkUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
 from holdfast.spark.jobs.claim import claim_key
-from holdfast.spark.jobs.clusters import Cluster
-from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
 from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
-from holdfast.spark.jobs.clusters.yarn import YarnCluster
 from holdfast.spark.jobs.job import SparkJob
 from holdfast.spark.jobs.watch import Watch
 from holdfast.testing.model import MemoryStore
@@ -85,24 +82,6 @@ def test_a_foreign_claim_does_not_hide_the_jobs_own_driver(
     context: Any = {"task_store": store, "job_intent": INTENT}
 
     assert job.find_job(INTENT, context) == INTENT
-
-
-def test_a_pod_has_the_name_of_its_intent() -> None:
-    cluster: Cluster = KubernetesCluster("k8s://https://h:6443", {})
-
-    assert cluster.is_driver_of(f"default:holdfast-{INTENT}", INTENT)
-    assert not cluster.is_driver_of(f"default:holdfast-{FOREIGN}", INTENT)
-    assert not cluster.is_driver_of("kube-system:dns", INTENT)
-
-
-def test_an_application_of_yarn_has_the_tag_of_its_intent(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = YarnCluster("http://127.0.0.1:1")
-    tags = {"application_1_1": f"etl,holdfast-{INTENT}", "application_1_2": f"holdfast-{FOREIGN}"}
-    monkeypatch.setattr(cluster, "_app", lambda driver: {"applicationTags": tags.get(driver, "")})
-
-    found = [one for one in (*tags, "application_1_3", "../x") if cluster.is_driver_of(one, INTENT)]
-
-    assert found == ["application_1_1"]
 
 
 @pytest.mark.parametrize(

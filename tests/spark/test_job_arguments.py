@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, cast
 from uuid import uuid4
 
@@ -22,10 +18,8 @@ from holdfast.sdk.context import Context
 from holdfast.spark.jobs import detached
 from holdfast.spark.jobs.clusters import State, Status
 from holdfast.spark.jobs.clusters.identity import own_id
-from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
 from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
-from holdfast.spark.jobs.clusters.yarn import YarnCluster
 from holdfast.spark.jobs.job import SparkJob, cluster_of
 from holdfast.spark.jobs.log import DriverLog
 from holdfast.spark.jobs.submission import Submission, located
@@ -134,105 +128,6 @@ def spark_submit(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(here))
     return here
-
-
-class ResourceManager(HTTPServer):
-    """A YARN that knows one application."""
-
-    app: dict[str, str]
-    asked: list[str]
-
-
-@pytest.fixture
-def yarn() -> Iterator[ResourceManager]:
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            server = cast(ResourceManager, self.server)
-            server.asked.append(self.path)
-            known = self.path.endswith((f"holdfast-{INTENT}", "application_7_1"))
-            found: Any = {"app": server.app}
-            if "?" in self.path:
-                found = {"apps": {"app": [server.app]} if known else None}
-            self.send_response(200 if known or "?" in self.path else 404)
-            self.end_headers()
-            self.wfile.write(json.dumps(found).encode())
-
-        def do_PUT(self) -> None:
-            length = int(self.headers["Content-Length"])
-            server = cast(ResourceManager, self.server)
-            server.asked.append(f"{self.path} {self.rfile.read(length).decode()}")
-            self.send_response(202)
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ResourceManager(("127.0.0.1", 0), Answers)
-    server.app, server.asked = {"id": "application_7_1", "state": "ACCEPTED"}, []
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_yarn_is_submitted_to_by_a_tag_and_asked_over_rest(
-    yarn: ResourceManager, spark_submit: Path
-) -> None:
-    cluster = YarnCluster(f"http://127.0.0.1:{yarn.server_port}")
-
-    driver = cluster.submit(submission())
-    waits = cluster.status(driver)
-    yarn.app |= {"state": "FINISHED", "finalStatus": "FAILED", "diagnostics": "no disk"}
-    failed = cluster.status(driver)
-    cluster.cancel(driver)
-
-    assert driver == "application_7_1"
-    assert "--master yarn --deploy-mode cluster" in (spark_submit / "asked").read_text()
-    assert "secret" not in (spark_submit / "asked").read_text()
-    settings = (spark_submit / "settings").read_text().splitlines()
-    assert f"spark.yarn.tags holdfast-{INTENT}" in settings
-    assert "spark.yarn.appMasterEnv.HOLDFAST_JOB_TOKEN secret" in settings
-    assert (waits.state, failed) == (State.WAITING, Status(State.FAILED, "no disk"))
-    assert cluster.status("application_7_2").state is State.UNKNOWN
-    assert cluster.find(str(uuid4())) is None
-    assert '/application_7_1/state {"state":"KILLED"}' in yarn.asked[3]
-
-
-def test_kubernetes_is_asked_by_the_name_of_the_pod(spark_submit: Path) -> None:
-    cluster = KubernetesCluster("k8s://https://h:6443", {"spark.kubernetes.namespace": "etl"})
-
-    driver = cluster.submit(submission())
-    settings = (spark_submit / "settings").read_text().splitlines()
-    (spark_submit / "answer").write_text("Application status (driver):\n\t phase: Running\n")
-    status = cluster.status(driver)
-    asked = (spark_submit / "asked").read_text()
-
-    assert driver == cluster.driver_id(INTENT) == f"etl:holdfast-{INTENT}"
-    assert f"spark.kubernetes.driver.pod.name holdfast-{INTENT}" in settings
-    assert "spark.kubernetes.driverEnv.HOLDFAST_JOB_TOKEN secret" in settings
-    assert status.state is State.RUNNING
-    assert asked.split() == [
-        "--master",
-        "k8s://https://h:6443",
-        "--status",
-        f"etl:holdfast-{INTENT}",
-    ]
-    (spark_submit / "answer").write_text("No applications found.\n")
-    assert cluster.status(driver).state is State.UNKNOWN
-    (spark_submit / "answer").write_text("Connection refused\n")
-    with pytest.raises(SparkUnavailable, match="Connection refused"):
-        cluster.status(driver)
-
-
-def test_a_client_that_cannot_submit_is_told(spark_submit: Path, yarn: ResourceManager) -> None:
-    (spark_submit / "answer").write_text("Exception: HADOOP_CONF_DIR must be set\n")
-    (spark_submit / "status").write_text("1")
-
-    with pytest.raises(SparkUnavailable, match="HADOOP_CONF_DIR must be set"):
-        YarnCluster(f"http://127.0.0.1:{yarn.server_port}").submit(submission())
 
 
 def test_a_driver_here_is_submitted_once_and_its_end_is_kept(spark_submit: Path) -> None:
@@ -362,8 +257,6 @@ def test_a_driver_here_that_failed_or_vanished_is_told(spark_submit: Path) -> No
             "http://h:8081/logPage/?driverId=driver-2026-0001&logType=stderr",
             "driver-2026-0001",
         ),
-        ("CONTAINER_ID", "container_e17_1410_0001_01_000001", "application_1410_0001"),
-        ("CONTAINER_ID", "container_1410_0001_02_000001", "application_1410_0001"),
         ("UNRELATED", "", "driver-2026-0002"),
     ],
 )

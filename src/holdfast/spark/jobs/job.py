@@ -65,9 +65,10 @@ class SparkJob(ResumableJobMixin, BaseOperator):
     ) -> None:
         """`application` is a Python file, or a jar with its `main_class`; as a path or a URL.
 
-        The driver runs on this machine, or with `deploy_mode="cluster"` on the cluster that
-        `master` names: `spark://host:port`, `yarn` or `k8s://…`. `rest_url` says where its REST
-        server is and `page_url` where its master's page is, if not at the usual ports.
+        The driver runs on this machine, whatever `master` its executors have, or with
+        `deploy_mode="cluster"` on the standalone cluster that `master` names: `spark://host:port`.
+        `rest_url` says where its REST server is and `page_url` where its master's page is, if not
+        at the usual ports.
         """
         super().__init__(**arguments)
         self.application = os.fspath(application)
@@ -215,22 +216,13 @@ def cluster_of(job: SparkJob) -> Cluster:
         from holdfast.spark.jobs.clusters.local import LocalSubmit
 
         return LocalSubmit(job.master, load().home)
-    kind = job.master.partition(":")[0]
-    if job.deploy_mode == "cluster" and kind == "spark":
+    if job.deploy_mode == "cluster" and job.master.startswith("spark:"):
         from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
 
         return StandaloneCluster(job.master, job.rest_url, job.page_url)
-    if job.deploy_mode == "cluster" and kind == "yarn":
-        from holdfast.spark.jobs.clusters.yarn import YarnCluster
-
-        return YarnCluster(job.rest_url)
-    if job.deploy_mode == "cluster" and kind == "k8s":
-        from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
-
-        return KubernetesCluster(job.master, settings_of(f"task `{job.task_id}`", job.conf))
     raise InvalidDag(
         f"task `{job.task_id}`: there is no deploy_mode={job.deploy_mode!r} of master {job.master}",
-        hint='"cluster" is for spark://, yarn and k8s://; "client" runs the driver here',
+        hint='"cluster" is for spark://; "client" runs the driver here, for any master',
     )
 
 

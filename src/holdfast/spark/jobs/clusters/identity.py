@@ -8,12 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 
 
 def own_id() -> str:
-    """The id of this process as a driver of a standalone cluster or of YARN."""
-    # Which both also name their directories and logs by; there is nothing more direct.
+    """The id of this process as a driver of a standalone cluster."""
+    # Which it also names directories and logs by; there is nothing more direct.
     page = os.environ.get("SPARK_DRIVER_LOG_URL_STDERR", "")
     if named := parse_qs(urlsplit(page).query).get("driverId"):
         return named[0]
-    if container := os.environ.get("CONTAINER_ID"):
-        *_, began, number, _attempt, _container = container.split("_")
-        return f"application_{began}_{number}"
     return Path.cwd().name

@@ -1,4 +1,4 @@
-"""JSON over HTTP, as Spark's and Hadoop's services speak it."""
+"""JSON over HTTP, as Spark's services speak it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def checked_url(what: str, url: str) -> str:
     return url.rstrip("/")
 
 
-def ask(url: str, body: Any = None, *, method: str | None = None) -> bytes:
+def ask(url: str, body: Any = None) -> bytes:
     """What a service answers to a GET, or with a body to a POST."""
     data = None if body is None else msgspec.json.encode(body)
-    request = urllib.request.Request(url, data, _JSON, method=method)  # noqa: S310  (checked)
+    request = urllib.request.Request(url, data, _JSON)  # noqa: S310  (checked)
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
             return bytes(answer.read())
