@@ -28,6 +28,7 @@ from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
+from holdfast.stores.sql.triggers import create_triggers, drop_triggers
 from holdfast.testing import Clock
 from servers import NUMBERS, Server
 
@@ -128,6 +129,35 @@ def test_head_is_the_newest_migration(scripts: ScriptDirectory) -> None:
 def test_a_migrations_file_starts_with_its_revision(scripts: ScriptDirectory) -> None:
     for script in scripts.walk_revisions():
         assert Path(script.path).name.startswith(f"{script.revision}_")
+
+
+TRIGGERS = {
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": (
+        "SELECT t.tgname, pg_get_triggerdef(t.oid), p.prosrc FROM pg_trigger t "
+        "JOIN pg_proc p ON p.oid = t.tgfoid WHERE NOT t.tgisinternal"
+    ),
+    "mysql": (
+        "SELECT trigger_name, event_manipulation, event_object_table, action_statement "
+        "FROM information_schema.triggers WHERE trigger_schema = database()"
+    ),
+}
+
+
+def test_the_migrations_make_the_triggers(url: str, engine: sa.Engine) -> None:
+    schema.migrate(url)
+    with engine.begin() as connection:
+        select = sa.text(TRIGGERS[engine.dialect.name.replace("mariadb", "mysql")])
+        migrated = sorted(connection.execute(select).all())
+        for drop in drop_triggers(engine.dialect):
+            connection.exec_driver_sql(drop)
+        assert not connection.execute(select).all()
+        for create in create_triggers(engine.dialect):
+            connection.exec_driver_sql(create)
+        current = sorted(connection.execute(select).all())
+
+    assert len(migrated) == 8
+    assert current == migrated
 
 
 def test_the_migrations_make_the_tables(url: str, engine: sa.Engine) -> None:

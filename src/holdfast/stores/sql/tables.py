@@ -425,8 +425,8 @@ purge = sa.Table(
 )
 """Objects of a task instance or an asset, either of which may be gone, that are named no more; and
 those that are reserved, which become due when that is over. `value` is what the entry held, or is
-going to hold. Triggers add what a change leaves unnamed. What an entry of a custom backend has
-named, which has no triggers, is `tracked`: looked at now and then."""
+going to hold. Triggers (`triggers.py`) add what a change leaves unnamed. What an entry of a custom
+backend has named, which has no triggers, is `tracked`: looked at now and then."""
 
 client_request = sa.Table(
     "hf_client_request",

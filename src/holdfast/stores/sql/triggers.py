@@ -1,0 +1,89 @@
+"""The triggers that fill the purge queue, as they are now.
+
+Whatever removes or replaces the last reference to an object queues the object, so that no statement
+can forget to. Migrations hold frozen copies, and their tests compare them with these.
+"""
+
+# ruff: noqa: S608  (statements of constants alone)
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import sqlalchemy as sa
+
+REFERENCE: Final = '{"__holdfast_ref__":'
+PLACE: Final = '{"__holdfast_loc__":'
+"""How values begin that are elsewhere: under a name of their own, or overwritten in place."""
+TABLES: Final = ("hf_task_entry", "hf_asset_entry", "hf_asset_history", "hf_staged_write")
+EVENTS: Final = {"gone": "DELETE", "over": "UPDATE"}
+
+
+def create_triggers(dialect: sa.Dialect) -> Iterator[str]:
+    """Yield the statements that make all triggers, where there are none."""
+    key = dialect.identifier_preparer.quote("key")  # a reserved word on some databases
+    for table in TABLES:
+        queue = _queue_of_task(key) if table == "hf_task_entry" else _queue_of_asset(table, key)
+        if dialect.name == "postgresql":
+            body = f"BEGIN {queue}; RETURN NULL; END"
+            yield (
+                f"CREATE OR REPLACE FUNCTION {table}_unnamed() RETURNS trigger"
+                f" LANGUAGE plpgsql AS $${body}$$"
+            )
+        for event, kind in EVENTS.items():
+            when = _when(table, kind)
+            head = f"{table}_{event} AFTER {kind} ON {table} FOR EACH ROW"
+            match dialect.name:
+                case "postgresql":
+                    call = f"EXECUTE FUNCTION {table}_unnamed()"
+                    yield f"CREATE OR REPLACE TRIGGER {head} WHEN ({when}) {call}"
+                case "sqlite":
+                    yield f"CREATE TRIGGER IF NOT EXISTS {head} WHEN {when} BEGIN {queue}; END"
+                case _:
+                    body = f"BEGIN IF {when} THEN {queue}; END IF; END"
+                    yield f"CREATE TRIGGER IF NOT EXISTS {head} {body}"
+
+
+def drop_triggers(dialect: sa.Dialect) -> Iterator[str]:
+    """Yield the statements that remove them."""
+    for table in TABLES:
+        for event in EVENTS:
+            on_table = f" ON {table}" if dialect.name == "postgresql" else ""
+            yield f"DROP TRIGGER IF EXISTS {table}_{event}{on_table}"
+
+
+def _when(table: str, kind: str) -> str:
+    """A step of a history does not keep what is overwritten in place."""
+    when = f"substr(OLD.value, 1, {len(REFERENCE)}) = '{REFERENCE}'"
+    if table != "hf_asset_history":
+        when = f"({when} OR substr(OLD.value, 1, {len(PLACE)}) = '{PLACE}')"
+    return when + (" AND OLD.value <> NEW.value" if kind == "UPDATE" else "")
+
+
+def _queue_of_task(key: str) -> str:
+    """Only its own entry names an object of a task instance."""
+    return (
+        f"INSERT INTO hf_purge (ti_id, dag_id, run_id, task_id, map_index, {key}, value)"
+        f" SELECT ti.ti_id, r.dag_id, r.run_id, ti.task_id, ti.map_index, OLD.{key}, OLD.value"
+        " FROM hf_task_instance ti JOIN hf_run r ON r.id = ti.run WHERE ti.ti_id = OLD.ti_id"
+    )
+
+
+def _queue_of_asset(table: str, key: str) -> str:
+    """Its entry, its history and staged writes may name the same object. Those who drop staged
+    writes do not lock the asset, and may not see each other: what they drop is queued always."""
+    queue = (
+        f"INSERT INTO hf_purge (name_digest, name, uri, {key}, value)"
+        f" SELECT a.name_digest, a.name, a.uri, OLD.{key}, OLD.value"
+        " FROM hf_asset a WHERE a.id = OLD.asset_id"
+    )
+    if table == "hf_staged_write":
+        return queue
+    in_place = f" AND substr(o.value, 1, {len(PLACE)}) <> '{PLACE}'"
+    unnamed = " AND ".join(
+        f"NOT EXISTS (SELECT 1 FROM {other} o WHERE o.asset_id = OLD.asset_id"
+        f" AND o.{key} = OLD.{key} AND o.value = OLD.value"
+        f"{in_place if other == 'hf_asset_history' else ''})"
+        for other in TABLES[1:]
+    )
+    return f"{queue} AND {unnamed}"
