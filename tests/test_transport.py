@@ -6,8 +6,6 @@ import os
 import pickle
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -549,14 +547,3 @@ def test_a_server_without_tls_is_told_from_one_with(connect: Open) -> None:
             with pytest.raises(Unreachable, match="does not speak TLS: WRONG_VERSION_NUMBER"):
                 asking.result()
             connection.close()
-
-
-def test_it_needs_the_standard_library_alone() -> None:
-    code = f"""
-import runpy, sys
-before = set(sys.modules)
-runpy.run_path({module.__file__!r})
-loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
-sys.exit(" ".join(loaded - set(sys.stdlib_module_names)) or 0)
-"""
-    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)

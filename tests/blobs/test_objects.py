@@ -39,7 +39,7 @@ def test_what_was_put_is_fetched(url: str, compression: str, content: bytes) -> 
     reference = stored(backend, TASK, "../k 😀", content)
 
     assert backend.fetch(reference) == content
-    assert reference.startswith(f"{url}/task/sales/r%2F1/load%20%C3%BC/2/..%2Fk%20%F0%9F%98%80/")
+    assert reference.startswith(f"{url}/task/sales/r%2F1/load%20%C3%BC/2/%2E.%2Fk%20%F0%9F%98%80/")
     assert hashlib.sha256(content).hexdigest() in reference
 
 

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from holdfast.portable.backoff import Backoff
+
 MOST_CONNECTIONS = 64
 MOST_SHARED = 8
 LARGEST_HEAD = 64 * 1024
@@ -193,7 +195,7 @@ class Transport:
     ) -> Response:
         """Try until there is an answer that will stay the same, or no time left."""
         deadline = 0.0
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             token = self._token
             request = f"{line}{self._who(token)}{rest}".encode("ascii") + body
@@ -203,7 +205,7 @@ class Transport:
                     return outcome
                 again = None
                 continue
-            wait = random.uniform(pause / 2, pause)  # noqa: S311
+            wait = backoff.pause() * random.uniform(0.5, 1.0)  # noqa: S311
             if isinstance(outcome, Response):
                 wait += asked_pause(outcome)
             now = time.monotonic()
@@ -213,7 +215,6 @@ class Transport:
                     return outcome
                 raise Unreachable(f"{self.url} {self._told(outcome)}") from outcome
             time.sleep(wait)
-            pause = min(pause * 2, LONGEST_PAUSE)
 
     def _try(self, lane: Lane, request: bytes) -> Response | OSError:
         try:

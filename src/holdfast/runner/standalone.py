@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 from threading import Event
 
+from holdfast.portable.backoff import Backoff
+
 SHORTEST_LIFE = 5.0
 """A part that lives shorter is started again only after a pause that grows."""
 LONGEST_PAUSE = 30.0
@@ -24,7 +26,7 @@ class _Part:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._arguments = arguments
-        self._pause = 0.0
+        self._backoff = Backoff(1.0, LONGEST_PAUSE)
         self._start()
 
     def _start(self) -> None:
@@ -41,11 +43,14 @@ class _Part:
             return
         now = time.monotonic()
         if self._start_at is None:
-            short = now < self._started + SHORTEST_LIFE
-            self._pause = min(max(1.0, 2 * self._pause), LONGEST_PAUSE) if short else 0.0
-            self._start_at = now + self._pause
+            pause = 0.0
+            if now < self._started + SHORTEST_LIFE:
+                pause = self._backoff.pause()
+            else:
+                self._backoff.reset()
+            self._start_at = now + pause
             name, status = self._arguments[0], self.popen.returncode
-            log.warning("%s ended (%s); again in %.0f s", name, status, self._pause)
+            log.warning("%s ended (%s); again in %.0f s", name, status, pause)
         elif now >= self._start_at:
             self._start()
 

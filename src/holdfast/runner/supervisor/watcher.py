@@ -13,6 +13,7 @@ from holdfast.actions.logs import watcher_log
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.model.run import Watch
 from holdfast.model.scope import AssetScope
+from holdfast.portable.backoff import Backoff
 from holdfast.process import has_ended, this_process
 from holdfast.runner.protocol.agreed import LEASE
 from holdfast.runner.protocol.messages import STARTUP, Failed, WatchStartup
@@ -42,16 +43,16 @@ class Watching:
         """What is to be renewed, while there is one."""
 
     def run(self) -> None:
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while not self._stopped.is_set():
             started = time.monotonic()
             failure = self._watch_once()
-            if time.monotonic() > started + LONGEST_PAUSE:
-                pause = FIRST_PAUSE
+            if not failure or time.monotonic() > started + LONGEST_PAUSE:
+                backoff.reset()
+            pause = backoff.pause()
             if failure:
                 log.warning("%s failed: %s; again in %.0f s", self._name, failure, pause)
             self._stopped.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE) if failure else FIRST_PAUSE
 
     def stop(self) -> None:
         """For good."""

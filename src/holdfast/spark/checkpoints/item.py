@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 from pathlib import PurePath
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
 from holdfast.errors import InvalidInput, InvalidType
+from holdfast.model.path_part import path_part
 
 T = TypeVar("T")
 
@@ -57,9 +56,4 @@ def named(items: Iterable[T], name: Callable[[T], str]) -> dict[str, T]:
 def directory_of(name: str) -> str:
     """A directory for the item of that name, and for no other, on any file system: as Spark names
     the directories of partitions."""
-    escaped = quote(name, safe="", errors="surrogatepass")
-    if len(escaped) > LONGEST:
-        digest = sha256(escaped.encode()).hexdigest()[:32]
-        # A plus sign is in no name that is escaped.
-        escaped = f"{escaped[: LONGEST - 33]}+{digest}"
-    return f"chunk={escaped}"
+    return f"chunk={path_part(name, LONGEST)}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidDag
+from holdfast.portable.backoff import Backoff
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.resumable import ResumableJobMixin
 from holdfast.spark.handles import job_endpoint
@@ -125,7 +126,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
 
     def poll_until_complete(self, external_id: str, context: Context) -> None:
         watch = self._watching(context)
-        pause = min(FIRST_PAUSE, self.poll_interval)
+        backoff = Backoff(FIRST_PAUSE, self.poll_interval, 1.5)
         log = DriverLog(watch.cluster, external_id)
         said: tuple[str, str] = ("", "")
         while True:
@@ -139,8 +140,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
                 self.log.info("| %s", line)
             if not status.state.active:
                 break
-            time.sleep(pause)
-            pause = min(pause * 1.5, self.poll_interval)
+            time.sleep(backoff.pause())
         if status.state is not State.SUCCEEDED:
             reason = log.reason()
             raise SparkJobFailed(

@@ -31,6 +31,7 @@ from holdfast.flow import Call
 from holdfast.model.entry import Entry, Found, Page, TaskWriter, Version, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import HELD_TEXT, as_reference, is_reference, reference_in
+from holdfast.portable.backoff import Backoff
 from holdfast.portable.identifier import one_line
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
@@ -220,7 +221,7 @@ class OffloadStore(ReferenceStore):
         combined: Callable[[Sequence[c.Command[Any]]], c.Command[Any]],
     ) -> Steps[Any]:
         """Put the values of these writes into storage, and send them with references instead."""
-        deadline, pause = time.monotonic() + _PATIENCE, 0.01
+        deadline, backoff = time.monotonic() + _PATIENCE, Backoff(0.01, 0.5)
         while True:
             reserved: list[c.ReserveObjects] = []
             try:
@@ -232,8 +233,8 @@ class OffloadStore(ReferenceStore):
                 yield from self._release(reserved)
                 if time.monotonic() > deadline:
                     raise
+                pause = backoff.pause()
                 yield Call(partial(time.sleep, pause), partial(asyncio.sleep, pause))
-                pause = min(pause * 2, 0.5)
             except StoreUnavailable:
                 raise  # it may have been written: what was reserved is looked at when that is over
             except Exception:

@@ -12,6 +12,7 @@ from threading import Lock
 import sqlalchemy as sa
 
 from holdfast.errors import StoreUnavailable
+from holdfast.portable.backoff import Backoff
 from holdfast.stores.sql.failures import is_clash, is_driver_error, is_lost, translate
 
 _MAX_CLASHES = 30
@@ -85,7 +86,7 @@ class Patience:
         self._repeatable = repeatable
         self._answer_timeout = answer_timeout
         self._clashes = 0
-        self._pause = 0.05
+        self._backoff = Backoff(0.1, _LONGEST_PAUSE)
 
     def after(self, error: Exception, progress: Progress) -> float:
         """The seconds to wait before the next try, or the error for the caller."""
@@ -103,7 +104,7 @@ class Patience:
                 "the database went away during a commit, so the write may or may not have happened",
                 hint="read the entry to find out, then decide anew",
             ) from error
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-        if time.monotonic() + self._pause > self._deadline:
+        pause = self._backoff.pause()
+        if time.monotonic() + pause > self._deadline:
             raise translate(error, self._url) from error
-        return self._pause
+        return pause

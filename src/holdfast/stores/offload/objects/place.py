@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from holdfast.errors import HoldfastError
+from holdfast.model.path_part import path_part
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import check_key
 
@@ -29,19 +30,6 @@ _FIELDS: Final = {
 }
 """What the parts of a path, and the metadata of its object, tell."""
 _NAME: Final = re.compile(r"([0-9a-f]{64})\.json(\.zst|\.gz)?", re.ASCII)
-_DIGEST_LENGTH: Final = 32
-
-
-def part(text: str, limit: int = MAX_PART) -> str:
-    """Text as one part of a path: percent-encoded where it is not plain, and with a digest in
-    place of its end where it is long. Two texts never have the same."""
-    encoded = quote(text, safe="=+@").replace("~", "%7E")
-    if encoded in (".", ".."):
-        encoded = encoded.replace(".", "%2E")
-    if len(encoded) <= limit:
-        return encoded
-    begin = re.sub(r"%[0-9A-F]?$", "", encoded[: limit - _DIGEST_LENGTH - 1])
-    return f"{begin}~{hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]}"
 
 
 def owner(scope: StoreScope) -> dict[str, str]:
@@ -62,13 +50,17 @@ def folder(scope: StoreScope, key: str | None = None, *, all_map_indices: bool =
     if key is not None:
         parts.append(key)
     kind = "task" if isinstance(scope, TaskScope) else "asset"
-    return "/".join((kind, *map(part, parts)))
+    return "/".join((kind, *_encoded(parts)))
 
 
 def folder_by_id(ti_id: str, key: str | None = None) -> str:
     """The same where nothing but the id of a task instance is known."""
     parts = ("by-id", ti_id) if key is None else ("by-id", ti_id, key)
-    return "/".join(("task", *map(part, parts)))
+    return "/".join(("task", *_encoded(parts)))
+
+
+def _encoded(parts: Iterable[str]) -> Iterator[str]:
+    return (path_part(part, MAX_PART) for part in parts)
 
 
 def name(content: bytes, suffix: str) -> str:
@@ -85,7 +77,7 @@ def digest_and_suffix(path: str) -> tuple[str, str] | None:
 def metadata(owned: dict[str, str], key: str) -> dict[str, str]:
     """What an object says about whose it is: ASCII, and within the limits of every cloud."""
     said = {**owned, "key": key}
-    return {field: part(text, MAX_METADATA // len(said)) for field, text in said.items()}
+    return {field: path_part(text, MAX_METADATA // len(said)) for field, text in said.items()}
 
 
 def whose(path: str, said: Mapping[str, str] | None = None) -> tuple[StoreScope, str] | None:
