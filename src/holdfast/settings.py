@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -21,11 +21,111 @@ VARIABLE_PREFIX: Final = "HOLDFAST__"
 A_CENTURY: Final = 36_500
 
 
+class Given(NamedTuple):
+    """A value, and where it was found."""
+
+    value: Any
+    origin: str
+    typed: bool
+    """False for the environment, where everything is text."""
+
+
+def without_password(text: str) -> str:
+    """A database URL that may be shown."""
+    # Greedy up to the last `@`: a password may hold `@`, `/` and `:`, and hiding more does no harm.
+    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text)
+    return re.sub(r"(?i)(\w*(?:passw|pwd|secret|token)\w*=)[^&\s]+", r"\1***", hidden)
+
+
+def conf_text(conf: Mapping[str, str]) -> str:
+    """Settings of Spark as JSON that may be shown; empty where there are none."""
+    secret = re.compile(r"(?i)secret|passw|token|access\.?key")
+    shown = {name: "***" if secret.search(name) else text for name, text in conf.items()}
+    return msgspec.json.encode(shown).decode() if conf else ""
+
+
+def _hidden(text: str) -> str:
+    return "***" if text else ""
+
+
+class NotAllowed(ValueError):
+    """A value that may not be, with a reason that may be shown."""
+
+
+def _server_url(given: Given) -> str:
+    from holdfast.portable.transport import (
+        parse_url,  # loaded when needed: with TLS it takes a while
+    )
+
+    text = msgspec.convert(given.value, str)
+    return parse_url(text).url if text else ""
+
+
+def _objects_url(given: Given) -> str:
+    from holdfast.model.object_url import parse
+
+    text = msgspec.convert(given.value, str)
+    return str(parse(text)) if text else ""
+
+
+def _former_urls(given: Given) -> tuple[str, ...]:
+    from holdfast.model.object_url import parse
+
+    value = given.value if given.typed else msgspec.json.decode(given.value or "[]")
+    return tuple(str(parse(url)) for url in msgspec.convert(value, tuple[str, ...]))
+
+
+def _spark_conf(given: Given) -> dict[str, str]:
+    """Settings of Spark as flat text. What is refused is not shown: it may hold passwords."""
+    try:
+        table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
+        return dict(_flat(table, ""))
+    except (ValueError, TypeError) as error:
+        raise NotAllowed(str(error)) from None
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """TOML reads `spark.driver.memory = "2g"` as a table in a table."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    elif not name.startswith("spark."):
+        raise ValueError(f"`{name}` is not a setting of Spark" if name else "it is not a table")
+    elif isinstance(value, bool):
+        yield name, str(value).lower()
+    elif isinstance(value, (str, int, float)):
+        yield name, str(value)
+    else:
+        raise TypeError(f"`{name}` is not text")
+
+
+class Special(NamedTuple):
+    """What is special about a setting."""
+
+    allowed: str = ""
+    """What its value may be, in words."""
+    parse: Callable[[Given], Any] | None = None
+    """Raises ValueError for what may not be."""
+    show: Callable[[Any], Any] = lambda value: value
+    """The value without what is secret in it."""
+    secret: bool = False
+    """Whether an error may not show what was given."""
+    withheld: bool = False
+    """Whether a task's process is not told."""
+
+
+def _special(field: msgspec.structs.FieldInfo) -> Special:
+    return next((each for each in get_args(field.type) if isinstance(each, Special)), Special())
+
+
 class Section(msgspec.Struct, frozen=True):
     """Settings that belong together. Their repr may come into a log, so it shows no secrets."""
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [(key, _shown(key, getattr(self, key))) for key in self.__struct_fields__]
+        return [
+            (field.name, _special(field).show(getattr(self, field.name)))
+            for field in msgspec.structs.fields(self)
+        ]
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{key}={value!r}" for key, value in self.__rich_repr__())
@@ -57,6 +157,7 @@ class Database(Section, frozen=True):
             description="Where state is kept: `sqlite:///…`, `postgresql://…` or `mysql://…`. "
             "Empty: `holdfast.db` under `core.home`."
         ),
+        Special(show=without_password, withheld=True),
     ] = ""
 
 
@@ -130,6 +231,7 @@ class Workers(Section, frozen=True):
             description="The server through which supervisors reach the store, as "
             "`http://host:port`. Empty: they use the database."
         ),
+        Special(show=without_password),
     ] = ""
 
 
@@ -140,6 +242,13 @@ class ObjectStore(Section, frozen=True):
             description="Where `ObjectStoreBackend` keeps values. Credentials do not belong here: "
             "they come from the environment of the worker, or from its machine."
         ),
+        Special(
+            allowed="s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
+            "file:///absolute/directory or memory://name, without credentials, `%`, `?` and `#`; "
+            "or empty",
+            parse=_objects_url,
+            show=without_password,
+        ),
     ] = ""
     former_urls: Annotated[
         tuple[str, ...],
@@ -147,6 +256,10 @@ class ObjectStore(Section, frozen=True):
             description="Where values were kept before `url` was changed: they are still read "
             "there, and deleted when nothing refers to them. No other place is. In the "
             "environment: a JSON list."
+        ),
+        Special(
+            allowed='a list of URLs such as ["s3://bucket/prefix"], each as in `url`',
+            parse=_former_urls,
         ),
     ] = ()
     threshold_bytes: Annotated[
@@ -193,6 +306,7 @@ class Api(Section, frozen=True):
             "listen on `host` and `port` instead of on loopback. Empty: the address that is "
             "listened on."
         ),
+        Special(allowed="a URL such as http://host:8793, or empty", parse=_server_url),
     ] = ""
     processes: Annotated[
         int, Meta(ge=1, le=256, description="How many processes answer requests.")
@@ -204,6 +318,7 @@ class Api(Section, frozen=True):
             "with commas between: the first signs, and all are accepted. Empty: a key is made on "
             "first use, and kept in `signing-keys.json` under `core.home`."
         ),
+        Special(show=_hidden, secret=True, withheld=True),
     ] = ""
     token_lifetime: Annotated[
         timedelta,
@@ -266,12 +381,19 @@ class Spark(Section, frozen=True):
             description="A Spark Connect server to use instead, as `sc://host:port`, with its "
             "parameters such as `/;token=…`."
         ),
+        Special(show=without_password),
     ] = ""
     conf: Annotated[
         dict[str, str],
         Meta(
             description="Spark's own settings for the Spark that Holdfast starts, such as "
             "`spark.driver.memory`. In the environment: a JSON object."
+        ),
+        Special(
+            allowed="a table whose keys begin with `spark.`",
+            parse=_spark_conf,
+            show=conf_text,
+            secret=True,
         ),
     ] = {}
 
@@ -326,6 +448,7 @@ class Declared(NamedTuple):
     key: str
     kind: type
     rules: Meta
+    special: Special
     annotated: Any
     default: Any
 
@@ -342,32 +465,18 @@ class Declared(NamedTuple):
         return self.rules.description or ""
 
     @property
-    def secret(self) -> bool:
-        return self.name == "api.signing_key"
-
-    @property
     def allowed(self) -> str:
         """What its value may be, in words."""
+        if self.special.allowed:
+            return self.special.allowed
         if self.kind is bool:
             return "true or false"
         if self.kind is int:
             return f"a whole number from {self.rules.ge} to {self.rules.le}"
         if self.kind is timedelta:
             return "a duration such as 30s, 5m, 1h or 7d, or 0"
-        if self.name == "object_store.compression":
+        if get_origin(self.kind) is Literal:
             return f"one of {', '.join(get_args(self.kind))}"
-        if self.name == "object_store.former_urls":
-            return 'a list of URLs such as ["s3://bucket/prefix"], each as in `url`'
-        if self.kind is not str:
-            return "a table whose keys begin with `spark.`"
-        if self.name == "api.advertise_url":
-            return "a URL such as http://host:8793, or empty"
-        if self.name == "object_store.url":
-            return (
-                "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
-                "file:///absolute/directory or memory://name, without credentials, `%`, `?` and "
-                "`#`; or empty"
-            )
         return "text that is not empty" if self.rules.min_length else "text"
 
 
@@ -384,12 +493,12 @@ def declared() -> Iterator[Declared]:
     """Every setting there is, in order."""
     for section, kind in SECTIONS.items():
         for field in msgspec.structs.fields(kind):
-            bare, rules = get_args(field.type)
+            bare, rules, *_ = get_args(field.type)
             default = {} if field.default is msgspec.NODEFAULT else field.default
-            yield Declared(section, field.name, bare, rules, field.type, default)
+            facts = (bare, rules, _special(field), field.type, default)
+            yield Declared(section, field.name, *facts)
 
 
-_SECRETS: Final = ("database.url", "api.signing_key")
 _withholding = False
 
 
@@ -409,10 +518,10 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
     file, tables = _find(start)
     given = _from_file(file, tables) if file else {}
     given |= _from_environment(os.environ if environ is None else environ)
-    if _withholding:
-        given = {name: source for name, source in given.items() if name not in _SECRETS}
     values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for setting in declared():
+        if _withholding and setting.special.withheld:
+            given.pop(setting.name, None)
         if setting.name in given:
             values[setting.section][setting.key] = _checked(setting, given[setting.name])
     sections: dict[str, Any] = {name: kind(**values[name]) for name, kind in SECTIONS.items()}
@@ -434,41 +543,9 @@ def rows(settings: Settings) -> Iterator[Row]:
             value = duration_text(value)
         elif isinstance(value, tuple):
             value = msgspec.json.encode(value).decode() if value else ""
-        value = _shown(setting.key, value)
+        value = setting.special.show(value)
         origin = settings.origins.get(setting.name, "default")
         yield Row(setting.name, value, origin, setting.description)
-
-
-def _shown(key: str, value: Any) -> Any:
-    """A setting's value without what is secret in it."""
-    if key in ("url", "remote", "server_url"):
-        return without_password(value)
-    if key == "signing_key":
-        return "***" if value else ""
-    if key == "conf":
-        return conf_text(value) if value else ""
-    return value
-
-
-def without_password(text: str) -> str:
-    """A database URL that may be shown."""
-    # Greedy up to the last `@`: a password may hold `@`, `/` and `:`, and hiding more does no harm.
-    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text)
-    return re.sub(r"(?i)(\w*(?:passw|pwd|secret|token)\w*=)[^&\s]+", r"\1***", hidden)
-
-
-def conf_text(conf: Mapping[str, str]) -> str:
-    """Settings of Spark as JSON that may be shown."""
-    secret = re.compile(r"(?i)secret|passw|token|access\.?key")
-    shown = {name: "***" if secret.search(name) else text for name, text in conf.items()}
-    return msgspec.json.encode(shown).decode()
-
-
-class _Given(NamedTuple):
-    value: Any
-    origin: str
-    typed: bool
-    """False for the environment, where everything is text."""
 
 
 def _find(start: Path) -> tuple[Path | None, Any]:
@@ -502,7 +579,7 @@ def _read(file: Path) -> dict[str, Any]:
         ) from None
 
 
-def _from_file(file: Path, tables: Any) -> dict[str, _Given]:
+def _from_file(file: Path, tables: Any) -> dict[str, Given]:
     if not isinstance(tables, dict):
         raise InvalidSettings(f"holdfast in {file} is not a section", hint="write [tool.holdfast]")
     names = [setting.name for setting in declared()]
@@ -519,18 +596,18 @@ def _from_file(file: Path, tables: Any) -> dict[str, _Given]:
             name = f"{section}.{key}"
             if name not in names:
                 raise _unknown(name, str(file), name, names)
-            given[name] = _Given(value, str(file), typed=True)
+            given[name] = Given(value, str(file), typed=True)
     return given
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     names = {setting.variable: setting.name for setting in declared()}
     given = {}
     for variable, text in environ.items():
         if variable.startswith(VARIABLE_PREFIX):
             if variable not in names:
                 raise _unknown(variable, "the environment", variable, list(names))
-            given[names[variable]] = _Given(text, variable, typed=False)
+            given[names[variable]] = Given(text, variable, typed=False)
     return given
 
 
@@ -541,68 +618,16 @@ def _unknown(what: str, where: str, sought: str, known: list[str]) -> InvalidSet
     )
 
 
-def _checked(setting: Declared, given: _Given) -> Any:
-    if setting.name == "spark.conf":
-        return _checked_conf(setting, given)
+def _checked(setting: Declared, given: Given) -> Any:
     try:
+        if setting.special.parse is not None:
+            return setting.special.parse(given)
         if setting.kind is timedelta:
             return duration(str(given.value))
-        if setting.name == "object_store.former_urls":
-            return _former_urls(given)
-        value = msgspec.convert(given.value, setting.annotated, strict=given.typed)
-        if setting.name == "api.advertise_url":
-            return _server_url(value)
-        return _objects_url(value) if setting.name == "object_store.url" else value
-    except ValueError:
-        shown = "***" if setting.secret else without_password(repr(given.value))
+        return msgspec.convert(given.value, setting.annotated, strict=given.typed)
+    except ValueError as error:
+        shown = "***" if setting.special.secret else without_password(repr(given.value))
+        why = f": {error}" if isinstance(error, NotAllowed) else f" may not be {shown}"
         raise InvalidSettings(
-            f"{setting.name} may not be {shown}, found in {given.origin}",
-            hint=f"it is {setting.allowed}",
+            f"{setting.name}{why}, found in {given.origin}", hint=f"it is {setting.allowed}"
         ) from None
-
-
-def _server_url(text: str) -> str:
-    from holdfast.portable.transport import (
-        parse_url,  # loaded when needed: with TLS it takes a while
-    )
-
-    return parse_url(text).url if text else ""
-
-
-def _objects_url(text: str) -> str:
-    from holdfast.model.object_url import parse
-
-    return str(parse(text)) if text else ""
-
-
-def _former_urls(given: _Given) -> tuple[str, ...]:
-    from holdfast.model.object_url import parse
-
-    value = given.value if given.typed else msgspec.json.decode(given.value or "[]")
-    return tuple(str(parse(url)) for url in msgspec.convert(value, tuple[str, ...]))
-
-
-def _checked_conf(setting: Declared, given: _Given) -> dict[str, str]:
-    """Settings of Spark as flat text. What is refused is not shown: it may hold passwords."""
-    try:
-        table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
-        return dict(_flat(table, ""))
-    except (ValueError, TypeError) as error:
-        raise InvalidSettings(
-            f"{setting.name}: {error}, found in {given.origin}", hint=f"it is {setting.allowed}"
-        ) from None
-
-
-def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """TOML reads `spark.driver.memory = "2g"` as a table in a table."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else key)
-    elif not name.startswith("spark."):
-        raise ValueError(f"`{name}` is not a setting of Spark" if name else "it is not a table")
-    elif isinstance(value, bool):
-        yield name, str(value).lower()
-    elif isinstance(value, (str, int, float)):
-        yield name, str(value)
-    else:
-        raise TypeError(f"`{name}` is not text")
