@@ -49,6 +49,7 @@ def open_store(
         history_limit=settings.state_store.asset_history_limit,
         retry_window=retry_window,
         answer_timeout=answer_timeout,
+        max_connections=settings.database.max_connections,
     )
     return load_backend(settings.state_store.backend).open(ledger)
 

@@ -159,6 +159,15 @@ class Database(Section, frozen=True):
         ),
         Special(show=without_password, withheld=True),
     ] = ""
+    max_connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Connections that one process opens at most. One that nobody needs for a "
+            "minute is closed when the process next asks the database something.",
+        ),
+    ] = 32
 
 
 class StateStore(Section, frozen=True):

@@ -9,16 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from holdfast.errors import StoreUnavailable
 
-MOST = 64
-MOST_ASYNC = 16
+MAX_CONNECTIONS = 32
+"""Of one process, unless it is said otherwise."""
 LONGEST_WAIT = 60.0
+LONGEST_IDLE = 60.0
+"""Seconds after which a connection that nobody needed is closed, when another one is taken."""
 LONGEST_CANCELLATION = 10.0
 
 
@@ -29,32 +33,60 @@ class Link(NamedTuple):
     cursor: Any
 
 
+class _Idle:
+    """Links that wait, the one that was used last on top; for any number of threads."""
+
+    def __init__(self) -> None:
+        self._links: deque[tuple[float, Link]] = deque()
+
+    def push(self, link: Link) -> None:
+        self._links.append((time.monotonic(), link))
+
+    def pop_stale(self) -> Link | None:
+        """Return a link that has been idle for too long, if there is one."""
+        with suppress(IndexError):  # others may take them meanwhile
+            if self._links[0][0] < time.monotonic() - LONGEST_IDLE:
+                return self._links.popleft()[1]
+        return None
+
+    def pop(self) -> Link | None:
+        try:
+            return self._links.pop()[1]
+        except IndexError:
+            return None
+
+    def __iter__(self) -> Iterator[Link]:
+        return (link for _, link in self._links)
+
+
 class Pool:
     """Hands out the connection that was used last, or a new one, up to a limit."""
 
-    def __init__(self, connect: Callable[[], Any]) -> None:
+    def __init__(self, connect: Callable[[], Any], most: int) -> None:
         self._connect = connect
+        self._most = most
         self._start()
 
     def _start(self) -> None:
-        self._idle: list[Link] = []
+        self._idle = _Idle()
         self._permits: SimpleQueue[None] = SimpleQueue()
-        for _ in range(MOST):
+        for _ in range(self._most):
             self._permits.put(None)
 
     def take(self) -> Link:
         """A connection for one command; waits where all are in use."""
+        if (stale := self._idle.pop_stale()) is not None:
+            stale.connection.invalidate()
         try:
             self._permits.get(timeout=LONGEST_WAIT)
         except Empty:
             raise StoreUnavailable(
-                f"all {MOST} connections of this process have been in use for {LONGEST_WAIT:.0f} s",
-                hint="use fewer threads, or several processes",
+                f"all {self._most} connections of this process have been in use for "
+                f"{LONGEST_WAIT:.0f} s",
+                hint="use fewer threads, or raise [database] max_connections",
             ) from None
-        try:
-            return self._idle.pop()
-        except IndexError:
-            pass
+        if (link := self._idle.pop()) is not None:
+            return link
         try:
             connection = self._connect()
             return Link(connection, connection.cursor())
@@ -64,7 +96,7 @@ class Pool:
 
     def give(self, link: Link) -> None:
         """Back, for the next one."""
-        self._idle.append(link)
+        self._idle.push(link)
         self._permits.put(None)
 
     def discard(self, link: Link) -> None:
@@ -76,8 +108,8 @@ class Pool:
 
     def close(self) -> None:
         """Close what is idle."""
-        while self._idle:
-            self._idle.pop().connection.invalidate()
+        while (link := self._idle.pop()) is not None:
+            link.connection.invalidate()
 
     def forget(self) -> None:
         """Start anew in a forked process: these connections are the parent's, and stay open."""
@@ -89,19 +121,21 @@ class AsyncPool:
     """The same for one event loop; it has no tasks of its own that could outlive a command."""
 
     def __init__(
-        self, connect: Callable[[], Awaitable[Any]], longest_wait: float | None = None
+        self, connect: Callable[[], Awaitable[Any]], most: int, longest_wait: float | None = None
     ) -> None:
         self._connect = connect
         self._longest_wait = longest_wait or LONGEST_WAIT
-        self._idle: list[Link] = []
-        self._permits = asyncio.Semaphore(MOST_ASYNC)
+        self._idle = _Idle()
+        self._permits = asyncio.Semaphore(most)
 
     async def take(self) -> Link:
         """A connection for one command; waits where all are in use, or a new one is made."""
+        if (stale := self._idle.pop_stale()) is not None:
+            await stale.connection.close()
         try:
             async with asyncio.timeout(self._longest_wait):
                 await self._permits.acquire()
-                return self._idle.pop() if self._idle else await self._new()
+                return self._idle.pop() or await self._new()
         except TimeoutError:
             raise StoreUnavailable(
                 f"there was no connection to the database within {self._longest_wait:g} s",
@@ -117,7 +151,7 @@ class AsyncPool:
             raise
 
     def give(self, link: Link) -> None:
-        self._idle.append(link)
+        self._idle.push(link)
         self._permits.release()
 
     async def discard(self, link: Link) -> None:
@@ -127,8 +161,8 @@ class AsyncPool:
             self._permits.release()
 
     async def close(self) -> None:
-        while self._idle:
-            await self._idle.pop().connection.close()
+        while (link := self._idle.pop()) is not None:
+            await link.connection.close()
 
 
 async def cancel(link: Link) -> None:

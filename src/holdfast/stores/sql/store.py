@@ -30,7 +30,7 @@ from holdfast.stores.sql.operations.steps import (
     Query,
     Steps,
 )
-from holdfast.stores.sql.pool import AsyncPool, Link, Pool, cancel, cut
+from holdfast.stores.sql.pool import MAX_CONNECTIONS, AsyncPool, Link, Pool, cancel, cut
 from holdfast.stores.sql.retries import Limit, Patience, Progress, unanswered
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
@@ -56,9 +56,17 @@ class SqlStore(Store):
         history_limit: int = 100,
         retry_window: timedelta = timedelta(0),
         answer_timeout: timedelta | None = None,
+        max_connections: int = MAX_CONNECTIONS,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self._options = (url, history_limit, retry_window, answer_timeout, clock)
+        self._options: dict[str, Any] = {
+            "url": url,
+            "history_limit": history_limit,
+            "retry_window": retry_window,
+            "answer_timeout": answer_timeout,
+            "max_connections": max_connections,
+            "clock": clock,
+        }
         self._url, self._dialect = parse_url(url)
         self._answer_timeout = answer_timeout.total_seconds() if answer_timeout else None
         self._engine = make_engine(self._url, self._dialect, self._answer_timeout)
@@ -67,7 +75,8 @@ class SqlStore(Store):
         self._now = _clock(clock, self._dialect.embedded)
         self._turn = RLock()
         self._compiled = CompiledStatements(self._engine.dialect)
-        self._pool = Pool(partial(connect, self._engine))
+        self._max_connections = max_connections
+        self._pool = Pool(partial(connect, self._engine), max_connections)
         self._async_pools: WeakKeyDictionary[Any, AsyncPool] = WeakKeyDictionary()
         self._cancellations: set[asyncio.Task[None]] = set()
         self._open(url)
@@ -89,7 +98,7 @@ class SqlStore(Store):
         return f"<SqlStore {shown(self._url)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, self._options
+        return partial(SqlStore, **self._options), ()
 
     def supports(self, command: type[Command[Any]]) -> bool:
         return command in OPERATIONS
@@ -338,7 +347,9 @@ class SqlStore(Store):
         pool = self._async_pools.get(loop)
         if pool is None:
             connect = partial(self._dialect.connect_async, self._engine)
-            pool = self._async_pools[loop] = AsyncPool(connect, self._answer_timeout)
+            pool = self._async_pools[loop] = AsyncPool(
+                connect, self._max_connections, self._answer_timeout
+            )
         return pool
 
 
@@ -349,22 +360,6 @@ def _clock(clock: Callable[[], datetime] | None, embedded: bool) -> Callable[[],
     if embedded:
         return lambda: time.time_ns() // 1000
     return lambda: None
-
-
-def _reopen(
-    url: str,
-    history_limit: int,
-    retry_window: timedelta,
-    answer_timeout: timedelta | None,
-    clock: Callable[[], datetime] | None,
-) -> SqlStore:
-    return SqlStore(
-        url,
-        history_limit=history_limit,
-        retry_window=retry_window,
-        answer_timeout=answer_timeout,
-        clock=clock,
-    )
 
 
 _OPEN: WeakSet[SqlStore] = WeakSet()
