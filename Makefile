@@ -24,8 +24,8 @@ $(READY): pyproject.toml constraints.txt
 demo: setup ## a Spark pipeline over a year of flights, killed half-way
 	@$(BIN)/python examples/flights/demo.py
 
-$(CLASSES): $(READY) tests/ready_spark.py
-	$(BIN)/python tests/ready_spark.py $@
+$(CLASSES): $(READY) tests/support/ready_spark.py
+	$(BIN)/python tests/support/ready_spark.py $@
 
 test: setup $(CLASSES) ## all tests, with a few seeds of each chaos test
 	@tests/install_databases.sh

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
 from servers import Server, ServerDatabase, SqliteDatabase, mariadb_server, postgres_server
 
 # Hundreds of processes are started here: each would compile all that it imports.

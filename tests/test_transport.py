@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Thread, Timer
 
 import pytest
+from webserver import LOST, Answer, WebServer, answer, free_port, make_certificate, serving
 
 from holdfast.portable import transport as module
 from holdfast.portable.transport import (
@@ -25,7 +26,6 @@ from holdfast.portable.transport import (
     Transport,
     Unreachable,
 )
-from webserver import LOST, Answer, WebServer, answer, free_port, make_certificate, serving
 
 TOKEN = "abc.DEF-ghi_123"
 Open = Callable[..., Transport]

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from remembered import record, remember
 
 from holdfast import Connection
 from holdfast import commands as c
@@ -21,7 +22,6 @@ from holdfast.settings import ObjectStore
 from holdfast.store import Store, run
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql import SqlStore
-from remembered import record, remember
 
 NAMES = count()
 OBJECTS = "holdfast.sdk.state.ObjectStoreBackend"

@@ -7,10 +7,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from objectserver import ObjectServer, object_server
 
 from holdfast.settings import ObjectStore
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
-from objectserver import ObjectServer, object_server
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from objectserver import ObjectServer
 from obstore.exceptions import GenericError
+from webserver import LOST, Answer, WebServer, answer, free_port, serving
 
 from holdfast.errors import BackendFailed, InvalidSettings, MissingDependency, ObjectMissing
 from holdfast.model.scope import TaskScope
@@ -18,8 +20,6 @@ from holdfast.settings import ObjectStore
 from holdfast.stores.offload.objects import opening
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.objects.failure import reason
-from objectserver import ObjectServer
-from webserver import LOST, Answer, WebServer, answer, free_port, serving
 
 TASK = TaskScope("d", "r", "t")
 NAME = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b.json"

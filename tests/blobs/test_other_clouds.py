@@ -5,12 +5,12 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 import pytest
+from webserver import Answer, answer, serving
 
 from holdfast.errors import BackendFailed
 from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
-from webserver import Answer, answer, serving
 
 SCOPE = TaskScope("sales", "r 1", "load")
 CLOUDS = {

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from holdfast.model.path_part import path_part
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.offload.objects.place import (
     MAX_METADATA,
@@ -14,7 +15,6 @@ from holdfast.stores.offload.objects.place import (
     metadata,
     name,
     owner,
-    part,
 )
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=600)
@@ -52,11 +52,11 @@ def test_the_name_is_the_digest_of_the_content() -> None:
     ],
 )
 def test_what_is_not_plain_is_percent_encoded(text: str, expected: str) -> None:
-    assert part(text) == expected
+    assert path_part(text) == expected
 
 
 def test_a_long_text_keeps_a_readable_beginning_and_ends_in_a_digest() -> None:
-    found = part("daily " * 80)
+    found = path_part("daily " * 80, MAX_PART)
 
     assert re.fullmatch(r"(daily%20){8}dai~[0-9a-f]{32}", found)
 
@@ -65,7 +65,7 @@ def test_a_long_text_keeps_a_readable_beginning_and_ends_in_a_digest() -> None:
 @example("😀" * 512)
 @example("x" * 66 + "/" * 100)
 def test_a_part_is_short_and_plain_and_never_ends_inside_an_escape(text: str) -> None:
-    found = part(text)
+    found = path_part(text, MAX_PART)
 
     assert re.fullmatch(r"([A-Za-z0-9_.=+@-]|%[0-9A-F]{2})+(~[0-9a-f]{32})?", found)
     assert len(found) <= MAX_PART and found not in (".", "..")
@@ -75,7 +75,7 @@ def test_a_part_is_short_and_plain_and_never_ends_inside_an_escape(text: str) ->
 @example("x" * 400, "x" * 401)
 @example("a", "A")
 def test_two_texts_never_share_a_part(one: str, other: str) -> None:
-    assert (part(one) == part(other)) == (one == other)
+    assert (path_part(one) == path_part(other)) == (one == other)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from threading import Lock
 
 import pytest
 from victims import Project
-
 from webhdfs import web_hdfs
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]

@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 import offloading as o
 import pytest
 import sqlalchemy as sa
+from objectserver import ObjectServer, object_server
 from processes import Worker
+from servers import SqliteDatabase
 
 from holdfast import commands as c
 from holdfast.model.value import reference_in
 from holdfast.stores.sql import tables
-from objectserver import ObjectServer, object_server
-from servers import SqliteDatabase
 
 pytestmark = pytest.mark.chaos
 

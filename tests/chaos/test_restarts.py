@@ -16,15 +16,15 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 import workloads as w
+from killable import KillableServer
 from processes import Worker
+from servers import mariadb_server, postgres_server
 from survival import Survivor
 
 from holdfast import commands as c
 from holdfast.errors import StoreUnavailable, VersionConflict
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.testing import open_door
-from killable import KillableServer
-from servers import mariadb_server, postgres_server
 
 # PyMySQL leaves the socket open when the server is not there.
 pytestmark = [pytest.mark.chaos, pytest.mark.filterwarnings("ignore:unclosed <socket")]

@@ -9,13 +9,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from standalone import StandaloneCluster, standalone_cluster
 from victims import Project
 
 from holdfast import commands as c
 from holdfast.model.run import RunState
 from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
-from standalone import StandaloneCluster, standalone_cluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
 

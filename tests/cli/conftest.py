@@ -7,21 +7,15 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from project import Result
 
 from holdfast.cli import invoke
 from holdfast.commands import DeclareAsset, Now, RegisterTask, Set
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
 from holdfast.testing.model import MemoryStore
-
-
-class Result(NamedTuple):
-    status: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import pipeline
+import pytest
+from remembered import remember
+
 from holdfast import Connection
 from holdfast.commands import DeclareAsset, ListAssets, Set
 from holdfast.connection import open_store
@@ -14,7 +15,6 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
-from remembered import remember
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from project import Result
 
-from conftest import Result
 from holdfast import commands as c
 from holdfast.access.identity import TaskIdentity, UserIdentity, WorkerIdentity
 from holdfast.connection import open_store, whoami

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 
+import pipeline
 import pytest
 
-import pipeline
 from holdfast.commands import SaveFileError
 from holdfast.connection import open_store
 from holdfast.model.dag import (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from remembered import STARTED, next_number, record, remember
 
 from holdfast import Connection
 from holdfast.accessor.asset_store import AssetStore
@@ -19,7 +20,6 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
-from remembered import STARTED, next_number, record, remember
 
 WHAT_NEXT = (
     "Remove their data, or its rows are there twice: --remove-data removes directories. "

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import pipeline
 import pytest
 
-import pipeline
 from holdfast.actions.logs import log_path
 from holdfast.commands import ClaimRun, CreateRun, GetRun, ListRuns
 from holdfast.connection import open_store

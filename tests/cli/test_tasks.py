@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pipeline
 import pytest
 
-import pipeline
 from holdfast.actions.logs import log_path
 from holdfast.commands import FinishRun, Get, GetRun, ListTaskInstances, Set, StartAttempt
 from holdfast.connection import open_store

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from scripts import EXAMPLES
+from servers import SqliteDatabase
 
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
@@ -17,7 +18,6 @@ from holdfast.testing.conformance.declared import Gaps
 from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
 from holdfast.testing.gaps import WITHOUT_OPTIONAL_METHODS
-from servers import SqliteDatabase
 
 FileBackend = runpy.run_path(str(EXAMPLES / "custom_backend.py"))["FileBackend"]
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from clarity import refusal
+from servers import ServerDatabase
 
 from holdfast import commands as c
 from holdfast.errors import StoreFailed, StoreUnavailable
@@ -23,7 +24,6 @@ from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.testing import COLOURS, open_door
-from servers import ServerDatabase
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from clarity import refusal
+from servers import Server
 
 from holdfast.errors import (
     InvalidUrl,
@@ -18,7 +19,6 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.stores.sql import SqlStore, schema
-from servers import Server
 
 
 @pytest.fixture

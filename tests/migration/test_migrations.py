@@ -16,8 +16,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-
 from forks import forks
+from servers import NUMBERS, Server
+
 from holdfast import commands as c
 from holdfast.commands import AddToLoad, Lot, Once, RequestId, ReserveObjects, StartLoad
 from holdfast.errors import SchemaMismatch
@@ -30,7 +31,6 @@ from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
 from holdfast.stores.sql.triggers import create_triggers, drop_triggers
 from holdfast.testing import Clock
-from servers import NUMBERS, Server
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load", 3)

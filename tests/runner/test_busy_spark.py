@@ -13,12 +13,12 @@ from threading import Event
 import msgspec
 import pytest
 from project import Project
+from webhdfs import WebHdfs, web_hdfs
 
 from holdfast.model.run import Outcome
 from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.spark.session.check import answers
 from holdfast.spark.session.session import address_of
-from webhdfs import WebHdfs, web_hdfs
 
 pytestmark = pytest.mark.xdist_group("spark")
 

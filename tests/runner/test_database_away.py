@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from killable import KillableServer
 from project import Project, new_project, wait_until
+from servers import postgres_server
 
 from holdfast.model.run import RunState
-from killable import KillableServer
-from servers import postgres_server
 
 DAG = """
     import os, time

@@ -7,10 +7,10 @@ import json
 import pytest
 from project import Project
 from serving import Served
+from webserver import free_port
 
 import holdfast
 from holdfast.errors import StaleAttempt
-from webserver import free_port
 
 INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
 EXECUTOR = """

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
+from lossy import ANSWER, REQUEST, LossyProxy
+from objectserver import ObjectServer, object_server
 from project import Project, Result, wait_until
 
 from holdfast import commands as c
@@ -18,8 +20,6 @@ from holdfast.settings import ObjectStore
 from holdfast.store import Store
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.store import OffloadStore
-from lossy import ANSWER, REQUEST, LossyProxy
-from objectserver import ObjectServer, object_server
 
 ORDERS = AssetScope(name="orders")
 

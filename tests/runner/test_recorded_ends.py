@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 import pytest
+from servers import SqliteDatabase
 
 from holdfast import commands as c
 from holdfast.accessor.binding import Rules
@@ -19,7 +20,6 @@ from holdfast.runner.protocol.orders import RunTask
 from holdfast.runner.supervisor.attempt import Attempt, Surroundings
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
-from servers import SqliteDatabase
 
 A = TypeVar("A")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from project import new_project
-
 from servers import Server
 
 PASSWORD = "correct-horse-battery-staple"

@@ -12,12 +12,12 @@ import pytest
 import sqlalchemy as sa
 from alternating import alternating
 from project import Project, new_project, wait_until
+from servers import Server, postgres_server
 from serving import Served
 
 from holdfast import commands as c
 from holdfast.model.run import RunState
 from holdfast.model.scope import TaskScope
-from servers import Server, postgres_server
 
 KEY = "a-key-of-the-test-that-is-long-enough"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import pipeline
 import pytest
 
-import pipeline
 from holdfast import commands as c
 from holdfast.accessor.task_store import TaskStore
 from holdfast.model.entry import ApiWriter, TaskWriter

@@ -12,6 +12,8 @@ from threading import Event, Timer
 
 import msgspec
 import pytest
+from killable import KillableServer
+from servers import postgres_server
 from talk import JSON, Served
 
 from holdfast import commands as c
@@ -20,8 +22,6 @@ from holdfast.connection import open_store
 from holdfast.server.serve import STORE_PATIENCE
 from holdfast.settings import load
 from holdfast.stores.sql.schema import migrate
-from killable import KillableServer
-from servers import postgres_server
 
 CLIENTS = 4
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
 
+import pipeline
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -16,13 +17,12 @@ from hypothesis import strategies as st
 from public_client import STATE, Api, serving
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
+from servers import ServerDatabase
 from talk import ADMIN, ORDERS
 
-import pipeline
 from holdfast import commands as c
 from holdfast.access.identity import TaskIdentity
 from holdfast.model.scope import AssetScope, TaskScope
-from servers import ServerDatabase
 
 LOADING = TaskScope("etl", "r1", "load", 2)
 CHECKED = (

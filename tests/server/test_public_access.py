@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pipeline
 import pytest
 from public_client import STATE, Api, serving
+from servers import SqliteDatabase
 
-import pipeline
 from holdfast.access.identity import (
     Identity,
     JobIdentity,
@@ -23,7 +24,6 @@ from holdfast.access.identity import (
 from holdfast.model.role import Role
 from holdfast.model.run import Watch
 from holdfast.model.scope import AssetScope, TaskScope
-from servers import SqliteDatabase
 
 TASK = TaskScope("etl", "r1", "extract")
 READS = ["/dags", "/dags/etl", "/dags/etl/dagRuns", "/assets", STATE, "/state-store/assets"]

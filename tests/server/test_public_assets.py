@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pipeline
 import pytest
 from public_client import Api, serving
+from remembered import remember
+from servers import SqliteDatabase
 
-import pipeline
 from holdfast import Connection
 from holdfast import commands as c
 from holdfast.access.identity import UserIdentity
 from holdfast.model.role import Role
-from remembered import remember
-from servers import SqliteDatabase
 
 
 @pytest.fixture

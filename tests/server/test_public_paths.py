@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import pytest
 from public_client import Api, serving, state_of
+from servers import SqliteDatabase
 
 from holdfast import commands as c
 from holdfast.model.scope import TaskScope
-from servers import SqliteDatabase
 
 RUN_ID = "manual__2026-01-01T00:00:00+00:00"
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pipeline
 import pytest
 from public_client import STATE, Api, serving, state_of
+from servers import SqliteDatabase
 
-import pipeline
 from holdfast import commands as c
 from holdfast.actions.logs import run_logs
 from holdfast.model.run import Process, RunState
 from holdfast.model.scope import TaskScope
-from servers import SqliteDatabase
 
 RUNS = "/dags/etl/dagRuns"
 TASKS = f"{RUNS}/r1/taskInstances"

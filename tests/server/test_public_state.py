@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pipeline
 import pytest
 from public_client import STATE, Api, serving, state_of
+from servers import ServerDatabase, SqliteDatabase
 
-import pipeline
 from holdfast import commands as c
 from holdfast.commands import ReserveObjects, paging
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
-from servers import ServerDatabase, SqliteDatabase
 
 EXTRACT = TaskScope("etl", "r1", "extract")
 LOADING = TaskScope("etl", "r1", "load", 2)

@@ -20,9 +20,8 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from talk import JSON, Answer, ask
-
 from servers import Server
+from talk import JSON, Answer, ask
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from remembered import remember
 from talk import ADMIN, Served
 
 from holdfast import Connection
@@ -23,7 +24,6 @@ from holdfast.model.value import as_reference
 from holdfast.server import metrics, status
 from holdfast.server.execution.openapi import command_schemas
 from holdfast.testing.model import MemoryStore
-from remembered import remember
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from killable import KillableServer
+from servers import mariadb_server, postgres_server
 from talk import Answer, Served
 
 from holdfast import commands as c
@@ -19,8 +21,6 @@ from holdfast.server.serve import ANSWER_PATIENCE, build
 from holdfast.settings import load
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.schema import migrate
-from killable import KillableServer
-from servers import mariadb_server, postgres_server
 
 PATIENCE = timedelta(seconds=2)
 MORE_THAN_CONNECTIONS = 20

@@ -9,11 +9,10 @@ from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
 
 import pytest
+from forks import forks
 from kept import Kept, await_end, kept_server
 from pyspark.sql import SparkSession
 from sparks import CONF, session_on
-
-from forks import forks
 
 R = TypeVar("R")
 

@@ -165,5 +165,5 @@ def keep(kind: str, directory: Path, owner: int) -> None:
 
 if __name__ == "__main__":
     # Not by PYTHONPATH, which the executors would have, too.
-    sys.path.append(str(Path(__file__).parents[1]))
+    sys.path.append(str(Path(__file__).parents[1] / "support"))
     keep(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

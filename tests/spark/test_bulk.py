@@ -10,6 +10,7 @@ import pytest
 from bulk_rows import ROWS, asset_rows, save, staged, task_rows
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from servers import SqliteDatabase
 
 import holdfast
 from holdfast import Connection
@@ -21,7 +22,6 @@ from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.spark.source.registration import register
 from holdfast.stores.sql import SqlStore
-from servers import SqliteDatabase
 
 LATER = datetime(2999, 1, 1, tzinfo=UTC)
 

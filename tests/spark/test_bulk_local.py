@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from bulk_rows import ROWS, asset_rows, save, staged, task_rows
 from pyspark.sql import SparkSession
+from servers import SqliteDatabase
 
 import holdfast
 from holdfast import Connection
@@ -28,7 +29,6 @@ from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.spark.source.registration import register
 from holdfast.stores.sql import SqlStore
-from servers import SqliteDatabase
 
 DRIVER = Path(__file__).with_name("bulk_driver.py")
 

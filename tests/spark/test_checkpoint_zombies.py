@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from chunking import GATED, NUMBERS, nowhere, remote_of, write_as_a_zombie, write_numbers
+from forks import forks
 from pyspark.sql import SparkSession
 
 import holdfast
-from forks import forks
 from holdfast.spark.checkpoints import chunks
 from holdfast.spark.checkpoints.chunks import read_chunks
 

@@ -11,9 +11,9 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from sparks import CONF, bare_python
+from standalone import standalone_cluster
 
 import holdfast
-from standalone import standalone_cluster
 
 SPECULATION = {
     "spark.speculation": "true",

@@ -15,13 +15,13 @@ from uuid import uuid4
 import pyarrow.parquet
 import pytest
 import shapes
+from forks import forks
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from shapes import COLUMNS, NAMES, write_in_shape
 from sparks import connect_address, session_on
 
 import holdfast
-from forks import forks
 from holdfast.model.entry import TaskWriter
 from holdfast.spark.loads.incremental import incremental
 from holdfast.spark.session.address import SparkAddress

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+from served import ServedStores, serving_stores
 
 from holdfast import commands as c
 from holdfast.access.identity import JobIdentity
@@ -24,7 +25,6 @@ from holdfast.spark.jobs.claim import Claim, claim_key
 from holdfast.spark.jobs.driver import NOT_MINE, driver
 from holdfast.spark.jobs.ticket import Ticket
 from holdfast.testing.model import MemoryStore
-from served import ServedStores, serving_stores
 
 KEY = "spark_job"
 INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"

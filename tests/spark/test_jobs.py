@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from kept import await_true
+from standalone import StandaloneCluster, standalone_cluster
 
 from holdfast import commands as c
 from holdfast.model.run import TaskInstance
@@ -23,7 +24,6 @@ from holdfast.model.value import decode
 from holdfast.spark.jobs.clusters import State
 from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.stores.sql import SqlStore
-from standalone import StandaloneCluster, standalone_cluster
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from remembered import record
 
 import holdfast
 from holdfast import Connection
@@ -20,7 +21,6 @@ from holdfast.model.load_chain import Chain, following
 from holdfast.spark.loads.chain import loads_that_count
 from holdfast.spark.loads.plan import Planning
 from holdfast.stores.sql import SqlStore
-from remembered import record
 
 ASSETS = count()
 OPERATIONS = st.lists(

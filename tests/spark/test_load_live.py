@@ -15,10 +15,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from forks import forks
 from live_loads import LOADS
 from relay import relay
-
-from forks import forks
 from servers import Server
 
 JAR = Path("/usr/share/java/postgresql.jar")

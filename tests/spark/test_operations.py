@@ -16,10 +16,10 @@ import committing
 import msgspec
 import pytest
 from kept import Kept
+from webhdfs import web_hdfs
 
 from holdfast.model.entry import TaskWriter
 from holdfast.spark.session.session import session_id
-from webhdfs import web_hdfs
 
 pytestmark = pytest.mark.xdist_group("spark")
 

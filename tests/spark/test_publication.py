@@ -16,11 +16,11 @@ from typing import Any
 
 import psutil
 import pytest
+from forks import forks
 from publishing import publish_copy, publish_disturbed, run_together, unable
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
-from forks import forks
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.spark import publication
 from holdfast.spark.publication import (

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from objectserver import object_server
 from planted import ANNA, LOAD, LONG, ORDERS, Planted, age
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
+from servers import ServerDatabase
 
 from holdfast import commands as c
 from holdfast.cli import invoke
 from holdfast.errors import BackendFailed, MissingDependency
+from holdfast.model.path_part import path_part
 from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.model.value import JsonValue, as_reference, encode
 from holdfast.settings import load
@@ -26,12 +29,10 @@ from holdfast.spark.reconcile.deletion import Deletion, delete
 from holdfast.spark.reconcile.summary import Part, Size, Summary
 from holdfast.spark.session import maintenance as standby
 from holdfast.spark.source.registration import register
-from holdfast.stores.offload.objects.place import part
-from objectserver import object_server
-from servers import ServerDatabase
+from holdfast.stores.offload.objects.place import MAX_PART
 
 WEEK = timedelta(days=7)
-CUT = part(LONG.name or "").replace("%3A", ":").replace("%2F", "/")
+CUT = path_part(LONG.name or "", MAX_PART).replace("%3A", ":").replace("%2F", "/")
 """A long name, as far as a path has it."""
 
 

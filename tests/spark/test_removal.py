@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from loading import connection, frame
 from pyspark.sql import SparkSession
+from remembered import record
 
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli.removal import remove
@@ -22,7 +23,6 @@ from holdfast.settings import Settings, load
 from holdfast.spark.loads.incremental import incremental
 from holdfast.spark.session import maintenance as standby
 from holdfast.store import run
-from remembered import record
 
 
 @pytest.fixture

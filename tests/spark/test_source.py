@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
+from remembered import remember
 
 from holdfast import Connection
 from holdfast.access.identity import UserIdentity
@@ -19,7 +20,6 @@ from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
 from holdfast.spark.source.registration import register, register_on_use
 from holdfast.stores.sql import SqlStore
-from remembered import remember
 
 WRITTEN: list[tuple[str, Any]] = [
     ("rows", 12),

@@ -18,6 +18,8 @@ import sqlalchemy as sa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from remembered import remember
+from servers import ServerDatabase
 
 from holdfast import Connection
 from holdfast import commands as c
@@ -35,8 +37,6 @@ from holdfast.stores.http import HttpStore
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.dialects import make_engine, parse_url
 from holdfast.stores.sql.tables import task_entry
-from remembered import remember
-from servers import ServerDatabase
 
 SCOPE = TaskScope("etl", "monday", "load")
 MANY = 40_001

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from chunking import nowhere
 from pyspark.sql import SparkSession
+from servers import Server, ServerDatabase, SqliteDatabase
 from transfers import (
     EVERYTHING,
     LOOKALIKE,
@@ -57,7 +58,6 @@ from holdfast.spark.transfer.importing import import_entries
 from holdfast.spark.transfer.manifest import Manifest
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned
 from holdfast.spark.transfer.target import Target
-from servers import Server, ServerDatabase, SqliteDatabase
 
 DRIVER = Path(__file__).with_name("transfer_driver.py")
 ALL = TaskFilter()

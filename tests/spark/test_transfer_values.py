@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from servers import SqliteDatabase
 
 from holdfast.commands import (
     AddToLoad,
@@ -23,7 +24,6 @@ from holdfast.errors import Forbidden, InvalidInput, ObjectBusy
 from holdfast.model.entry import ApiWriter, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.sql import SqlStore
-from servers import SqliteDatabase
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from served import Everybody, ServedStores, serving_stores
 
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import Clock
-from served import Everybody, ServedStores, serving_stores
 
 
 @pytest.fixture

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served import Everybody, ServedStores
+from servers import ServerDatabase, SqliteDatabase
+from webserver import Answer, WebServer, answer, free_port, serving
 
 import holdfast
 from holdfast import Connection
@@ -44,9 +47,6 @@ from holdfast.stores.http import HttpStore
 from holdfast.stores.sql.store import SqlStore
 from holdfast.testing import Clock, MakeStore, ObjectConformance, StateConformance
 from holdfast.testing.model import MemoryStore
-from served import Everybody, ServedStores
-from servers import ServerDatabase, SqliteDatabase
-from webserver import Answer, WebServer, answer, free_port, serving
 
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")

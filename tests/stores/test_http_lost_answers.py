@@ -17,7 +17,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from lossy import ANSWER, REQUEST, LossyProxy, losing
 from sample_runs import FIRST, MINUTE
+from served import ServedStores
+from servers import SqliteDatabase
+from webserver import free_port
 
 from holdfast import commands as c
 from holdfast.access.identity import UserIdentity
@@ -31,10 +35,6 @@ from holdfast.server.tokens import open_tokens
 from holdfast.settings import Settings
 from holdfast.stores.http import HttpStore
 from holdfast.stores.sql import SqlStore
-from lossy import ANSWER, REQUEST, LossyProxy, losing
-from served import ServedStores
-from servers import SqliteDatabase
-from webserver import free_port
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

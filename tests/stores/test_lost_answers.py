@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from servers import ServerDatabase
 
 from holdfast import commands as c
 from holdfast.commands import Guarded, LiveAttempt, Once, RequestId
@@ -14,7 +15,6 @@ from holdfast.errors import NotSupported, StaleRequest, StoreUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore
-from servers import ServerDatabase
 
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")

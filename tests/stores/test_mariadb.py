@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from servers import ServerDatabase
 
 from holdfast.stores.sql.store import SqlStore
 from holdfast.testing import MakeStore, StoreConformance
-from servers import ServerDatabase
 
 
 class TestMariadbStore(StoreConformance):

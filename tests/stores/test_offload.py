@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from objectserver import ObjectServer, object_server
 
 from holdfast import commands as c
 from holdfast.accessor.asset_store import AssetStore
@@ -25,7 +26,6 @@ from holdfast.stores.offload.store import BATCH, OffloadStore
 from holdfast.testing import MakeStore, StateConformance
 from holdfast.testing.conformance.random_commands import RandomCommands
 from holdfast.testing.model import MemoryStore
-from objectserver import ObjectServer, object_server
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

@@ -8,6 +8,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from servers import SqliteDatabase
 
 from holdfast import commands as c
 from holdfast.access.identity import ChildIdentity, Identity, UserIdentity
@@ -21,7 +22,6 @@ from holdfast.stores.pipe import PipeStore
 from holdfast.stores.sql.store import SqlStore
 from holdfast.testing import MakeStore, ObjectConformance, StateConformance
 from holdfast.wire.channel import Channel
-from servers import SqliteDatabase
 
 TASK = TaskScope("sales", "monday", "load")
 

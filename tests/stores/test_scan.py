@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from remembered import record, remember
 
 from holdfast import Connection
 from holdfast import commands as c
@@ -15,7 +16,6 @@ from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.tables import TABLES
 from holdfast.stores.sql import SqlStore
-from remembered import record, remember
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ANNA = ApiWriter("anna")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from dict_backends import DictBackend, SelfCleaning, VersionedBackend
+from servers import ServerDatabase, SqliteDatabase
 
 from holdfast import commands as c
 from holdfast.errors import BackendFailed, InvalidBackend, NotSupported, StaleAttempt
@@ -17,7 +18,6 @@ from holdfast.stores.backend.contract import load_backend
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import MakeStore, StoreConformance
 from holdfast.testing.gaps import IF_VERSION, WITHOUT_OPTIONAL_METHODS
-from servers import ServerDatabase, SqliteDatabase
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

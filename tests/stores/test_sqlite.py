@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from servers import SqliteDatabase
 
 from holdfast.stores.sql.store import SqlStore
 from holdfast.testing import MakeStore, StoreConformance
-from servers import SqliteDatabase
 
 
 class TestSqliteStore(StoreConformance):

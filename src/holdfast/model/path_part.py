@@ -16,8 +16,8 @@ def path_part(text: str, limit: int = LONGEST) -> str:
     """Return a name for a file or directory that no other text has: percent-encoded where it is
     not plain, and with a digest in place of its end where it is long."""
     encoded = quote(text, safe="=+@", errors="surrogatepass").replace("~", "%7E")
-    # A dot in front hides a file or leads upward; one before digits looks like a map index.
-    encoded = re.sub(r"^\.|\.(?=\d+$)", "%2E", encoded)
+    # Dots in front hide a file or lead upward; one before digits looks like a map index.
+    encoded = re.sub(r"^\.+|\.(?=\d+$)", lambda dots: "%2E" * len(dots[0]), encoded)
     if len(encoded) <= limit:
         return encoded
     begin = re.sub(r"%[0-9A-F]?$", "", encoded[: limit - _DIGEST - 1])

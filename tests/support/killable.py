@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil
 import sqlalchemy as sa
-
 from servers import Server
 
 _GOOD_END = {"postgresql": signal.SIGINT, "mysql": signal.SIGTERM}

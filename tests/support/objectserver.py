@@ -12,7 +12,6 @@ from urllib.request import Request, urlopen
 from uuid import uuid4
 
 from obstore.store import S3Store
-
 from webserver import free_port
 
 
