@@ -45,7 +45,14 @@ from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.stores.http import HttpStore
 from holdfast.stores.sql.store import SqlStore
-from holdfast.testing import Clock, MakeStore, ObjectConformance, StateConformance
+from holdfast.testing import (
+    Clock,
+    MakeStore,
+    ObjectConformance,
+    RunConformance,
+    StateConformance,
+)
+from holdfast.testing.conformance.fixtures import StoreFixtures
 from holdfast.testing.model import MemoryStore
 
 TASK = TaskScope("sales", "monday", "load")
@@ -55,8 +62,9 @@ A_TOKEN = "abc.DEF-ghi_123"
 A_WHILE = timedelta(seconds=20)
 
 
-class TestHttpStore(StateConformance, ObjectConformance):
+class HttpFixtures(StoreFixtures):
     history_limit = 4
+    colours = ("sync",)
 
     @pytest.fixture
     def make_store(self, served: ServedStores, postgres_database: ServerDatabase) -> MakeStore:
@@ -66,6 +74,14 @@ class TestHttpStore(StateConformance, ObjectConformance):
             return Everybody(served)
 
         return make
+
+
+class TestHttpStore(HttpFixtures, StateConformance, ObjectConformance):
+    pass
+
+
+class TestHttpRuns(HttpFixtures, RunConformance):
+    pass
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 import pytest
 from lossy import ANSWER, REQUEST, LossyProxy, losing
-from sample_runs import FIRST, MINUTE
 from served import ServedStores
 from servers import SqliteDatabase
 from webserver import free_port
@@ -35,6 +34,7 @@ from holdfast.server.tokens import open_tokens
 from holdfast.settings import Settings
 from holdfast.stores.http import HttpStore
 from holdfast.stores.sql import SqlStore
+from holdfast.testing.runs.samples import FIRST, MINUTE
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

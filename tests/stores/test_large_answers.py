@@ -8,7 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from sample_runs import (
+
+from holdfast import commands as c
+from holdfast.commands import paging
+from holdfast.errors import ValueTooLarge
+from holdfast.model.entry import ApiWriter, Found, Page, TaskWriter
+from holdfast.model.run import TaskState
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import as_reference
+from holdfast.store import Store
+from holdfast.stores.sql import SqlStore
+from holdfast.testing.runs.samples import (
     FIRST,
     ORDERS_CHANGED,
     ORDERS_SPEC,
@@ -20,16 +30,6 @@ from sample_runs import (
     finish,
     start,
 )
-
-from holdfast import commands as c
-from holdfast.commands import paging
-from holdfast.errors import ValueTooLarge
-from holdfast.model.entry import ApiWriter, Found, Page, TaskWriter
-from holdfast.model.run import TaskState
-from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.model.value import as_reference
-from holdfast.store import Store
-from holdfast.stores.sql import SqlStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

@@ -6,10 +6,11 @@ import pytest
 from servers import ServerDatabase
 
 from holdfast.stores.sql.store import SqlStore
-from holdfast.testing import MakeStore, StoreConformance
+from holdfast.testing import MakeStore, RunConformance, StoreConformance
+from holdfast.testing.conformance.fixtures import StoreFixtures
 
 
-class TestPostgresStore(StoreConformance):
+class PostgresFixtures(StoreFixtures):
     history_limit = 4
 
     @pytest.fixture
@@ -17,3 +18,11 @@ class TestPostgresStore(StoreConformance):
         return lambda clock: SqlStore(
             postgres_database.empty(), history_limit=self.history_limit, clock=clock
         )
+
+
+class TestPostgresStore(PostgresFixtures, StoreConformance):
+    pass
+
+
+class TestPostgresRuns(PostgresFixtures, RunConformance):
+    pass

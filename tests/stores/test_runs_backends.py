@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 from dict_backends import DictBackend
-from sample_runs import (
+
+from holdfast import commands as c
+from holdfast.errors import NotSupported
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import Ending, TaskState
+from holdfast.store import Store
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql.operations import OPERATIONS
+from holdfast.testing.model import MemoryStore
+from holdfast.testing.runs.samples import (
     ANN,
     FIRST,
     LOAD,
@@ -21,15 +30,6 @@ from sample_runs import (
     start,
     task,
 )
-
-from holdfast import commands as c
-from holdfast.errors import NotSupported
-from holdfast.model.entry import WatcherWriter
-from holdfast.model.run import Ending, TaskState
-from holdfast.store import Store
-from holdfast.stores.sql import SqlStore
-from holdfast.stores.sql.operations import OPERATIONS
-from holdfast.testing.model import MemoryStore
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ except ImportError as error:
         hint="pip install 'holdfast-state[testing]'",
     ) from error
 
-for _module in ("conformance", "gaps", "machine", "worker_backend"):
+for _module in ("conformance", "gaps", "machine", "runs", "worker_backend"):
     pytest.register_assert_rewrite(f"holdfast.testing.{_module}")
 
 from holdfast.testing.client import COLOURS, Door, open_door  # noqa: E402
@@ -39,6 +39,7 @@ from holdfast.testing.conformance import (  # noqa: E402
     StoreConformance,
 )
 from holdfast.testing.machine import StoreMachine, machine_for  # noqa: E402
+from holdfast.testing.runs import RunConformance  # noqa: E402
 from holdfast.testing.worker_backend import WorkerBackendConformance  # noqa: E402
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "GatewayConformance",
     "MakeStore",
     "ObjectConformance",
+    "RunConformance",
     "StateConformance",
     "StoreConformance",
     "StoreMachine",

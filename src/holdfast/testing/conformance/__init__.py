@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.testing.conformance.assets import Declarations, Deletion
+from holdfast.testing.conformance.asynchronous import Asynchronous
 from holdfast.testing.conformance.attempts import Attempts
 from holdfast.testing.conformance.barriers import Barriers
 from holdfast.testing.conformance.cleanup import Cleanup
@@ -36,6 +37,7 @@ __all__ = [
 
 class StateConformance(
     Gaps,
+    Asynchronous,
     Entries,
     Content,
     Listing,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import pytest
@@ -53,6 +53,9 @@ class StoreFixtures:
     settable_clock: ClassVar[bool] = True
     """Whether the store goes by the clock that `make_store` is given."""
 
+    colours: ClassVar[Sequence[str]] = COLOURS
+    """`("sync",)` for a store whose `aexecute` is that of the base class."""
+
     gaps: ClassVar[Collection[Gap]] = ()
     """Commands that the store does not support, and names of `holdfast.testing.gaps`."""
 
@@ -65,6 +68,10 @@ class StoreFixtures:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         expected_to_fail(cls, vars(cls).get("differs", {}))
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "colour" in metafunc.fixturenames:
+            metafunc.parametrize("colour", type(self).colours)
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
@@ -81,10 +88,6 @@ class StoreFixtures:
         if not self.settable_clock:
             pytest.skip(f"{type(self).__name__}: the clock of its stores cannot be set")
         return store_clock
-
-    @pytest.fixture(params=COLOURS)
-    def colour(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
 
     @pytest.fixture
     def store(self, make_store: MakeStore, store_clock: Clock) -> Store:
