@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 
 from holdfast.commands import Command
-from holdfast.store import Store
-from holdfast.testing.client import A, Door, open_door
+from holdfast.store import Store, WrapperStore
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import MakeStore, StoreFixtures
-from holdfast.testing.gaps import StoreUnderTest
+from holdfast.testing.gaps import A, StoreUnderTest
 
 
-class BehindDoor(Store):
-    """A store whose every command goes through a door, whatever its colour."""
+class InEventLoop(WrapperStore):
+    """A store that any number of threads use through its asynchronous door."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever)
+        self._thread.start()
 
     def execute(self, command: Command[A]) -> A:
-        return self._door(command)
+        return asyncio.run_coroutine_threadsafe(self.inner.aexecute(command), self._loop).result()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.inner.aclose(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 class RunFixtures(StoreFixtures):
     @pytest.fixture
     def store(self, make_store: MakeStore, store_clock: Clock, colour: str) -> Iterator[Store]:
-        door = open_door(colour, StoreUnderTest(make_store(store_clock), self.gaps))
-        yield BehindDoor(door)
-        door.close()
+        store: Store = StoreUnderTest(make_store(store_clock), self.gaps)
+        with store if colour == "sync" else InEventLoop(store) as opened:
+            yield opened
