@@ -123,7 +123,7 @@ with DAG("d"):
 """
 ENDS_AND_GOES = """
 import time
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.sql.store import SqlStore
 
@@ -142,7 +142,7 @@ SqlStore.execute = execute_and_go
 """
 AWAY_FOR_A_CALLBACK = """
 from pathlib import Path
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.sql.store import SqlStore
 
@@ -157,8 +157,8 @@ def execute_or_fail(self, command):
 SqlStore.execute = execute_or_fail
 """
 INTERRUPTS_TWICE = """
-from holdfast import run_command as r
-from holdfast.runner import conductor
+from holdfast import commands as r
+from holdfast.runner.scheduler import conductor
 from holdfast.stores.sql.store import SqlStore
 
 execute, conductor.MOST_INTERRUPTIONS = SqlStore.execute, 1
@@ -249,7 +249,7 @@ def test_callbacks_that_are_called_again_wait_for_the_store(project: Project) ->
     with project.start("run", "dag.py", "--run-id", "r", PYTHONPATH=faults) as process:
         wait_until(lambda: project.read("notes"))
         project.write("killed", "")
-        os.kill(min(project.processes("holdfast.runner.scheduler.supervisor_link")), signal.SIGKILL)
+        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
         _, said = process.communicate(timeout=60)
 
     assert "callbacks of task d/r/work wait for the store" in said
@@ -263,7 +263,7 @@ def test_callbacks_do_not_depend_on_the_answer_to_an_interruption(project: Proje
     with project.service("scheduler", "dags") as scheduler:
         wait_until(lambda: project.read("notes").count("works") == 2)
         workers = {one.worker for i in (0, 1) for one in _attempts(project, i)}
-        supervisor = min(project.processes("holdfast.runner.scheduler.supervisor_link"))
+        supervisor = min(project.processes("holdfast.runner.supervisor"))
         scheduler.kill()
         os.kill(supervisor, signal.SIGKILL)
         scheduler.wait()
@@ -284,7 +284,7 @@ def test_a_task_that_was_marked_is_not_called_back_for_when_its_supervisor_dies(
         wait_until(lambda: project.read("notes"))
         instance = ("d", "r", "work", "--map-index", "0")
         marked = project.holdfast("tasks", "mark", *instance, f"--{state}")
-        os.kill(min(project.processes("holdfast.runner.scheduler.supervisor_link")), signal.SIGKILL)
+        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
         process.communicate(timeout=60)
 
     assert marked.status == 0, marked.err

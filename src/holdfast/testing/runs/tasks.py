@@ -35,8 +35,12 @@ def clear(store: Store, *tasks: tuple[str, int | None], state: str = "default") 
     return [str(scope) for scope in store.execute(command)]
 
 
-def mark(store: Store, state: TaskState, **how: bool) -> None:
-    store.execute(c.MarkTask(scope=LOAD, state=state, writer=ANN, **how))
+def mark(
+    store: Store, state: TaskState, *, clear: bool = False, unless_ended: bool = False
+) -> None:
+    store.execute(
+        c.MarkTask(scope=LOAD, state=state, writer=ANN, clear=clear, unless_ended=unless_ended)
+    )
 
 
 class Tasks(RunFixtures):
