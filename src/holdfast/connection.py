@@ -43,7 +43,7 @@ def open_store(
     retry_window: timedelta = timedelta(0),
     answer_timeout: timedelta | None = None,
 ) -> Store:
-    """The configured store: the product's database, and behind it the configured backend."""
+    """Open the configured store: Holdfast's database, and behind it the configured backend."""
     ledger = SqlStore(
         settings.database_url,
         history_limit=settings.state_store.asset_history_limit,
@@ -55,10 +55,11 @@ def open_store(
 
 
 def connect(url: str | None = None, *, token: str | None = None) -> Connection:
-    """Open the configured store, that of a database URL, or that of a server's URL.
+    """Open the configured store, or the one at a database's or server's URL.
 
-    A server is at `http://…` or `https://…`, and wants a token: given here, or in the variable
-    HOLDFAST_TOKEN.
+    A server's URL begins with `http://` or `https://`. A server requires a token, from the argument
+    or from the environment variable HOLDFAST_TOKEN. Raise NoToken if there is none, and
+    InvalidInput for a token without the URL of a server.
     """
     distribution.check()
     settings = load()
@@ -75,13 +76,13 @@ def connect(url: str | None = None, *, token: str | None = None) -> Connection:
 
 
 def _connected(store: Store, settings: Settings) -> Connection:
-    """As a worker is: values go to the worker-side backend where there is one."""
+    """Return a connection like that of a worker, which offloads values to a worker-side backend."""
     its = rules(settings)
     return Connection(its.offloading.over(store), its)
 
 
 def _served(url: str, token: str | None, settings: Settings) -> Store:
-    # Loaded when needed: with TLS it takes a while.
+    # Imported lazily: with TLS it takes a while.
     from holdfast.stores.http import HttpStore
 
     given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
@@ -95,7 +96,7 @@ def _served(url: str, token: str | None, settings: Settings) -> Store:
 
 
 def rules(settings: Settings) -> Rules:
-    """What the settings say about values and their lifetime."""
+    """Return the rules for values and their lifetime from the settings."""
     section = settings.state_store
     return Rules(
         default_retention=timedelta(days=section.default_retention_days),
@@ -106,11 +107,11 @@ def rules(settings: Settings) -> Rules:
 
 
 _BESIDE: dict[Store, Callable[[], None]] = {}
-"""What a store's users opened beside it."""
+"""By store, the function that closes what its users opened along with it."""
 
 
 def before_close(store: Store, close: Callable[[], None]) -> None:
-    """Have `close` called before a connection closes the store."""
+    """Register `close`, to be called before a connection closes the store."""
     _BESIDE[store] = close
 
 
@@ -120,7 +121,7 @@ def _close_beside(store: Store) -> None:
 
 
 class Connection:
-    """Both stores, for whoever runs this program."""
+    """Access to task and asset stores for the user who runs this program."""
 
     def __init__(self, store: Store, rules: Rules | None = None) -> None:
         self.store = store
@@ -129,23 +130,23 @@ class Connection:
     def task_store(
         self, dag_id: str, run_id: str, task_id: str, map_index: int = -1
     ) -> ScriptTaskStore:
-        """The store of a task instance. A first write registers its run as external."""
+        """Return the store of a task instance. The first write registers its run as external."""
         scope = TaskScope(dag_id, run_id, task_id, map_index)
         return ScriptTaskStore(self.store, scope, whoami(), self._rules)
 
     def asset_store(
         self, *, name: str | None = None, uri: str | None = None, declare: bool = False
     ) -> AssetStore:
-        """The store of an asset that a DAG declares, or that `declare=True` once declared."""
+        """Return the store of an asset, which a DAG or a call with `declare=True` has declared."""
         return _asset_store(self.store, name, uri, declare, whoami(), self._rules)
 
     def close(self) -> None:
-        """Let go of the connections, and of the server for handles if there is one."""
+        """Close the connections, and the server for handles if there is one."""
         _close_beside(entries_of(self.store))
         self.store.close()
 
     async def aclose(self) -> None:
-        """The same from an event loop, with the connections that it had of its own."""
+        """Async variant of `close`, which also closes the connections of the event loop."""
         await asyncio.to_thread(_close_beside, entries_of(self.store))
         await self.store.aclose()
 
@@ -189,16 +190,19 @@ def _asset_store(
 
 
 class ScriptTaskStore(ExternalTaskStore):
-    """The task store of a program that can also be an attempt, as tasks under a runner are."""
+    """The task store of a script, which can also run attempts, as a runner does for tasks."""
 
     def attempt(self) -> Attempt:
-        """`with store.attempt() as attempt:` fences off earlier attempts of the same task
-        instance, and gives stores whose staged writes take effect when the block ends well."""
+        """Return a context manager: `with store.attempt() as attempt:`.
+
+        Entering it fences off earlier attempts of the task instance. The stores of `attempt` can
+        stage writes, which take effect when the block ends without an exception.
+        """
         return Attempt(self._store, self._scope, self._rules)
 
 
 class Attempt:
-    """One attempt of a task instance, from entering the block to leaving it."""
+    """One attempt of a task instance, from entering the `with` block to leaving it."""
 
     def __init__(self, store: Store, scope: TaskScope, rules: Rules) -> None:
         self._store = store
@@ -208,20 +212,20 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """Which attempt this is; the first is 1."""
+        """The number of this attempt, from 1. Raise InvalidInput before the attempt has begun."""
         if self._writer.attempt is None:
             raise InvalidInput("the attempt has not begun", hint="use it in a `with` statement")
         return self._writer.attempt
 
     @property
     def task_store(self) -> TaskStore:
-        """The task store, for as long as this is the newest attempt."""
+        """The task store, which is usable while this is the newest attempt."""
         return TaskStore(self._store, self._scope, self._begun(), self._rules)
 
     def asset_store(
         self, *, name: str | None = None, uri: str | None = None, declare: bool = False
     ) -> AssetStore:
-        """The store of an asset, with `on_success=True` for writes that wait for the end."""
+        """Return the store of an asset; its writes take `on_success=True` to be staged."""
         return _asset_store(self._store, name, uri, declare, self._begun(), self._rules)
 
     def _begun(self) -> TaskWriter:
@@ -266,7 +270,7 @@ class Attempt:
         try:
             yield c.FinishAttempt(self._writer, succeeded=False)
         except HoldfastError as error:
-            # What went wrong in the block matters more than that its end could not be recorded.
+            # The block's exception matters more than the failure to record the attempt's end.
             failure.add_note(f"the attempt's end was not recorded: {error.message}")
 
     def _succeed(self) -> Steps[None]:
@@ -275,6 +279,6 @@ class Attempt:
         except (StaleAttempt, StoreUnavailable):
             raise
         except HoldfastError as error:
-            # The success did not stand, so the attempt has failed; the caller learns why.
+            # The success was refused, so the attempt has failed; the caller gets the reason.
             yield from self._finish(error)
             raise

@@ -1,6 +1,6 @@
-"""Everything that Holdfast raises: one tree, one base.
+"""All errors that Holdfast raises: one tree, one base.
 
-Each class knows its code (HTTP bodies and clients), its HTTP status and its exit status. Each
+Each class has its code (for HTTP bodies and clients), its HTTP status and its exit status. Each
 message says what failed and where; the hint says what to do next.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Final
 
 
 class OneClass(type):
-    """Keep one class of a name in a process.
+    """A metaclass that keeps one class of each name in a process.
 
-    Spark ships the classes of this module to executors by value. Where Holdfast is installed
-    there, `except` must match the shipped class and the installed one alike: they are the same.
+    Spark ships the classes of this module to executors by value. Where Holdfast is installed there,
+    `except` must match the shipped class and the installed one alike: they are the same.
     """
 
     def __new__(
@@ -40,8 +40,8 @@ class OneClass(type):
 
 
 class ErrorClass(OneClass, metaclass=OneClass):
-    """The class of error classes, of which there is one as well: a class that inherits from an
-    installed one must have its metaclass."""
+    """The class of error classes. It exists once as well: a class that inherits from an installed
+    one must have its metaclass."""
 
 
 class HoldfastError(Exception, metaclass=ErrorClass):

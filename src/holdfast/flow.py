@@ -1,5 +1,5 @@
-"""Work that is written once and done in either colour: a generator yields what it wants done, and
-is sent what came of it."""
+"""Generator-based steps that run synchronously or asynchronously: a generator yields requests and
+is sent their results."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 A = TypeVar("A")
 W = TypeVar("W")
 Steps: TypeAlias = Generator[W, Any, A]
-"""Work that yields what it wants done, of type `W`, and returns an `A`."""
+"""A generator that yields requests of type `W` and returns an `A`."""
 
 
 class Call(NamedTuple):
-    """A call in its two colours."""
+    """A call in a sync and an async variant."""
 
     sync: Callable[[], Any]
     asynchronous: Callable[[], Awaitable[Any]]
 
 
 def in_thread(work: Callable[[], Any]) -> Call:
-    """What there is in one colour only."""
+    """Return a call whose async variant runs the sync one in a thread."""
     return Call(work, lambda: asyncio.to_thread(work))
 
 
 def run(steps: Steps[W, A], do: Callable[[W], Any]) -> A:
-    """Do it here and now. What goes wrong is raised where it was wanted."""
+    """Run the steps to their end. An error of a request is raised at the generator's `yield`."""
     try:
         wanted = next(steps)
         while True:
@@ -41,7 +41,7 @@ def run(steps: Steps[W, A], do: Callable[[W], Any]) -> A:
 
 
 async def arun(steps: Steps[W, A], do: Callable[[W], Awaitable[Any]]) -> A:
-    """The same without blocking the event loop."""
+    """Async variant of `run`."""
     try:
         wanted = next(steps)
         while True:

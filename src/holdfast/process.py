@@ -1,4 +1,4 @@
-"""Processes of this machine: identity, life, secrecy and log."""
+"""Identity, liveness, protection and logging of processes on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.model.run import Process
 
 MARK = "HOLDFAST_LAUNCHER"
-"""The variable by which a task's process shows which launcher it comes from."""
+"""Environment variable that identifies the launcher of a task's process."""
 
 
 PRIVATE: Final = 0o700
@@ -25,25 +25,25 @@ _PR_SET_DUMPABLE = 4
 
 
 def identify(pid: int, mark: str = "") -> Process:
-    """A process of this machine, and the mark in its environment if it is a task's."""
+    """Return the identity of a process on this machine; `mark` is that of a task's environment."""
     return Process(_host(), pid, _started(pid), mark)
 
 
 @cache
 def this_process() -> Process:
-    """The process that asks, for as long as it does not fork."""
+    """Return the identity of the calling process. It is cached, so it is not valid after a fork."""
     return identify(os.getpid())
 
 
 def has_ended(process: Process) -> bool:
-    """True where that is certain: it was a process of this machine, and is gone."""
+    """Return True only if that is certain: the process was on this machine, and is gone."""
     return process.host == _host() and _started(process.pid) != process.started
 
 
 def kill_group(process: Process) -> None:
-    """Kill what is left of a task's process on this machine and of all that it started.
+    """Kill a task's process on this machine and all others of its process group.
 
-    Leave alone what does not show the mark that was remembered with the process.
+    Do nothing unless the environment of the process has the mark that was recorded with it.
     """
     same = process.host == _host() and _started(process.pid) == process.started
     if same and process.mark and _mark(process.pid) == process.mark:
@@ -53,8 +53,10 @@ def kill_group(process: Process) -> None:
 
 @cache
 def _host() -> str:
-    """Where a process number means the same process: this machine since it was last started, and
-    of it this container."""
+    """Return an id of the scope in which a PID is valid: the machine's current boot and container.
+
+    Without /proc it is the host name alone.
+    """
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         numbers = os.readlink("/proc/self/ns/pid").strip("pid:[]")
@@ -63,7 +65,7 @@ def _host() -> str:
 
 
 def _mark(pid: int) -> str:
-    """Return the mark in a process's environment; empty where there is none to be read."""
+    """Return the mark in a process's environment; empty if there is none or it cannot be read."""
     with suppress(OSError):
         for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             name, _, text = variable.partition(b"=")
@@ -73,7 +75,7 @@ def _mark(pid: int) -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in whatever form the system tells it; empty where there is none."""
+    """Return the start time of a process in the system's own format; empty if it has ended."""
     try:
         # The second field is the program's name and may hold spaces and brackets.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -91,12 +93,12 @@ def _started(pid: int) -> str:
 
 
 def hide_this_process() -> None:
-    """Let only root read what /proc shows of this process, or trace it. Linux; until the next exec.
+    """Let only root trace this process or read its /proc entries, on Linux and until the next exec.
 
-    To be called before any child starts: a task runs as the same user.
+    Call this before any child starts: tasks run as the same user.
     """
     if sys.platform == "linux":
-        import ctypes  # loaded when needed: most commands do without
+        import ctypes  # imported lazily: most commands do not need it
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 

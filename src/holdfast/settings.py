@@ -1,4 +1,4 @@
-"""Every setting, declared once: its key, variable, checks and docs follow from that."""
+"""Declarations of all settings, from which their keys, variables, checks and docs are derived."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ A_CENTURY: Final = 36_500
 
 
 class Given(NamedTuple):
-    """A value, and where it was found."""
+    """A value and its origin."""
 
     value: Any
     origin: str
     typed: bool
-    """False for the environment, where everything is text."""
+    """Whether the value has a type; False for the environment, where everything is text."""
 
 
 def without_password(text: str) -> str:
-    """A database URL that may be shown."""
-    # Greedy up to the last `@`: a password may hold `@`, `/` and `:`, and hiding more does no harm.
+    """Return a database URL with its password hidden."""
+    # Greedy up to the last `@`: a password may contain `@`, `/` and `:`, and hiding more does no
+    # harm.
     hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text)
     return re.sub(r"(?i)(\w*(?:passw|pwd|secret|token)\w*=)[^&\s]+", r"\1***", hidden)
 
 
 def conf_text(conf: Mapping[str, str]) -> str:
-    """Settings of Spark as JSON that may be shown; empty where there are none."""
+    """Return settings of Spark as JSON with secrets hidden; empty where there are none."""
     secret = re.compile(r"(?i)secret|passw|token|access\.?key")
     shown = {name: "***" if secret.search(name) else text for name, text in conf.items()}
     return msgspec.json.encode(shown).decode() if conf else ""
@@ -49,7 +50,7 @@ def _hidden(text: str) -> str:
 
 
 class NotAllowed(ValueError):
-    """A value that may not be, with a reason that may be shown."""
+    """An invalid value, with a reason that may be shown."""
 
 
 def _server_url(given: Given) -> str:
@@ -76,7 +77,7 @@ def _former_urls(given: Given) -> tuple[str, ...]:
 
 
 def _spark_conf(given: Given) -> dict[str, str]:
-    """Settings of Spark as flat text. What is refused is not shown: it may hold passwords."""
+    """Return Spark settings as flat text. Raise NotAllowed without values, which may be secret."""
     try:
         table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
         return dict(_flat(table, ""))
@@ -85,7 +86,7 @@ def _spark_conf(given: Given) -> dict[str, str]:
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """TOML reads `spark.driver.memory = "2g"` as a table in a table."""
+    """Yield a table as flat settings: TOML reads `spark.driver.memory = "2g"` as nested tables."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _flat(inner, f"{name}.{key}" if name else key)
@@ -100,18 +101,18 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 class Special(NamedTuple):
-    """What is special about a setting."""
+    """Properties of a setting that its type does not express."""
 
     allowed: str = ""
-    """What its value may be, in words."""
+    """The allowed values, in words."""
     parse: Callable[[Given], Any] | None = None
-    """Raises ValueError for what may not be."""
+    """Parses the value. Raises ValueError for an invalid one."""
     show: Callable[[Any], Any] = lambda value: value
-    """The value without what is secret in it."""
+    """Returns the value without its secrets."""
     secret: bool = False
-    """Whether an error may not show what was given."""
+    """Whether an error must not show the given value."""
     withheld: bool = False
-    """Whether a task's process is not told."""
+    """Whether the value is withheld from a task's process."""
 
 
 def _special(field: msgspec.structs.FieldInfo) -> Special:
@@ -119,7 +120,7 @@ def _special(field: msgspec.structs.FieldInfo) -> Special:
 
 
 class Section(msgspec.Struct, frozen=True):
-    """Settings that belong together. Their repr may come into a log, so it shows no secrets."""
+    """A group of settings. Its repr may end up in a log, so it shows no secrets."""
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [
@@ -408,7 +409,7 @@ class Spark(Section, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings in force, and where each that is not a default came from."""
+    """The settings in force, and the origin of each that is not a default."""
 
     core: Core = Core()
     database: Database = Database()
@@ -421,7 +422,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path = Path()
     origins: dict[str, str] = {}
     withheld: bool = False
-    """Whether this is a task's process, which is not told where the database is."""
+    """Whether this is a task's process, from which the database's URL is withheld."""
 
     @property
     def home(self) -> Path:
@@ -475,7 +476,7 @@ class Declared(NamedTuple):
 
     @property
     def allowed(self) -> str:
-        """What its value may be, in words."""
+        """The allowed values, in words."""
         if self.special.allowed:
             return self.special.allowed
         if self.kind is bool:
@@ -499,7 +500,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def declared() -> Iterator[Declared]:
-    """Every setting there is, in order."""
+    """Yield every setting, in order."""
     for section, kind in SECTIONS.items():
         for field in msgspec.structs.fields(kind):
             bare, rules, *_ = get_args(field.type)
@@ -512,13 +513,13 @@ _withholding = False
 
 
 def withhold_secrets() -> None:
-    """Let `load` leave out, from now on in this process, what leads to the database."""
+    """Make `load` omit, from now on in this process, settings that give access to the database."""
     global _withholding
     _withholding = True
 
 
 def load(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force in a directory (the current one unless given).
+    """Return the settings in force in a directory (default: the current one).
 
     They come from the nearest `holdfast.toml`, or `pyproject.toml` with `[tool.holdfast]`, in it or
     above it, and from the environment, which overrides the file.
@@ -543,7 +544,7 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """Each setting with its value and origin. Passwords are not shown."""
+    """Yield each setting with its value and origin. Passwords are hidden."""
     for setting in declared():
         value = getattr(getattr(settings, setting.section), setting.key)
         if setting.name == "database.url":
@@ -558,7 +559,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def _find(start: Path) -> tuple[Path | None, Any]:
-    """The nearest settings file, upward, and what it says."""
+    """Return the nearest settings file, upward, and its content."""
     for directory in (start, *start.parents):
         file = directory / FILE_NAME
         if file.is_file():

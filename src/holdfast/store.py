@@ -1,4 +1,4 @@
-"""The contract: a store answers commands, through one door in two colours."""
+"""The store contract: a store executes commands through a sync and an async entry point."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from holdfast.commands import Command
 
 A = TypeVar("A")
 Steps: TypeAlias = flow.Steps[Command[Any], A]
-"""Work that sends commands to a store."""
+"""Steps that send commands to a store."""
 
 
 class Store(ABC):
-    """Answers commands. SQL, HTTP, memory, a pipe, a third party's backend: all are stores.
+    """Executes commands. SQL, HTTP, memory, a pipe, a third party's backend: all are stores.
 
     `execute` may be called from any thread. It raises only errors of `holdfast.errors`.
     """
 
     @abstractmethod
     def execute(self, command: Command[A]) -> A:
-        """Carry the command out and answer it. What it wrote is durable once it returns."""
+        """Execute the command and return its answer. Its writes are durable once this returns."""
 
     async def aexecute(self, command: Command[A]) -> A:
-        """The same without blocking the event loop. The default runs `execute` in a thread."""
+        """Async variant of `execute`. The default runs `execute` in a thread."""
         return await asyncio.to_thread(self.execute, command)
 
     def supports(self, command: type[Command[Any]]) -> bool:
-        """Whether this store can carry out commands of that type at all."""
+        """Return whether this store can execute commands of that type at all."""
         return True
 
     def close(self) -> None:  # noqa: B027  (most stores hold nothing that needs closing)
-        """Let go of connections. The store must not be used afterwards."""
+        """Close connections. The store must not be used afterwards."""
 
     async def aclose(self) -> None:
-        """The same from an event loop."""
+        """Async variant of `close`."""
         self.close()
 
     def __enter__(self) -> Self:
@@ -53,7 +53,7 @@ class Store(ABC):
 
 
 class WrapperStore(Store):
-    """A store in front of another one, which answers what this one leaves alone."""
+    """A store in front of another one, to which it forwards commands that it does not handle."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -72,7 +72,7 @@ class WrapperStore(Store):
 
 
 class AsyncDoor(Protocol):
-    """The asynchronous door of a store, or of whoever stands in front of one."""
+    """The async entry point of a store, or of an object in front of one."""
 
     async def aexecute(self, command: Command[A]) -> A: ...
 
@@ -83,5 +83,5 @@ def run(store: Store, steps: Steps[A]) -> A:
 
 
 async def arun(store: AsyncDoor, steps: Steps[A]) -> A:
-    """The same without blocking the event loop."""
+    """Async variant of `run`."""
     return await flow.arun(steps, store.aexecute)

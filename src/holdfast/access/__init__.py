@@ -1,1 +1,1 @@
-"""Identities, and what each may ask for."""
+"""Identities, and the permissions of each."""

@@ -1,4 +1,4 @@
-"""Identities: who asks a store for something."""
+"""Identities of the callers of a store."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.portable.identifier import is_uuid
 
 INTENT_SUFFIX: Final = ".intent"
-"""How the key of an entry ends that holds the intent of a job."""
+"""The suffix of the key of an entry that holds the intent of a job."""
 
 Assets: TypeAlias = tuple[tuple[str | None, str | None], ...]
-"""Assets by name and URI, as far as they are known."""
+"""Assets by name and URI, as far as these are known."""
 
 
 class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
@@ -28,9 +28,9 @@ class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
     attempt: int
     assets: Assets = ()
     reports: bool = False
-    """It may also read the tables of `holdfast.portable.tables`, as the task's own process may."""
+    """Whether it may read the tables of `holdfast.portable.tables`, as the task's process may."""
     handle: bool = False
-    """Its token was given to another process, which may not ask for tokens of jobs."""
+    """Whether its token was given to another process, which may not request tokens for jobs."""
 
     @property
     def writer(self) -> TaskWriter:
@@ -41,7 +41,7 @@ class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
 
 
 class ChildIdentity(msgspec.Struct, frozen=True, tag="child"):
-    """The process of an attempt under its supervisor, which begins and ends the attempt; and the
+    """The process of an attempt under its supervisor, which starts and ends the attempt; and the
     assets that its task declares."""
 
     writer: TaskWriter
@@ -89,7 +89,7 @@ class JobIdentity(msgspec.Struct, frozen=True, tag="job"):
 
 
 class HandleIdentity(msgspec.Struct, frozen=True, tag="handle"):
-    """Whoever was given one store by a person or tool, in whose name they write."""
+    """The holder of a handle of one store, who writes in the name of the giving person or tool."""
 
     scope: StoreScope
     user: str = ""
@@ -147,11 +147,11 @@ Identity: TypeAlias = (
     | ImportIdentity
 )
 Wanted: TypeAlias = TaskIdentity | JobIdentity | HandleIdentity
-"""Those whom others may give a token."""
+"""Identities that others may request a token for."""
 
 
 def whoami() -> ApiWriter:
-    """The person or service account that runs this process."""
+    """Return the person or service account that runs this process."""
     try:
         return ApiWriter(getpass.getuser())
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""Tokens for others: who may ask for one, and for whom."""
+"""Issuing of tokens for others: who may request one, and for whom."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from holdfast.model.role import Role
 
 
 def standing(wanted: Wanted) -> c.Command[Any]:
-    """A command that succeeds while a token of theirs is good for something."""
+    """Return a command that succeeds while a token of `wanted` is good for something."""
     if isinstance(wanted, HandleIdentity):
         return c.List(wanted.scope, limit=1)
     return Guarded(guard_of(wanted), c.Now())
 
 
 def issuing(identity: Identity, wanted: Wanted) -> tuple[Wanted, c.Command[Any]]:
-    """Whom a token is made for when they ask for one for `wanted`, and a command that succeeds
-    while they may; Forbidden where that is not theirs to give.
+    """Return the bearer of a token that is requested for `wanted`, and a command that succeeds
+    while it may be issued. Raise Forbidden where the caller may not request it.
 
-    Workers give to any task and job, a task to its own jobs, and editors to whom they like. Tasks
-    and jobs that ask for a handle have little more than that, and get what they have. Who has a
-    task's handle gives nothing to a job, which would outlive the attempt.
+    Workers may give tokens to any task and job, a task to its own jobs, and editors to anyone.
+    Tasks and jobs that request a handle, which has hardly less than they have, get a token of their
+    own. The holder of a task's handle may not give one to a job, which would outlive the attempt.
     """
     match identity:
         case WorkerIdentity() if not isinstance(wanted, HandleIdentity):

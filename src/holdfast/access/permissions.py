@@ -1,4 +1,4 @@
-"""Permissions: what each identity may ask for, behind a pipe and behind a token alike."""
+"""Permissions: the commands that each identity may send, over a pipe or with a token."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ LONGEST_LEASE = timedelta(hours=1)
 _Attempted: TypeAlias = TaskIdentity | ChildIdentity | JobIdentity
 
 _ATTEMPTED: Final = {Category.WRITES_ENTRIES, Category.WRITES_RESULTS}
-"""What attempts write."""
+"""Categories that attempts may write."""
 _EDITED: Final = {*_ATTEMPTED, Category.LOADS, Category.PURGES}
-"""What an editor may do besides commands that say so."""
+"""Categories that an editor may use, besides the commands whose role says so."""
 
 
 def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
-    """The command as it is to be carried out for them; Forbidden where they may not ask it."""
+    """Return the command as it is to be executed for the caller. Raise Forbidden where the caller
+    may not send it."""
     command = signed(identity, command)
     check(identity, command)
     match identity:
@@ -56,8 +57,8 @@ def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
 
 
 def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
-    """The command as one of theirs: they write and read as themselves, or as the attempt that they
-    say. Only an admin may write in the name of a task that does not run."""
+    """Return the command with the caller as its writer and reader, or the attempt that it names.
+    Only an admin may write in the name of a task that is not running."""
     match identity:
         case TaskIdentity():
             return _seen_by(_written_by(command, identity.writer), identity.writer)
@@ -78,7 +79,7 @@ def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
 
 
 def guard_of(identity: TaskIdentity | JobIdentity | WatcherIdentity) -> Guard:
-    """What must hold for their token to be good."""
+    """Return the guard that must hold for the identity's token to be good."""
     match identity:
         case TaskIdentity():
             return LiveAttempt(identity.writer)
@@ -89,7 +90,7 @@ def guard_of(identity: TaskIdentity | JobIdentity | WatcherIdentity) -> Guard:
 
 
 def check(identity: Identity, command: c.Command[Any]) -> None:
-    """Forbidden where they may not ask this at all."""
+    """Raise Forbidden where the identity may never send this command."""
     if not _permits(identity, command):
         raise Forbidden(
             f"{type(command).__name__}{_about(identity, command)}: {identity} may not do this",
@@ -119,7 +120,7 @@ def _permits(identity: Identity, command: c.Command[Any]) -> bool:
             if isinstance(command, c.Heartbeat):
                 return _is_modest(command) and not command.watches
             if isinstance(command, c.CreateRun):
-                return not command.schedule  # which moves the DAG's schedule on
+                return not command.schedule  # it would advance the DAG's schedule
             return command.reads or command.category in _EDITED or command.role is Role.EDITOR
         case UserIdentity():
             return command.reads
@@ -168,7 +169,7 @@ def _permits_callback(identity: CallbackIdentity, command: c.Command[Any]) -> bo
 
 
 def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
-    # With the intent of another job, its task would take that one's driver for its own.
+    # With another job's intent there, the task would take that job's driver for its own.
     if any((scope, key) == (identity.scope, identity.key) for scope, key, _ in command.texts()):
         return False
     if command.category is Category.WRITES_ENTRIES:
@@ -198,7 +199,8 @@ def _permits_handle(identity: HandleIdentity, command: c.Command[Any]) -> bool:
 def _permits_purge(
     command: c.TakePurges | c.FinishPurges, reached: bool, all_map_indices: bool = True
 ) -> bool:
-    """They take what is of their own scope; what they finish, only its taker can name."""
+    """Return whether the command takes objects of the caller's own scope, or finishes purges, which
+    only their taker can name."""
     if isinstance(command, c.FinishPurges):
         return True
     return reached and (all_map_indices or not command.part.all_map_indices)
@@ -237,18 +239,18 @@ def _permits_worker(command: c.Command[Any]) -> bool:
 
 
 def _spreads(command: c.Command[Any]) -> bool:
-    """It concerns all map indices of a task."""
+    """Return whether the command affects all map indices of a task."""
     return isinstance(command, c.Clear) and command.all_map_indices
 
 
 def _is_supervised(command: c.Command[Any]) -> bool:
-    """It begins an attempt whose process may be killed once its lease has passed."""
+    """Return whether the command starts an attempt whose process may be killed after its lease."""
     return isinstance(command, c.StartAttempt) and (command.worker or command.lease) is not None
 
 
 def _is_modest(heartbeat: c.Heartbeat) -> bool:
-    """It renews no run, which only schedulers hold, and nothing for so long that a worker which
-    died would not be missed."""
+    """Return whether the heartbeat renews no run, which only schedulers hold, and no lease for so
+    long that a dead worker would go unnoticed."""
     return not heartbeat.runs and timedelta(0) < heartbeat.lease <= LONGEST_LEASE
 
 
@@ -269,7 +271,7 @@ def _permits_reading(identity: _Attempted, command: c.Command[Any]) -> bool:
 
 
 def _reaches(identity: _Attempted, command: c.Command[Any]) -> bool:
-    """The command is about the task instance itself, or about an asset that it declares."""
+    """Return whether the command is about the task instance itself or an asset that it declares."""
     scope = command.subject
     if scope is None:
         return isinstance(command, c.PutResult | c.TakeItem)
@@ -284,14 +286,15 @@ def _is_own(identity: _Attempted, scope: StoreScope) -> bool:
 
 
 def _foreign(identity: Identity, command: c.Command[Any]) -> StoreScope | None:
-    """What a task or job brings to a load, and has no right to write."""
+    """Return the first scope that a task or job adds to a load without the right to write it."""
     if isinstance(identity, TaskIdentity | JobIdentity) and isinstance(command, c.AddToLoad):
         return next((lot.scope for lot in command.lots if not _is_own(identity, lot.scope)), None)
     return None
 
 
 def _is_one_of(scope: StoreScope | None, assets: Assets) -> bool:
-    """The asset is found by its id, its name or its URI, in this order; an id tells nothing."""
+    """Return whether the scope is one of these assets. A store looks assets up by id, name or URI,
+    in this order; an id does not say which asset it is."""
     if not isinstance(scope, AssetScope) or scope.asset_id is not None:
         return False
     if scope.name is not None:
@@ -300,7 +303,7 @@ def _is_one_of(scope: StoreScope | None, assets: Assets) -> bool:
 
 
 def _written_by(command: W, writer: Writer) -> W:
-    """With this writer, unless an attempt says that it writes."""
+    """Return the command with this writer, unless an attempt is its writer."""
     given = command.writer
     if given is None or (isinstance(given, TaskWriter) and given.attempt is not None):
         return command

@@ -32,7 +32,7 @@ class AssetStore(Accessor[AssetScope]):
         on_success: bool = False,
         if_version: int | None = None,
     ) -> None:
-        """Write or overwrite; with `on_success`, when this attempt succeeds and only then."""
+        """Write or overwrite a key; with `on_success`, when this attempt succeeds and only then."""
         run(self._store, self._set(key, value, on_success, if_version))
 
     async def aset(
@@ -46,28 +46,28 @@ class AssetStore(Accessor[AssetScope]):
         await arun(self._store, self._set(key, value, on_success, if_version))
 
     def set_many(self, values: Mapping[str, JsonValue]) -> None:
-        """Write all of them, or none."""
+        """Write all of the values, or none."""
         run(self._store, self._set_many(values))
 
     async def aset_many(self, values: Mapping[str, JsonValue]) -> None:
         await arun(self._store, self._set_many(values))
 
     def advance(self, key: str, value: str | float, *, on_success: bool = False) -> Any:
-        """Move a number or string forward, never back; returns the value that stands."""
+        """Move a number or string forward, never back; return the current value."""
         return run(self._store, self._advance(key, value, on_success))
 
     async def aadvance(self, key: str, value: str | float, *, on_success: bool = False) -> Any:
         return await arun(self._store, self._advance(key, value, on_success))
 
     def clear(self) -> None:
-        """Remove every key of this asset."""
+        """Delete every key of this asset."""
         run(self._store, self._write(c.Clear(self._scope, self._writer)))
 
     async def aclear(self) -> None:
         await arun(self._store, self._write(c.Clear(self._scope, self._writer)))
 
     def history(self, key: str) -> list[Version[Any]]:
-        """The last versions, newest first, with time and writer; deletions have no value."""
+        """Return the last versions, newest first, with time and writer; deletions have no value."""
         return run(self._store, self._history(key))
 
     async def ahistory(self, key: str) -> list[Version[Any]]:
@@ -82,8 +82,9 @@ class AssetStore(Accessor[AssetScope]):
         at: datetime | None = None,
         dry_run: bool = False,
     ) -> Version[Any] | None:
-        """Put an old value back, as a new version: that version, as it was before that run first
-        wrote, or as it was at that time. Returns the step that is put back; None: absent."""
+        """Restore an old value, as a new version: that of `version`, that from before the run
+        `run_id` first wrote, or that at the time `at`. Return the version that is restored; None:
+        absent."""
         return run(self._store, self._rewind(key, version, run_id, at, dry_run))
 
     async def arewind(
@@ -98,8 +99,8 @@ class AssetStore(Accessor[AssetScope]):
         return await arun(self._store, self._rewind(key, version, run_id, at, dry_run))
 
     def handle(self) -> AssetHandle:
-        """This store for Spark's executors: to be used inside the functions that Spark calls
-        there. It is good for as long as the attempt lives."""
+        """Return a handle of this store for Spark's executors, to be used inside functions that
+        Spark calls there. It is good for as long as the attempt lives."""
         from holdfast.spark.handles import asset_handle
 
         return asset_handle(self)

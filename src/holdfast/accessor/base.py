@@ -1,7 +1,7 @@
-"""The entries of one scope, as a pipeline holds them in its hands.
+"""The base class of the task store and the asset store.
 
-An operation is written once, as a generator that yields commands and is sent their answers;
-`get` and `aget`, `set` and `aset` only differ in the door that the commands go through.
+An operation is written once, as a generator that yields commands and is sent their answers; `get`
+and `aget`, `set` and `aset` differ only in the entry point of the store that they use.
 """
 
 from __future__ import annotations
@@ -48,43 +48,44 @@ class Accessor(Generic[S]):
 
     @property
     def binding(self) -> Binding[S]:
-        """What this stands on, for those who send commands of their own."""
+        """The store, scope, writer and rules of this accessor, for callers of other commands."""
         return Binding(entries_of(self._store), self._scope, self._writer, self._rules)
 
     def inline(self) -> Self:
-        """The same entries, with values that do not go to a worker-side backend."""
+        """Return an accessor of the same entries that does not offload values to a worker-side
+        backend."""
         return type(self)(*self.binding)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or the default where there is no entry."""
+        """Return the value, or the default where there is no entry."""
         return run(self._store, self._get(key, default))
 
     async def aget(self, key: str, default: Any = None) -> Any:
         return await arun(self._store, self._get(key, default))
 
     def entry(self, key: str) -> Entry[Any] | None:
-        """The value with its version, times and writer; None where there is no entry."""
+        """Return the value with its version, times and writer; None where there is no entry."""
         return run(self._store, self._entry(key))
 
     async def aentry(self, key: str) -> Entry[Any] | None:
         return await arun(self._store, self._entry(key))
 
     def keys(self) -> list[str]:
-        """Every key, in order."""
+        """Return every key, in order."""
         return run(entries_of(self._store), self._keys())
 
     async def akeys(self) -> list[str]:
         return await arun(entries_of(self._store), self._keys())
 
     def items(self) -> list[tuple[str, Any]]:
-        """Every key with its value, in order of keys."""
+        """Return every key with its value, in order of keys."""
         return run(self._store, self._items())
 
     async def aitems(self) -> list[tuple[str, Any]]:
         return await arun(self._store, self._items())
 
     def delete(self, key: str) -> None:
-        """Remove the entry; nothing happens where there is none."""
+        """Delete the entry; does nothing where there is none."""
         run(self._store, self._write(c.Delete(self._scope, key, self._writer)))
 
     async def adelete(self, key: str) -> None:
@@ -143,12 +144,12 @@ class Accessor(Generic[S]):
 
 
 def located(error: InvalidInput | InvalidType, where: str) -> InvalidInput | InvalidType:
-    """An error about the input that says whose it was."""
+    """Return an error about the input whose message names the entry."""
     return type(error)(f"{where}: {error.message}", hint=error.hint)
 
 
 def check_version(if_version: int | None) -> None:
-    """Refuse what cannot be a version to compare with."""
+    """Raise an error where `if_version` cannot be a version to compare with."""
     if if_version is None:
         return
     if type(if_version) is not int:

@@ -1,4 +1,4 @@
-"""What an accessor stands on."""
+"""The store, scope, writer and rules that an accessor is bound to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S", bound=StoreScope)
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What the configuration says about values and their lifetime."""
+    """The configured rules about values and their lifetime."""
 
     default_retention: timedelta = timedelta(days=30)
     max_value_bytes: int = 65535
@@ -25,10 +25,10 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Binding(NamedTuple, Generic[S]):
-    """Whose entries, in which store, by which writer and rules."""
+    """The scope of the entries, their store, the writer and the rules."""
 
     store: Store
-    """Where the entries themselves are: a worker-side backend's values are references there."""
+    """The store of the entries themselves, in which offloaded values are references."""
     scope: S
     writer: Writer
     rules: Rules

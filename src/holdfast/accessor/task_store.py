@@ -21,7 +21,7 @@ A = TypeVar("A")
 
 
 class TaskStore(Accessor[TaskScope]):
-    """The store of one task instance. It outlives crashes and retries; entries expire."""
+    """The store of one task instance. It survives crashes and retries; entries expire."""
 
     def set(
         self,
@@ -31,7 +31,7 @@ class TaskStore(Accessor[TaskScope]):
         retention: timedelta | None = None,
         if_version: int | None = None,
     ) -> None:
-        """Write or overwrite. Once this returns, the write survives a crash of everything."""
+        """Write or overwrite a key. Once this returns, the write survives any crash."""
         run(self._store, self._set(key, value, retention, if_version))
 
     async def aset(
@@ -47,7 +47,7 @@ class TaskStore(Accessor[TaskScope]):
     def set_many(
         self, values: Mapping[str, JsonValue], *, retention: timedelta | None = None
     ) -> None:
-        """Write all of them, or none."""
+        """Write all of the values, or none."""
         run(self._store, self._set_many(values, retention))
 
     async def aset_many(
@@ -56,15 +56,15 @@ class TaskStore(Accessor[TaskScope]):
         await arun(self._store, self._set_many(values, retention))
 
     def clear(self, all_map_indices: bool = False) -> None:
-        """Remove every key of this task instance, or of all its map indices in this run."""
+        """Delete every key of this task instance, or of all its map indices in this run."""
         run(self._store, self._write(self._clear(all_map_indices)))
 
     async def aclear(self, all_map_indices: bool = False) -> None:
         await arun(self._store, self._write(self._clear(all_map_indices)))
 
     def handle(self) -> TaskHandle:
-        """This store for Spark's executors: to be used inside the functions that Spark calls
-        there. It is good for as long as the attempt lives."""
+        """Return a handle of this store for Spark's executors, to be used inside functions that
+        Spark calls there. It is good for as long as the attempt lives."""
         from holdfast.spark.handles import task_handle
 
         return task_handle(self)
@@ -92,7 +92,7 @@ class TaskStore(Accessor[TaskScope]):
 
 
 class ExternalTaskStore(TaskStore):
-    """The task store for a program that Holdfast did not start: a first write registers its run."""
+    """The task store of a program that Holdfast did not start. A first write registers its run."""
 
     def _write(self, command: c.Command[A]) -> Steps[A]:
         try:
@@ -105,7 +105,7 @@ class ExternalTaskStore(TaskStore):
         return answer
 
     def handle(self) -> TaskHandle:
-        """As that of a task; it registers the run, too, and is good for as long as the connection
-        is open, a week at most."""
+        """Return a handle as that of a task. It registers the run, too, and is good for as long as
+        the connection is open, a week at most."""
         self._store.execute(c.RegisterTask(self._scope))
         return super().handle()

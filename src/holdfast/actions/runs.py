@@ -1,4 +1,4 @@
-"""Runs that people ask for, and those that they may delete."""
+"""Runs that people start, and checks before a start or deletion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.run import DagInfo, Run, RunKind
 def manual_run(
     dag_id: str, time: datetime, run_id: str | None = None, conf: str = "{}"
 ) -> c.CreateRun:
-    """The run that somebody asks for, standing for that time."""
+    """Return the command that creates a manual run, with that time as its logical date."""
     from holdfast.model.timetable import run_id as id_by_time
 
     return c.CreateRun(
@@ -27,7 +27,7 @@ def manual_run(
 
 
 def check_startable(dag: DagInfo) -> None:
-    """Conflict where no file has held the DAG for long: its runs would only wait."""
+    """Raise Conflict where no file has held the DAG for long: its runs would only wait."""
     if dag.stale_at is not None:
         raise Conflict(
             f"DAG `{dag.dag_id}` is stale since {dag.stale_at:%Y-%m-%d %H:%M:%S}Z: no DAG file "
@@ -37,7 +37,7 @@ def check_startable(dag: DagInfo) -> None:
 
 
 def check_deletable(run: Run, now: datetime) -> None:
-    """Conflict where a process carries the run out."""
+    """Raise Conflict where a process is executing the run."""
     if run.leased_until is not None and run.leased_until > now:
         raise Conflict(
             f"run `{run.run_id}` of `{run.dag_id}` is being carried out by {run.owner}",

@@ -1,4 +1,4 @@
-"""Finding one task instance, and choosing those of a run that are to run again."""
+"""Selection of one task instance, and of those of a run that are to be cleared."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from holdfast.store import Steps
 
 FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
 ENOUGH = 1000
-"""How many task instances are looked at to say what there is instead."""
+"""How many task instances are read to list the existing ones in an error."""
 
 Name: TypeAlias = tuple[str, int | None]
 """A task id, with one map index or all of them."""
 
 
 def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps[TaskInstance]:
-    """The task instance that is meant; an index need be given only where there are several."""
+    """Return the task instance of that name; an index is needed only where there are several. Raise
+    NotFound, or InvalidInput where the index is missing."""
     yield c.GetRun(dag_id, run_id)
     listed = yield c.ListTaskInstances(
         dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index
@@ -43,12 +44,12 @@ def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What is to be cleared."""
+    """The tasks to clear."""
 
     tasks: tuple[Name, ...]
-    """As `ClearTasks` takes them."""
+    """The tasks, as `ClearTasks` takes them."""
     concerned: tuple[TaskInstance, ...]
-    """Those of the task instances that it comes to, as they are now."""
+    """The task instances that these include, in their present state."""
 
 
 def choose(
@@ -59,8 +60,8 @@ def choose(
     failed: bool,
     downstream: bool,
 ) -> Steps[Choice]:
-    """Of the tasks that are named, or of all where none is: all, or those that failed; and with
-    `downstream`, whatever comes after them."""
+    """Choose from the named tasks, or from all where none is named: all, or those that failed; and
+    with `downstream`, also all tasks after them."""
     yield c.GetRun(dag_id, run_id)
     known = _present((yield c.ListTaskInstances(dag_id=dag_id, run_id=run_id)))
     there = {name for one in known for name in _names(one)}
@@ -77,7 +78,7 @@ def choose(
 
 
 def _downstream(dag_id: str, wanted: Iterable[Name]) -> Steps[list[Name]]:
-    """The tasks after these; a DAG's tasks come in an order in which each follows its own."""
+    """Return the tasks downstream of these; relies on the topological order of a DAG's tasks."""
     reached = {task_id for task_id, _ in wanted}
     after: list[Name] = []
     for task in spec_of((yield c.GetDag(dag_id))).tasks:
@@ -92,7 +93,7 @@ def _present(listed: Iterable[TaskInstance]) -> list[TaskInstance]:
 
 
 def _names(one: TaskInstance) -> tuple[Name, Name]:
-    """Both ways to name a task instance: with all the others of its task, and alone."""
+    """Return both names of a task instance: with all others of its task, and alone."""
     return (one.scope.task_id, None), (one.scope.task_id, one.scope.map_index)
 
 

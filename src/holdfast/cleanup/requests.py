@@ -1,4 +1,4 @@
-"""The latest requests of clients, kept until nobody will send them again."""
+"""Cleanup of the stored requests of clients that will not be retried."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from holdfast.store import Steps, Store, arun, run
 log = logging.getLogger("holdfast.cleanup")
 
 SILENCE: Final = timedelta(days=1)
-"""A client that has been silent for so long does not send its last request again."""
+"""A client that has been silent for so long does not retry its last request."""
 INTERVAL: Final = timedelta(hours=1)
 
 
 def forget_requests(store: Store) -> int:
-    """Forget the silent clients; answers how many."""
+    """Delete the requests of silent clients; return how many."""
     return run(store, _forget())
 
 
 async def forget_now_and_then(store: Store) -> None:
-    """The same for as long as a server runs, beside which there may be no scheduler."""
+    """Delete requests of silent clients at each `INTERVAL`, for a server without a scheduler."""
     while True:
         try:
             await arun(store, _forget())

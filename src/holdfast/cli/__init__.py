@@ -1,7 +1,7 @@
-"""The command line. It is thin: parse, build a command for the store, print the answer.
+"""The command line. It is thin: it parses, builds a command for the store, and prints the answer.
 
-Data goes to stdout and talk to stderr. Modules are imported when one of their commands is used, so
-that each command starts as fast as it can.
+Data goes to stdout and messages to stderr. Modules are imported when one of their commands is used,
+so that each command starts as fast as it can.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     try:
         sys.exit(invoke(args))
     finally:
-        # Else the interpreter would look through all objects once more before it ends.
+        # Skips the interpreter's last garbage collection of all objects at exit.
         gc.freeze()
 
 

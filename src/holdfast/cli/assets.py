@@ -1,4 +1,4 @@
-"""`holdfast assets`: the datasets that DAGs name, and what happened to them."""
+"""`holdfast assets`: the datasets that DAGs name, their events and their loads."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def declared_by(asset: AssetInfo) -> str:
 
 
 def of_asset(asset: AssetInfo, last: AssetEvent | None) -> dict[str, Any]:
-    """An asset in the shape that `--json` prints."""
+    """Return an asset in the form that `--json` prints."""
     return {
         "asset_id": asset.asset_id,
         "name": asset.name,
@@ -245,7 +245,7 @@ def of_asset(asset: AssetInfo, last: AssetEvent | None) -> dict[str, Any]:
 
 
 def of_event(event: AssetEvent) -> dict[str, Any]:
-    """An event in the shape that `--json` prints."""
+    """Return an event in the form that `--json` prints."""
     return {
         **of_scope(event.asset),
         "number": event.number,

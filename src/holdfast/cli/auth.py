@@ -1,4 +1,4 @@
-"""`holdfast auth`: the tokens that the server asks for, and the key that they are signed with."""
+"""`holdfast auth`: tokens for the server, and the key that signs them."""
 
 from __future__ import annotations
 

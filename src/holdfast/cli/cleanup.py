@@ -1,4 +1,4 @@
-"""`holdfast state-store cleanup-task-store`: remove what has expired, or show what would go."""
+"""`holdfast state-store cleanup-task-store`: delete expired task entries, or list them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_
 
 
 def clean_backend(store: Store, name: str, dry_run: bool, as_json: bool) -> None:
-    """A custom backend cleans up by itself, or not at all."""
+    """Run the cleanup of a custom backend, or report that it has none."""
     has_cleanup = store.execute(c.CleanUpBackend(dry_run)).called
     if as_json:
         called = has_cleanup and not dry_run
@@ -100,7 +100,7 @@ def delete(plan: CleanupPlan, batch_size: int, as_json: bool) -> None:
 
 
 def with_progress(plan: CleanupPlan, batches: Iterable[int]) -> Iterator[int]:
-    """The same batches, with a bar on the terminal while they run."""
+    """Yield the same batches, with a progress bar on the terminal while they run."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -112,7 +112,7 @@ def with_progress(plan: CleanupPlan, batches: Iterable[int]) -> Iterator[int]:
 
 
 def print_rows_document(plan: CleanupPlan, rows: Iterable[Expired], dry_run: bool) -> None:
-    """One JSON document, written as the rows come: there may be more than memory holds."""
+    """Print one JSON document, streamed row by row: there may be more rows than fit into memory."""
     head = msgspec.json.encode({"cutoff": plan.cutoff, "dry_run": dry_run}).decode()
     click.echo(f'{head[:-1]},"rows":[', nl=False)
     count = 0

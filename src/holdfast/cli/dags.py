@@ -1,4 +1,4 @@
-"""`holdfast dags`: the DAGs that the scheduler has found in files."""
+"""`holdfast dags`: the DAGs that schedulers have found in files."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
 
 
 def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
-    """A DAG in the shape that `--json` prints."""
+    """Return a DAG in the form that `--json` prints."""
     spec = spec_of(dag)
     return {
         "dag_id": dag.dag_id,
@@ -164,7 +164,7 @@ def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
 
 
 def where(dag: DagInfo) -> str:
-    """The file that holds a DAG, in words where none does."""
+    """Return the file that holds a DAG, or text that says since when none does."""
     if dag.stale_at is not None:
         return f"stale since {when(dag.stale_at)}"
     return dag.file or f"away since {when(dag.seen_at)}"
@@ -187,6 +187,6 @@ def task_cells(task: TaskSpec) -> tuple[str, ...]:
 
 
 def last_line(file: FileInfo) -> str:
-    """What a traceback or message comes to."""
+    """Return the last line of a traceback or message, without its hint."""
     lines = [line for line in file.error.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1] if lines else ""

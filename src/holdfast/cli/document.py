@@ -1,4 +1,4 @@
-"""What the store answers with, as `--json` and tables print it."""
+"""Answers of the store in the form that `--json` and tables print."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def of_load(load: Load) -> dict[str, Any]:
 
 
 def of_value(text: str) -> Raw:
-    """JSON text, as what it says."""
+    """Return JSON text that is printed as the value itself, not as a string."""
     return Raw(text)
 
 
 def cell(text: str) -> str:
-    """A value for a table, as its writer knows it. References and what is not JSON are marked."""
+    """Return a value for a table, as its writer knows it. References and non-JSON are marked."""
     if (reference := reference_in(text)) is not None:
         return REFERENCE + one_line(reference)
     try:
@@ -55,8 +55,9 @@ def cell(text: str) -> str:
 
 
 def line(text: str, where: str) -> str:
-    """A value for programs, as its writer knows it. A reference is no JSON, so that it is never
-    taken for a value. UnreadableValue, which says where, for what is not JSON."""
+    """Return a value for programs, as its writer knows it. A reference is printed as text that is
+    not JSON, so that it is never taken for a value. Raise UnreadableValue, which names `where`, for
+    text that is not JSON."""
     reference = reference_in(text)
     return shown_json(text, where) if reference is None else REFERENCE + one_line(reference)
 

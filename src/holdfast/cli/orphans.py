@@ -1,4 +1,4 @@
-"""`holdfast state-store cleanup-asset-store`: remove the state of assets that no DAG declares."""
+"""`holdfast state-store cleanup-asset-store`: delete the state of assets that no DAG declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, or that are more than text."""
+"""Arguments and options that several commands share, or that need parsing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.portable.identifier import check_text
 from holdfast.portable.retention import NEVER_EXPIRE
 
 REFERENCE = "reference to "
-"""How a reference is printed in the place of a value."""
+"""The prefix with which a reference is printed in place of a value."""
 
 
 def whole_number(lowest: int, highest: int) -> Callable[[str | int], int]:
-    """A type whose range is too wide to be worth showing in the help, as click's own would."""
+    """Return a type for integers whose range, unlike that of click's, is not shown in the help."""
 
     def integer(text: str | int) -> int:
         with suppress(ValueError):

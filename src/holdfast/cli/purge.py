@@ -1,4 +1,4 @@
-"""`holdfast state-store purge`: deleting the objects that entries have left behind."""
+"""`holdfast state-store purge`: delete the objects that nothing refers to any more."""
 
 from __future__ import annotations
 

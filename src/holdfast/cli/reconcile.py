@@ -1,4 +1,4 @@
-"""`holdfast state-store reconcile`: the workers' storage held against the store."""
+"""`holdfast state-store reconcile`: compare the workers' storage with the store."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def reconcile(
     backend = storage(settings)
     directory = report_directory(settings, report)
     with open_store(settings) as store:
-        # A store that cannot be read as a whole says so before Spark is started.
+        # A store that cannot be scanned raises before Spark is started.
         store.execute(c.PlanScan("task_references", 1, 1))
         scope = _known(store, scope)
         summary = reconciled(
@@ -93,7 +93,7 @@ def reconcile(
 
 
 def _known(store: Store, scope: StoreScope | None) -> StoreScope | None:
-    """The scope, an asset by its name; an error where the store does not know it."""
+    """Return the scope, an asset by its name. Raise an error where the store does not know it."""
     if isinstance(scope, AssetScope):
         return AssetScope(name=store.execute(c.GetAsset(scope)).name)
     if scope is not None:
@@ -152,7 +152,7 @@ def delete_orphans(
 
 
 def storage(settings: Settings) -> ObjectStoreBackend:
-    """The workers' storage, which must be one that can be listed, and from other processes."""
+    """Return the workers' storage. Raise an error unless it can be listed from other processes."""
     from holdfast.stores.backend.contract import load_backend
     from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
@@ -178,7 +178,8 @@ def storage(settings: Settings) -> ObjectStoreBackend:
 
 
 def report_directory(settings: Settings, given: str | None) -> str:
-    """Where the report goes: a directory that Spark can write to, with nothing in it."""
+    """Return the directory for the report, which Spark can write to. Raise InvalidInput where it is
+    not empty, or other machines cannot reach it."""
     if given is None:
         if not (settings.spark.master or "local").startswith("local"):
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""`holdfast state-store rewind`: an old value put back, and the loads that this undoes."""
+"""`holdfast state-store rewind`: restore an old value, and report the loads that this undoes."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def rewind(
         if not as_json:
             tell_step(step, f"`{key}` of {scope}", dry_run)
         if remove_data and not dry_run:
-            # Only now it is certain which loads are undone: one may have been faster than the
-            # rewind. What a rewind that was interrupted has left is among them too.
+            # Only now it is certain which loads are undone: a load may have finished before the
+            # rewind. Loads that an interrupted rewind has left are among them too.
             named = {one.version for one in undoing.undone}
             loads = run(worker, loads_of(scope, key))
             gone = [one for one in loads if one.undone or one.version in named]
@@ -133,7 +133,7 @@ def tell_step(step: Version[str] | None, where: str, dry_run: bool) -> None:
 
 
 def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: bool) -> None:
-    """Name the loads, and what to do with their data."""
+    """Print the loads, and what to do with their data."""
     if undoing.undone:
         verb = "would be" if dry_run else "is" if len(undoing.undone) == 1 else "are"
         loads = counted(len(undoing.undone), "load", "loads")

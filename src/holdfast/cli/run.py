@@ -1,4 +1,4 @@
-"""`holdfast run`: a DAG file, here and now."""
+"""`holdfast run`: run the DAG of a file in the foreground."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
     from holdfast.runner.scheduler.local import LocalRun
 
     hide_this_process()
-    # As Ctrl-C: so that a container's stop leaves the run for another process to go on with.
+    # Handled as Ctrl-C, so that stopping a container leaves the run to be continued elsewhere.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with LocalRun(load(), file) as local:
         try:
@@ -62,7 +62,7 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
 
 
 def _command(file: Path, dag_id: str | None, run_id: str) -> str:
-    """What goes on with a run."""
+    """Return the command that continues a run."""
     which = ["--dag-id", dag_id] if dag_id else []
     return shlex.join(["holdfast", "run", str(file), *which, "--run-id", run_id])
 

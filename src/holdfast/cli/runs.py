@@ -193,7 +193,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
                 data_interval_start=slot.data_interval_start,
                 data_interval_end=slot.data_interval_end,
             )
-            with suppress(Conflict):  # the schedule, or another backfill, has just made it
+            with suppress(Conflict):  # the schedule, or another backfill, has just created it
                 if not dry_run:
                     store.execute(run)
                 rows.append((slot.logical_date, run.run_id))
@@ -231,7 +231,7 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
 
 
 def of_run(run: Run) -> dict[str, Any]:
-    """A run in the shape that `--json` prints."""
+    """Return a run in the form that `--json` prints."""
     return {
         "dag_id": run.dag_id,
         "run_id": run.run_id,
@@ -249,7 +249,7 @@ def of_run(run: Run) -> dict[str, Any]:
 
 
 def waits_for(store: Store, run: Run) -> str:
-    """What keeps any scheduler from going on with a run; mostly nothing."""
+    """Return what keeps every scheduler from continuing a run; usually empty."""
     if run.state.ended or run.kind is RunKind.EXTERNAL:
         return ""
     known = {info.dag_id for info in store.execute(c.ListDags())}
@@ -263,7 +263,7 @@ def length_text(run: Run, now: datetime) -> str:
 
 
 def logical_dates(store: Store, dag_id: str) -> set[datetime]:
-    """Those that have a run."""
+    """Return the logical dates that have a run."""
     found: set[datetime] = set()
     offset = 0
     while runs := store.execute(c.ListRuns(dag_id=dag_id, limit=PAGE, offset=offset)):
@@ -273,12 +273,12 @@ def logical_dates(store: Store, dag_id: str) -> set[datetime]:
 
 
 def zone_of(dag: DagSpec) -> tzinfo:
-    """Where a date of the DAG begins at midnight."""
+    """Return the time zone of the dates of a DAG."""
     return ZoneInfo(dag.schedule.timezone) if isinstance(dag.schedule, Cron) else UTC
 
 
 def moment(option: str, text: str, zone: tzinfo, end_of_day: bool = False) -> datetime:
-    """A date, or a date and time, which may have a time zone of its own."""
+    """Parse a date, or a date and time, which may have its own time zone. Raise InvalidInput."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

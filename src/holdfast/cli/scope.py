@@ -1,4 +1,4 @@
-"""The options that say whose state a command is about."""
+"""Options that select the scope of a command."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _ASSET_OPTIONS = (
 
 
 def scope_options(function: Function) -> Function:
-    """Gives the command a `scope`: one task instance or one asset."""
+    """Add options to a command and pass it a `scope`: one task instance or one asset."""
     return _with_scope(function, optional=False)
 
 
 def part_options(function: Function) -> Function:
-    """Gives the command a `scope`: one task instance or one asset, or None for all."""
+    """Add options to a command and pass it a `scope`: a task instance, an asset or None for all."""
     return _with_scope(function, optional=True)
 
 
@@ -64,7 +64,7 @@ def _with_scope(function: Function, *, optional: bool) -> Function:
 
 
 def asset_options(function: Function) -> Function:
-    """Gives the command a `scope`: one asset."""
+    """Add options to a command and pass it a `scope`: one asset."""
 
     @wraps(function)
     def with_scope(name: str | None, uri: str | None, **others: Any) -> None:
@@ -74,7 +74,7 @@ def asset_options(function: Function) -> Function:
 
 
 def filter_options(function: Function) -> Function:
-    """Gives the command a `where`: one scope, or all that match what is given."""
+    """Add options to a command and pass it a `where`: one scope, or all that match the options."""
 
     @wraps(function)
     def with_where(

@@ -1,4 +1,4 @@
-"""What the commands that run until they are told to stop have in common."""
+"""Shared parts of the commands that run until they are stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ with_parent_option = click.option(
 
 
 def stopping(with_parent: int | None = None) -> Event:
-    """Set by Ctrl-C and by SIGTERM; if asked to, when the parent is gone.
+    """Return an event that is set by Ctrl-C and SIGTERM, and with `with_parent` when the parent
+    ends.
 
     From here on, other processes of the user cannot read this one.
     """

@@ -103,7 +103,7 @@ def get_entry(scope: StoreScope, key: str, as_json: bool) -> None:
     )
 
 
-# A value such as -5 is not an option.
+# So that a value such as -5 is not taken for an option.
 @command.command("set", context_settings={"ignore_unknown_options": True})
 @scope_options
 @key_argument

@@ -268,7 +268,7 @@ def clear_question(concerned: Sequence[TaskInstance], dag_id: str, run_id: str) 
 
 
 def of_instance(one: TaskInstance) -> dict[str, Any]:
-    """A task instance in the shape that `--json` prints."""
+    """Return a task instance in the form that `--json` prints."""
     return {
         **of_scope(one.scope),
         "state": one.state,
@@ -283,7 +283,7 @@ def of_instance(one: TaskInstance) -> dict[str, Any]:
 
 
 def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
-    """An attempt in the shape that `--json` prints."""
+    """Return an attempt in the form that `--json` prints."""
     return {
         "attempt": attempt.number,
         "started_at": attempt.started_at,

@@ -139,7 +139,7 @@ def copy_command(
 
 @contextmanager
 def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
-    """Spark, with the configured store registered, and that store."""
+    """Yield Spark with the configured store registered, the store's connection and location."""
     from holdfast.spark.session.maintenance import maintenance_session
 
     settings = load()
@@ -159,7 +159,7 @@ def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
 
 @contextmanager
 def _remarks() -> Iterator[None]:
-    """What there is to say about checkpointed work is said."""
+    """Print log messages about checkpointed work meanwhile."""
     log, saying = logging.getLogger("holdfast"), _Saying()
     level = log.level
     log.addHandler(saying)

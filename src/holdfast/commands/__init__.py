@@ -1,4 +1,4 @@
-"""The contract: every request to a store, one noun per file.
+"""The command contract: every request to a store, one noun per file.
 
 Each command is a value, typed by its answer, and everything that answers one is a Store.
 """

@@ -11,9 +11,9 @@ from holdfast.portable.identifier import check_id
 
 
 class DeclareAsset(Command[AssetInfo], frozen=True):
-    """Declare an asset by hand: it is known, and never deactivated.
+    """Declare an asset by hand: it is registered, and never deactivated.
 
-    A name or URI alone stands for the asset that has it, and for a new one's other part too.
+    A name or URI alone identifies the asset that has it; for a new asset it is used as both.
     """
 
     role = Role.EDITOR
@@ -31,9 +31,9 @@ class DeclareAsset(Command[AssetInfo], frozen=True):
 
 
 class DeclareDagAssets(Command[None], frozen=True):
-    """What a DAG declares, after its file was parsed: exactly these assets (name, URI).
+    """Set the assets (name, URI) that a DAG declares, after its file was parsed: exactly these.
 
-    An asset that no DAG declares any more is deactivated; one that comes back is active again.
+    An asset that no DAG declares any more is deactivated; it is active again once one does.
     """
 
     dag_id: str
@@ -46,7 +46,7 @@ class DeclareDagAssets(Command[None], frozen=True):
 
 
 class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
-    """Assets, ordered by name."""
+    """List assets, ordered by name."""
 
     category = Category.READS
     paged = True
@@ -56,7 +56,7 @@ class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
 
 
 class GetAsset(ScopeCommand[AssetInfo], frozen=True):
-    """One asset; UnknownAsset where there is none."""
+    """Return one asset. Raises UnknownAsset where there is none."""
 
     category = Category.READS_ENTRIES
 
@@ -64,7 +64,7 @@ class GetAsset(ScopeCommand[AssetInfo], frozen=True):
 
 
 class DeleteAsset(ScopeCommand[None], frozen=True):
-    """Forget an asset with its entries and their history."""
+    """Delete an asset with its entries and their history."""
 
     touches_entries = True
 
@@ -72,7 +72,7 @@ class DeleteAsset(ScopeCommand[None], frozen=True):
 
 
 class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
-    """Events of one asset or of all, newest first."""
+    """List events of one asset or of all, newest first."""
 
     category = Category.READS
     paged = True
@@ -82,11 +82,11 @@ class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
     limit: int = 100
     offset: int = 0
     max_size: int | None = None
-    """Characters of `extra`: the answer ends with the event that exceeds them."""
+    """Limit in characters of `extra`: the answer ends with the event that exceeds it."""
 
 
 class AliasAssets(Command[tuple[AssetInfo, ...]], frozen=True):
-    """The assets behind an alias: those that tasks have reported under it."""
+    """Return the assets behind an alias: those that tasks have reported under it."""
 
     category = Category.READS
 

@@ -1,4 +1,4 @@
-"""Attempts of task instances, and the leases of those who supervise them."""
+"""Attempts of task instances, and the leases of their supervisors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from holdfast.model.value import check_json
 
 
 class StartAttempt(ScopeCommand[int], frozen=True):
-    """Begin the next attempt of a task instance and fence off all earlier ones.
+    """Start the next attempt of a task instance and fence off all earlier ones.
 
-    Its task instance is running from now on, and the results of the attempt before are gone.
+    The task instance is running from now on, and the results of the previous attempt are deleted.
     """
 
     role = Role.EDITOR
@@ -28,9 +28,9 @@ class StartAttempt(ScopeCommand[int], frozen=True):
     scope: TaskScope
     worker: Process | None = None
     lease: timedelta | None = None
-    """How long the attempt counts as supervised without a heartbeat; None: for ever."""
+    """How long the attempt counts as supervised without a heartbeat; None: forever."""
     after: int | None = None
-    """The newest attempt that the asker knows of: StaleAttempt where there is a newer one."""
+    """The newest attempt that the caller knows of: StaleAttempt where there is a newer one."""
 
 
 class FinishAttempt(Command[None], frozen=True):
@@ -45,7 +45,7 @@ class FinishAttempt(Command[None], frozen=True):
     clear: bool = False
     """With success: clear the task store in the same transaction."""
     ending: Ending | None = None
-    """What a runner knows beyond that; without it, the task instance has succeeded or failed."""
+    """Further details of a runner; without them, the task instance has succeeded or failed."""
 
     def __post_init__(self) -> None:
         if self.writer.attempt is None:
@@ -65,7 +65,7 @@ _STATES: Final = {
     Outcome.INTERRUPTED: {TaskState.SCHEDULED, TaskState.FAILED},
     Outcome.STOPPED: set(),
 }
-"""What may become of a task instance when an attempt has ended so."""
+"""The states that a task instance may have after an attempt with that outcome."""
 
 
 def _check_ending(scope: TaskScope, ending: Ending, succeeded: bool) -> None:
@@ -82,7 +82,7 @@ def _check_ending(scope: TaskScope, ending: Ending, succeeded: bool) -> None:
 
 
 class ListAttempts(ScopeCommand[tuple[AttemptInfo, ...]], frozen=True):
-    """The attempts of a task instance, oldest first."""
+    """List the attempts of a task instance, oldest first."""
 
     category = Category.READS
 
@@ -90,7 +90,7 @@ class ListAttempts(ScopeCommand[tuple[AttemptInfo, ...]], frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Leases that somebody else has, or that nobody needs any more."""
+    """Leases that are held by another process, or that are no longer needed."""
 
     runs: tuple[tuple[str, str], ...] = ()
     attempts: tuple[TaskWriter, ...] = ()
@@ -101,8 +101,8 @@ MOST_LEASES: Final = 10_000
 
 
 class Heartbeat(Command[Lost], frozen=True, kw_only=True):
-    """Renew leases; answers which of them are no longer the asker's. A run that the asker has
-    ended is not among those."""
+    """Renew leases; return those that the caller no longer holds. A run that the caller has ended
+    is not among them."""
 
     process: Process
     lease: timedelta
@@ -116,11 +116,11 @@ class Heartbeat(Command[Lost], frozen=True, kw_only=True):
 
 
 class InterruptAttempts(Command[tuple[AttemptInfo, ...]], frozen=True, kw_only=True):
-    """End the live attempts of a run as interrupted, and answer which they were.
+    """End the live attempts of a run as interrupted, and return them.
 
-    The asker holds the run and knows that nobody supervises them any more, or asks for those
-    alone whose lease has passed. Their tasks are scheduled again, or failed where that has happened
-    `limit` times in a row.
+    The caller holds the run and knows that they are no longer supervised, or asks only for those
+    whose lease has expired. Their tasks are scheduled again, or failed after `limit` interruptions
+    in a row.
     """
 
     dag_id: str

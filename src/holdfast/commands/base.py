@@ -1,7 +1,7 @@
-"""The base of all commands.
+"""The base classes of all commands.
 
-A request is a value, typed by its answer; whatever answers one is a Store. Each class says itself
-what it does: who may ask it, and how it is carried out, is derived from that.
+A request is a value, typed by its answer; whatever answers one is a Store. Each class declares what
+it does; who may send it, and how it is executed, is derived from that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ A = TypeVar("A")
 
 
 MOST_WRITES: Final = 20_000
-"""Entries that are written together. Other writers wait meanwhile."""
+"""Maximum number of entries written in one command. Other writers wait meanwhile."""
 
 
 def check_count(what: str, count: int, most: int, hint: str = "send them in parts") -> None:
@@ -36,17 +36,17 @@ def check_count(what: str, count: int, most: int, hint: str = "send them in part
 
 
 class Category(Enum):
-    """What a command does, as far as it matters for who may ask it."""
+    """What a command does, as far as permissions depend on it."""
 
     READS = auto()
     READS_ENTRIES = auto()
-    """Of one scope."""
+    """Reads entries of one scope."""
     READS_RUN = auto()
-    """One run, its results and its events."""
+    """Reads one run, its results and its events."""
     WRITES_ENTRIES = auto()
-    """Of one scope; or reserves the objects that they refer to."""
+    """Writes entries of one scope, or reserves the objects that they refer to."""
     WRITES_RESULTS = auto()
-    """Of an attempt."""
+    """Writes results of an attempt."""
     PURGES = auto()
     """Takes objects from the purge queue."""
     LOADS = auto()
@@ -62,11 +62,11 @@ class Command(msgspec.Struct, Generic[A], frozen=True, tag=True, tag_field="comm
 
     category: ClassVar[Category] = Category.OTHER
     role: ClassVar[Role] = Role.ADMIN
-    """The least role of a person who may ask it, where its category does not say."""
+    """The lowest role of a person who may send it, where its category does not decide."""
     for_workers: ClassVar[bool] = False
-    """Whether a worker asks it, for the attempts and watchers that it runs."""
+    """Whether workers send it, for the attempts and watchers that they run."""
     fenced: ClassVar[bool] = True
-    """Whether a store refuses it from an attempt that is not live, where it writes."""
+    """Whether a store rejects it from an attempt that is not live, where it writes."""
     touches_entries: ClassVar[bool] = False
     """Whether it reads or changes entries, which may be in a custom backend."""
     paged: ClassVar[bool] = False
@@ -76,41 +76,41 @@ class Command(msgspec.Struct, Generic[A], frozen=True, tag=True, tag_field="comm
 
     @property
     def reads(self) -> bool:
-        """It changes nothing, so it may be asked as often as anyone likes."""
+        """Whether it changes nothing, so that it may be sent any number of times."""
         return self.category in _READING
 
     @property
     def repeatable(self) -> bool:
-        """Safe to send again when the answer was lost: the outcome is the same."""
+        """Whether it is safe to send again when the answer was lost: the outcome is the same."""
         return True
 
     @property
     def lengthy(self) -> bool:
-        """It may take longer than a store is usually waited for, the more so the more it does."""
+        """Whether it may exceed the usual timeout of a store, the more so the more work it does."""
         return False
 
     @property
     def subject(self) -> StoreScope | None:
-        """The one scope that it is about, if it is."""
+        """The one scope that the command is about, if there is one."""
         return None
 
     @property
     def reader(self) -> TaskWriter | None:
-        """The attempt whose staged writes are seen."""
+        """The attempt whose staged writes are visible to the command."""
         return None
 
     @property
     def writer(self) -> Writer | None:
-        """Who writes."""
+        """The writer of the command, if it writes."""
         return None
 
     def texts(self) -> Iterator[tuple[StoreScope, str, str]]:
-        """Yield the JSON texts that it gives to entries: scope, key and text."""
+        """Yield the JSON texts that the command writes to entries: scope, key and text."""
         yield from ()
 
 
 class ScopeCommand(Command[A], Generic[A], frozen=True):
-    """A request about one scope."""
+    """A command about one scope."""
 
     scope: StoreScope
 
@@ -120,7 +120,7 @@ class ScopeCommand(Command[A], Generic[A], frozen=True):
 
 
 class KeyCommand(ScopeCommand[A], Generic[A], frozen=True):
-    """A request about one key of one scope."""
+    """A command about one key of one scope."""
 
     key: str
 
@@ -135,6 +135,6 @@ def count_within(sizes: Iterable[int], max_size: int | None) -> int:
 
 
 class Now(Command[datetime], frozen=True):
-    """The store's own clock."""
+    """Return the time of the store's own clock."""
 
     category = Category.READS

@@ -1,7 +1,7 @@
-"""The requests of a bulk load: entries of any number of scopes that take effect together.
+"""Commands of a bulk load: entries of any number of scopes that take effect together.
 
-A load is filled in parts, from anywhere and in any order, and nobody sees it. Finishing it puts
-the parts that count into effect, all or none, and forgets the others.
+A load is filled in parts, from anywhere and in any order, and is not visible meanwhile. Finishing
+it applies the parts that are listed, all or none, and drops the others.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from holdfast.portable.identifier import check_id
 log = logging.getLogger("holdfast")
 
 LONGEST_LOAD: Final = timedelta(days=1)
-"""A load that was begun longer ago than this, and not finished, makes way for the next."""
+"""A load that was started longer ago than this, and not finished, is dropped for the next one."""
 MOST_ADDED: Final = 50_000
-"""Entries, and scopes, that are added to a load at once."""
+"""Maximum number of entries, and of scopes, that are added to a load at once."""
 MOST_PARTS: Final = 100_000
 _HIGHEST: Final = 2**62
 
 NewEntry: TypeAlias = tuple[str, str, datetime | None]
-"""Key, JSON text, and when it expires."""
+"""Key, JSON text and expiry time."""
 
 
 class Lot(msgspec.Struct, frozen=True):
-    """New entries of one scope, in JSON as anyone may write it."""
+    """New entries of one scope, as JSON text in any formatting."""
 
     scope: StoreScope
     entries: tuple[NewEntry, ...]
@@ -61,7 +61,7 @@ class Lot(msgspec.Struct, frozen=True):
 
 
 class StartLoad(Command[None], frozen=True):
-    """Begin a load, under a name that its writer has made up. Nothing happens where it has."""
+    """Start a load, under a name that its writer has chosen. Does nothing where it exists."""
 
     category = Category.LOADS
     touches_entries = True
@@ -78,9 +78,9 @@ class StartLoad(Command[None], frozen=True):
 
 
 class AddToLoad(Command[None], frozen=True):
-    """Put entries into a part of a load that its writer has begun.
+    """Add entries to a part of a load that its writer has started.
 
-    Each is checked as a `Set` of it would be; the first that is bad is named, and none is kept.
+    Each is checked as by `Set`; the error names the first invalid entry, and none is stored.
     """
 
     category = Category.LOADS
@@ -89,14 +89,14 @@ class AddToLoad(Command[None], frozen=True):
     load: str
     part: int
     first: int
-    """How many entries the part has already."""
+    """The number of entries that the part has already."""
     lots: tuple[Lot, ...]
     writer: Writer
     max_value_bytes: int = 0
-    """The largest JSON text of a value; a task's may be larger. 0: any size."""
+    """The maximum size of a value's JSON text; a task may exceed it. 0: no limit."""
     as_kept: bool = False
-    """Values are as a store keeps them, references among them, and of any size: they come from one.
-    Only people bring such, not tasks."""
+    """Values come from a store in their stored form, references among them, and may have any size.
+    Only people may send these, not tasks."""
 
     def __post_init__(self) -> None:
         check_count(f"scopes of the load {self.load}", len(self.lots), MOST_ADDED)
@@ -116,8 +116,8 @@ class AddToLoad(Command[None], frozen=True):
         yield from ((lot.scope, key, text) for lot in self.lots for key, text, _ in lot.entries)
 
     def checked(self) -> Iterator[tuple[StoreScope, list[NewEntry]]]:
-        """The entries of each scope, with their values as they are kept; the first that may not
-        be is named."""
+        """Yield the entries of each scope, with their values in stored form. Raise an error that
+        names the first entry that is invalid."""
         if self.as_kept and not isinstance(self.writer, ApiWriter):
             raise Forbidden(
                 f"{self.writer} may not load values as a store keeps them",
@@ -142,8 +142,8 @@ class AddToLoad(Command[None], frozen=True):
 
 
 def _from_store(text: str) -> str:
-    """What a store kept, as it keeps it. A reference has to look exactly like one of ours; all else
-    is somebody's value."""
+    """Return the stored form of a value from a store. A reference must look exactly like one of
+    ours; anything else is a user's value."""
     value = parse(text)
     if value == text:
         return value
@@ -155,10 +155,10 @@ def _from_store(text: str) -> str:
 
 
 class FinishLoad(Command[int], frozen=True):
-    """Put these parts (number, and how many entries it has) into effect, all or none, as one
-    version of each scope; answers how many entries that were. Other parts are dropped.
+    """Apply these parts (number, count of entries), all or none, as one version of each scope;
+    return the number of entries. Other parts are dropped.
 
-    Task instances that are not known are registered, in runs that are external.
+    Unknown task instances are registered, in external runs.
     """
 
     category = Category.LOADS
@@ -183,7 +183,7 @@ class FinishLoad(Command[int], frozen=True):
 
 
 class DropLoad(Command[None], frozen=True):
-    """Forget a load; nothing happens where there is none."""
+    """Drop a load; does nothing where there is none."""
 
     category = Category.LOADS
     fenced = False

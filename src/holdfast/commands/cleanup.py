@@ -1,4 +1,4 @@
-"""Removing what has expired, or what nobody needs any more."""
+"""Commands of cleanup: expired entries, orphaned assets and old requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.model.entry import AssetInfo, BackendCleanup, Expired
 
 
 class CountExpired(Command[int], frozen=True):
-    """How many task entries had expired by the cut-off."""
+    """Count the task entries that had expired by the cut-off."""
 
     category = Category.READS
     touches_entries = True
@@ -18,7 +18,7 @@ class CountExpired(Command[int], frozen=True):
 
 
 class ListExpired(Command[tuple[Expired, ...]], frozen=True):
-    """Up to `limit` of them, in order of expiry, from after the given one on."""
+    """List up to `limit` expired task entries, in order of expiry, starting after the given one."""
 
     category = Category.READS
     touches_entries = True
@@ -30,18 +30,18 @@ class ListExpired(Command[tuple[Expired, ...]], frozen=True):
 
 
 class DeleteExpired(Command[int], frozen=True):
-    """Delete up to `limit` of them (0: all) in one transaction; answers how many went."""
+    """Delete up to `limit` expired task entries (0: all) in one transaction; return how many."""
 
     touches_entries = True
 
     cutoff: datetime
     limit: int = 0
     skip_held: bool = False
-    """Pass over rows that a writer holds, instead of waiting for it."""
+    """Skip rows that a writer has locked, instead of waiting for it."""
 
 
 class TakeExpired(Command[tuple[Expired, ...]], frozen=True):
-    """Delete up to `limit` of them in one transaction; answers which went."""
+    """Delete up to `limit` expired task entries in one transaction; return them."""
 
     touches_entries = True
     paged = True
@@ -51,14 +51,14 @@ class TakeExpired(Command[tuple[Expired, ...]], frozen=True):
 
 
 class CleanUpBackend(Command[BackendCleanup], frozen=True):
-    """Let a custom backend, whose rows the commands above cannot see, run its own cleanup; or only
-    say whether it has one."""
+    """Run the cleanup of a custom backend, whose rows the commands above cannot see; or only report
+    whether it has one."""
 
     dry_run: bool = False
 
 
 class ListOrphans(Command[tuple[AssetInfo, ...]], frozen=True):
-    """Assets deactivated by the cut-off that still have entries or history."""
+    """List the assets deactivated by the cut-off that still have entries or history."""
 
     category = Category.READS
 
@@ -66,8 +66,8 @@ class ListOrphans(Command[tuple[AssetInfo, ...]], frozen=True):
 
 
 class DeleteOrphans(Command[int], frozen=True):
-    """Delete the entries and history of assets deactivated by the cut-off; answers how many
-    assets had any. They stay known, so that versions go on growing if one comes back."""
+    """Delete the entries and history of assets deactivated by the cut-off; return how many assets
+    had any. The assets stay registered, so that version numbers continue if one comes back."""
 
     touches_entries = True
 
@@ -75,6 +75,6 @@ class DeleteOrphans(Command[int], frozen=True):
 
 
 class ForgetRequests(Command[int], frozen=True):
-    """Forget clients that have sent nothing since the cut-off; answers how many."""
+    """Delete the stored requests of clients that are silent since the cut-off; return how many."""
 
     cutoff: datetime

@@ -14,7 +14,7 @@ Listing: TypeAlias = ListAssets | ListDags | ListRuns | ListTaskInstances | List
 
 
 class Count(Command[int], frozen=True):
-    """How many a listing would find without its limit and offset."""
+    """Count the items that a listing would return without its limit and offset."""
 
     category = Category.READS
 

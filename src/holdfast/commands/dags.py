@@ -12,27 +12,27 @@ from holdfast.model.value import check_json_object
 
 
 class SaveFile(Command[None], frozen=True):
-    """What a DAG file holds, after it was imported.
+    """Save the DAGs of a file, after it was imported.
 
-    A file is known by its path inside its directory, so that the directory may move. The DAGs'
-    assets are declared as `DeclareDagAssets` does. A DAG that is new on the schedule of an asset
-    waits for that asset's next event; one that was known before is paused, scheduled and come as
-    far with events as it was, whichever file held it.
+    A file is identified by its path inside its directory, so that the directory may move. The DAGs'
+    assets are declared as by `DeclareDagAssets`. A new DAG that is scheduled on an asset waits for
+    that asset's next event; a known one keeps its pause, its schedule and its position in the
+    events, whichever file held it before.
 
-    Conflict where another file holds one of them that a scheduler has seen in the last half
-    minute. Run by hand, a file changes nothing of a DAG that a scheduler has had, and only adds
-    its assets to those that the DAG declares.
+    Raises Conflict where another file holds one of the DAGs and a scheduler has seen that one in
+    the last half minute. Run by hand, a file changes nothing of a DAG that a scheduler has had, and
+    only adds its assets to those that the DAG declares.
     """
 
     file: str
     dags: tuple[DagSpec, ...]
     seen: bool = False
-    """A scheduler has the file, and will go on telling so with `SeeDags`."""
+    """A scheduler has the file, and will keep reporting it with `SeeDags`."""
     left: tuple[str, ...] = ()
-    """DAGs that the scheduler has found in the file before: they are away now. They stay as they
-    are, and any file may hold them next."""
+    """DAGs that the scheduler has found in the file before and that are missing now. They stay
+    unchanged, and any file may hold them next."""
     taken_from: tuple[str, ...] = ()
-    """Files of the scheduler that have held one of the DAGs and no longer do."""
+    """Files of the scheduler that held one of the DAGs and no longer do."""
 
     def __post_init__(self) -> None:
         for dag in self.dags:
@@ -40,44 +40,44 @@ class SaveFile(Command[None], frozen=True):
 
 
 class SaveFileError(Command[None], frozen=True):
-    """The file cannot be imported now; what it held before stays. Told again while it is so."""
+    """Report that a file cannot be imported, repeatedly while it is so; its previous DAGs stay."""
 
     file: str
     error: str
 
 
 class ForgetFile(Command[None], frozen=True):
-    """The file is gone, and these DAGs that it held are away."""
+    """Report that the file is gone, and that these DAGs that it held are missing."""
 
     file: str
     dag_ids: tuple[str, ...] = ()
 
 
 class SeeDags(Command[tuple[str, ...]], frozen=True):
-    """A scheduler has files with these DAGs. Answers with those that are away, stale or not known:
-    their files are to be saved again."""
+    """Report that a scheduler has files with these DAGs. Returns those that are missing, stale or
+    unknown: their files are to be saved again."""
 
     dag_ids: tuple[str, ...]
 
 
 class RetireDags(Command[tuple[str, ...]], frozen=True):
-    """Call DAGs stale that schedulers have had, and none for so long; answer with their ids.
+    """Mark DAGs stale that schedulers have had, and none for `after`; return their ids.
 
-    Those that are away no longer declare assets. All are otherwise as they were. Errors of files
-    that nobody has told again for so long, or for an hour, are forgotten.
+    Missing DAGs no longer declare assets. All are otherwise unchanged. Errors of files that were
+    not reported again for that long, or for an hour, are deleted.
     """
 
     after: timedelta
 
 
 class ListFiles(Command[tuple[FileInfo, ...]], frozen=True):
-    """Every DAG file, ordered by name."""
+    """List every DAG file, ordered by name."""
 
     category = Category.READS
 
 
 class ListDags(Command[tuple[DagInfo, ...]], frozen=True):
-    """DAGs, ordered by id."""
+    """List DAGs, ordered by id."""
 
     category = Category.READS
     paged = True
@@ -87,7 +87,7 @@ class ListDags(Command[tuple[DagInfo, ...]], frozen=True):
 
 
 class GetDag(Command[DagInfo], frozen=True):
-    """One DAG; NotFound names those that there are."""
+    """Return one DAG. Raises NotFound, which names the DAGs that exist."""
 
     category = Category.READS
 
@@ -95,7 +95,7 @@ class GetDag(Command[DagInfo], frozen=True):
 
 
 class PauseDag(Command[None], frozen=True):
-    """Let the schedule start no more runs of a DAG, or let it again."""
+    """Pause or resume the schedule of a DAG."""
 
     role = Role.EDITOR
 

@@ -1,7 +1,7 @@
 """Reading and writing entries of task instances and assets.
 
-`reader` and `writer` say who asks. A task's attempt inside them is what fencing goes by, and
-whose staged writes are seen.
+`reader` and `writer` identify the caller. A task's attempt in them decides about fencing, and about
+whose staged writes are visible.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.model.value import HELD_TEXT, check_key
 
 
 class Get(KeyCommand[str | None], frozen=True):
-    """The value's JSON text, or None where there is no live entry."""
+    """Return the value's JSON text, or None where there is no live entry."""
 
     category = Category.READS_ENTRIES
     touches_entries = True
@@ -38,7 +38,7 @@ class Get(KeyCommand[str | None], frozen=True):
 
 
 class GetEntry(KeyCommand[Entry[str] | None], frozen=True):
-    """The whole entry, or None."""
+    """Return the whole entry, or None."""
 
     category = Category.READS_ENTRIES
     touches_entries = True
@@ -47,7 +47,7 @@ class GetEntry(KeyCommand[Entry[str] | None], frozen=True):
 
 
 class TaskFilter(msgspec.Struct, frozen=True, tag="tasks"):
-    """Task instances that match all that is given."""
+    """Task instances that match every field that is given."""
 
     dag_id: str | None = None
     run_id: str | None = None
@@ -63,7 +63,7 @@ Where: TypeAlias = TaskScope | AssetScope | TaskFilter | AssetFilter
 
 
 class List(Command[Page], frozen=True):
-    """Live entries of one scope, or of all that a filter matches. An unknown scope is an error."""
+    """List live entries of a scope, or of all that a filter matches. Unknown scopes are errors."""
 
     category = Category.READS_ENTRIES
     touches_entries = True
@@ -78,10 +78,10 @@ class List(Command[Page], frozen=True):
     offset: int = 0
     reader: TaskWriter | None = None
     after: tuple[StoreScope, str] | None = None
-    """Go on behind the entry of that scope and key, whether it is still there or not; in the list
-    of one scope the key alone counts. The total is then that of the page."""
+    """Continue after the entry of that scope and key, whether it still exists or not; in the list
+    of one scope only the key counts. The total is then that of the page."""
     max_size: int | None = None
-    """Characters of values: the page ends with the entry that exceeds them."""
+    """Limit in characters of values: the page ends with the entry that exceeds it."""
 
     @property
     def subject(self) -> StoreScope | None:
@@ -98,7 +98,7 @@ class List(Command[Page], frozen=True):
 
 
 def page_of(found: Sequence[Found], command: List) -> Page:
-    """The part of all that a command selects, in order, that it asks for."""
+    """Return the page that a command asks for, out of all entries that it selects, in order."""
     if command.after is not None:
         whole = not isinstance(command.where, TaskScope | AssetScope)
         behind = place(*command.after) if whole else command.after[1:]
@@ -113,7 +113,7 @@ def page_of(found: Sequence[Found], command: List) -> Page:
 
 
 def shortened(page: Page, command: List) -> Page:
-    """End a page where the command's `max_size` does."""
+    """Cut a page off where it exceeds the command's `max_size`."""
     count = count_within((len(one.entry.value) for one in page.found), command.max_size)
     if count == len(page.found):
         return page
@@ -121,7 +121,7 @@ def shortened(page: Page, command: List) -> Page:
 
 
 def place(scope: StoreScope, key: str) -> tuple[str | int, ...]:
-    """Where an entry is in the order of a list. InvalidInput for an asset without its name."""
+    """Return the sort key of an entry in a list. Raise InvalidInput for an asset without a name."""
     if isinstance(scope, TaskScope):
         return scope.dag_id, scope.run_id, scope.task_id, scope.map_index, key
     if scope.name is None:
@@ -132,7 +132,7 @@ def place(scope: StoreScope, key: str) -> tuple[str | int, ...]:
 
 
 class Set(KeyCommand[int], frozen=True):
-    """Write or overwrite; answers with the new version. `on_success` stages it (assets only)."""
+    """Write or overwrite an entry; return the new version. `on_success` stages it (assets only)."""
 
     category = Category.WRITES_ENTRIES
     touches_entries = True
@@ -143,7 +143,7 @@ class Set(KeyCommand[int], frozen=True):
     if_version: int | None = None
     on_success: bool = False
     reservation: str = ""
-    """Under which the object was reserved that the value refers to."""
+    """The name under which the object that the value refers to was reserved."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,7 +160,7 @@ class Set(KeyCommand[int], frozen=True):
 
 
 class SetMany(ScopeCommand[int], frozen=True):
-    """All of `values` (key, JSON text) or none, as one version; `MOST_WRITES` at most."""
+    """Write all of `values` (key, JSON text) or none, as one version; `MOST_WRITES` at most."""
 
     category = Category.WRITES_ENTRIES
     touches_entries = True
@@ -187,7 +187,7 @@ _IN_PARTS: Final = (
 
 
 def check_not_held(scope: StoreScope, key: str, text: str) -> None:
-    """Raise InvalidInput where the text stands for a staged value, which is to be staged."""
+    """Raise InvalidInput where the text stands for a staged value, which can only be staged."""
     if text == HELD_TEXT:
         raise InvalidInput(
             f"`{key}` of {scope} is the mark of a staged value that its worker holds",
@@ -196,7 +196,7 @@ def check_not_held(scope: StoreScope, key: str, text: str) -> None:
 
 
 def check_staging(command: Set | Advance) -> None:
-    """Only an attempt can stage, and only for assets."""
+    """Raise InvalidInput unless it is an attempt that stages, and for an asset."""
     if not command.on_success:
         return
     if isinstance(command.scope, TaskScope):
@@ -212,7 +212,7 @@ def check_staging(command: Set | Advance) -> None:
 
 
 class Advance(KeyCommand[str], frozen=True):
-    """The larger of what stands and `value`, both numbers or both strings; answers with it."""
+    """Set the entry to the larger of its value and `value`, both numbers or strings; return it."""
 
     category = Category.WRITES_ENTRIES
     touches_entries = True
@@ -231,7 +231,7 @@ class Advance(KeyCommand[str], frozen=True):
 
 
 class Delete(KeyCommand[None], frozen=True):
-    """Remove one entry; nothing happens where there is none."""
+    """Delete one entry; does nothing where there is none."""
 
     category = Category.WRITES_ENTRIES
     touches_entries = True
@@ -240,7 +240,7 @@ class Delete(KeyCommand[None], frozen=True):
 
 
 class Clear(ScopeCommand[None], frozen=True):
-    """Remove every entry of the scope, or of all map indices of its task in its run."""
+    """Delete every entry of the scope, or of all map indices of its task in its run."""
 
     category = Category.WRITES_ENTRIES
     touches_entries = True

@@ -1,4 +1,4 @@
-"""The history of an asset's entries, and the way back."""
+"""The history of an asset's entries, and rewinds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.model.scope import AssetScope
 
 
 class History(KeyCommand[tuple[Version[str], ...]], frozen=True):
-    """The last versions of an asset's entry, newest first, deletions included."""
+    """Return the last versions of an asset's entry, newest first, deletions included."""
 
     category = Category.READS_ENTRIES
     touches_entries = True
@@ -22,21 +22,21 @@ class History(KeyCommand[tuple[Version[str], ...]], frozen=True):
 
     scope: AssetScope
     before: int | None = None
-    """Only those before that version."""
+    """Only versions before that one."""
     max_size: int | None = None
-    """Characters of values: the answer ends with the version that exceeds them."""
+    """Limit in characters of values: the answer ends with the version that exceeds it."""
 
 
 def steps_of(history: Sequence[Version[str]], command: History) -> tuple[Version[str], ...]:
-    """The part of all versions, newest first, that a command asks for."""
+    """Return the versions that a command asks for, out of all versions, newest first."""
     steps = [step for step in history if command.before is None or step.version < command.before]
     return tuple(steps[: count_within((len(step.value or "") for step in steps), command.max_size)])
 
 
 class Rewind(KeyCommand[Version[str] | None], frozen=True):
-    """Put an old value back, as a new version; answers with the step that was put back.
+    """Restore an old value, as a new version; return the version that was restored.
 
-    None, or a step without value, means that the entry was absent then, and is again.
+    None, or a version without a value, means that the entry was absent then, and is again.
     """
 
     category = Category.WRITES_ENTRIES

@@ -1,9 +1,9 @@
-"""The requests about objects: values that workers keep in storage of their own.
+"""Commands about objects: values that workers offload to storage of their own.
 
-The store holds references, and the server never touches an object. An object is reserved before it
-is written, so that nobody deletes it meanwhile, and so that it is found if its entry is never
-written. One that no entry, step of a history or staged write names any more is in the purge queue,
-from which whoever has the storage's credentials takes it.
+The store holds references, and the server never accesses an object. An object is reserved before it
+is written, so that it is not deleted meanwhile, and so that it is found if its entry is never
+written. An object that no entry, version or staged write refers to any more is in the purge queue,
+from which a process with the storage's credentials takes it.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from holdfast.model.value import check_key, check_reference
 from holdfast.portable.identifier import check_id
 
 RESERVED_FOR: Final = timedelta(days=1)
-"""How long a writer has from reserving an object to naming it."""
+"""How long a writer has from reserving an object to writing the reference."""
 LONGEST_LEASE: Final = timedelta(minutes=5)
 MOST_PURGES: Final = 10_000
-"""Objects in one command."""
+"""Maximum number of objects in one command."""
 MAX_REASON_LENGTH: Final = 2000
-"""Characters that are kept of why an object could not be deleted."""
+"""Characters that are stored of the reason why an object could not be deleted."""
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=10), timedelta(hours=1)
 
 Reserved: TypeAlias = tuple[tuple[str, str, str], ...]
-"""Keys, each with the JSON text of the reference that its entry is going to have, and a name of the
-reservation's own. The text is empty where the next value of a key takes the place of the one
-before: then nothing at that place is purged meanwhile."""
+"""Keys, each with the JSON text of the reference that its entry will have, and the name of the
+reservation. The text is empty where the next value of a key overwrites the previous object: then
+nothing at that reference is purged meanwhile."""
 
 
 def _by_name(scope: StoreScope) -> StoreScope:
-    """Return the scope as the queue knows it: assets by name or URI, whatever id comes with it.
+    """Return the scope as the queue knows it: assets by name or URI, without an id.
 
     Raise InvalidInput for an asset that has neither.
     """
@@ -50,8 +50,8 @@ def _by_name(scope: StoreScope) -> StoreScope:
 
 
 class ReserveObjects(ScopeCommand[None], frozen=True):
-    """Objects are about to be written for these keys of a scope. Refused as the write itself would
-    be for its writer and scope; ObjectBusy while one of them is being deleted."""
+    """Reserve objects that are about to be written for these keys of a scope. Rejected as the write
+    itself would be for its writer and scope; ObjectBusy while one of them is being deleted."""
 
     category = Category.WRITES_ENTRIES
 
@@ -68,7 +68,7 @@ class ReserveObjects(ScopeCommand[None], frozen=True):
 
 
 class ReleaseObjects(ScopeCommand[None], frozen=True):
-    """The write for which they were reserved was refused: what nobody names may go."""
+    """Release reserved objects after their write was rejected: unreferenced ones may be deleted."""
 
     category = Category.WRITES_ENTRIES
     fenced = False
@@ -81,8 +81,8 @@ class ReleaseObjects(ScopeCommand[None], frozen=True):
 
 
 class QueueObjects(Command[None], frozen=True):
-    """Objects, each with whose it is, its key and the JSON text of its reference, of which somebody
-    thinks that nothing names them: they are deleted unless something does."""
+    """Queue objects (scope, key, JSON text of the reference) that the caller believes to be
+    unreferenced: they are deleted unless something refers to them."""
 
     role = Role.EDITOR
     for_workers = True
@@ -99,7 +99,7 @@ class QueueObjects(Command[None], frozen=True):
 
 
 class Purge(msgspec.Struct, frozen=True):
-    """An object to delete, which no entry names any more."""
+    """An object to delete, which no entry refers to any more."""
 
     id: int
     scope: StoreScope
@@ -110,17 +110,17 @@ class Purge(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What is to be deleted, and how many were due, some of which may have had names."""
+    """The objects to delete, and how many were due, some of which may be referenced again."""
 
     purges: tuple[Purge, ...]
     due: int
     barrier: int | None = None
-    """The id of a purge that stands for the whole part: nothing in it is named or reserved, nor can
-    it be until this purge is finished or the lease is over."""
+    """The id of a purge that stands for the whole part: nothing in it is referenced or reserved,
+    nor can it be until this purge is finished or the lease expires."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part of the queue: all of it, or what one scope has, or one task in a run."""
+    """A part of the queue: all of it, that of one scope, or that of one task in a run."""
 
     scope: StoreScope | None = None
     all_map_indices: bool = False
@@ -131,8 +131,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class TakePurges(Command[Taken], frozen=True):
-    """Up to `limit` objects that are due, for the taker to delete within the lease. What has been
-    named again meanwhile leaves the queue."""
+    """Claim up to `limit` objects that are due, which the taker is to delete within the lease.
+    Objects that have been referenced again meanwhile leave the queue."""
 
     category = Category.PURGES
     fenced = False
@@ -142,15 +142,15 @@ class TakePurges(Command[Taken], frozen=True):
     limit: int
     lease: timedelta
     taker: str
-    """A name of its own, which nobody else knows."""
+    """The taker's own secret name."""
     part: Part = Part()
     whole: bool = False
-    """Ask for a barrier as well, to delete all objects of the part at once."""
+    """Also request a barrier, to delete all objects of the part at once."""
     retry: bool = False
-    """Take also what could not be deleted before, whose pause is not over."""
+    """Include objects that could not be deleted before and whose backoff is not over."""
     max_size: int | None = None
-    """Characters of references: the answer ends with the object that exceeds them, and says that
-    as many were due as were asked for."""
+    """Limit in characters of references: the answer ends with the object that exceeds it, and
+    reports as many due as were requested."""
 
     @property
     def subject(self) -> StoreScope | None:
@@ -171,8 +171,8 @@ class TakePurges(Command[Taken], frozen=True):
 
 
 class FinishPurges(Command[None], frozen=True):
-    """These objects are gone; those could not be deleted, and why: they are tried again later.
-    What the taker has no more, as its lease was over, is left alone."""
+    """Report the objects that were deleted, and those that could not be, with the reason: they are
+    retried later. Objects that the taker no longer holds, as its lease has expired, are ignored."""
 
     category = Category.PURGES
     fenced = False
@@ -189,8 +189,8 @@ class FinishPurges(Command[None], frozen=True):
 
 
 class PurgeQueue(msgspec.Struct, frozen=True):
-    """How many objects wait to be deleted, how many of them have failed before, how many are
-    reserved, and what the last failure was."""
+    """The number of objects that wait to be deleted, that have failed before and that are reserved,
+    and the last failure."""
 
     waiting: int
     failing: int
@@ -199,7 +199,7 @@ class PurgeQueue(msgspec.Struct, frozen=True):
 
 
 class CountPurges(Command[PurgeQueue], frozen=True):
-    """The length of the purge queue, or of a part of it."""
+    """Return the length of the purge queue, or of a part of it."""
 
     category = Category.READS
 
@@ -207,6 +207,6 @@ class CountPurges(Command[PurgeQueue], frozen=True):
 
 
 def pause_after(tries: int) -> timedelta:
-    """How long an object that could not be deleted that often is left alone."""
+    """Return the backoff for an object that could not be deleted `tries` times."""
     pause: timedelta = _FIRST_PAUSE * 2 ** min(tries, 20)
     return min(pause, _LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""Lists that are longer than a server gives at once: asked for page by page."""
+"""Paging of lists that are longer than one answer of a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_PAGE = 8 * 2**20
 
 
 def check_page(command: c.Command[Any]) -> None:
-    """Raise InvalidInput where a command lists more than a server gives at once."""
+    """Raise InvalidInput where a command lists more than a server returns at once."""
     limit = _limit(command) if command.paged else 0
     if limit is None or limit > MOST_LISTED:
         raise InvalidInput(
@@ -34,7 +34,7 @@ def check_page(command: c.Command[Any]) -> None:
 
 
 def bounded(command: c.Command[A]) -> c.Command[A]:
-    """The command with a bound on the size of its answer, where that may be large."""
+    """Return the command with a bound on the size of its answer, where that may be large."""
     if not command.sized:
         return command
     given = _max_size(command)
@@ -43,7 +43,7 @@ def bounded(command: c.Command[A]) -> c.Command[A]:
 
 
 def may_go_on(command: c.Command[Any], answer: Any) -> bool:
-    """Whether an answer may have ended early for its size, where no `max_size` was asked for."""
+    """Return whether an answer may have been cut off for its size, if no `max_size` was given."""
     if not command.sized or _max_size(command) is not None:
         return False
     if isinstance(answer, Page):
@@ -52,7 +52,7 @@ def may_go_on(command: c.Command[Any], answer: Any) -> bool:
 
 
 def is_large(answer: Sequence[Any]) -> bool:
-    """Whether versions, results or rows may have ended early for their size."""
+    """Return whether versions, results or rows may have been cut off for their size."""
     return sum(map(_length, answer)) > LARGEST_PAGE
 
 
@@ -70,8 +70,8 @@ def _length(item: Any) -> int:
 
 
 def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
-    """The answer to a command, where necessary from several pages. No item is in it twice, and
-    none is left out that was there all the time. One with `max_size` is asked for as it is."""
+    """Return the answer to a command, from several pages where necessary. It has no item twice, and
+    every item that existed all the time. A command with `max_size` is sent as it is."""
     if command.sized and _max_size(command) is not None:
         return cast(A, ask(command))
     if isinstance(command, c.List):
@@ -92,8 +92,8 @@ def _max_size(command: Any) -> int | None:
 
 
 def each_page(command: c.List, take: Callable[[Page], None]) -> Steps[None]:
-    """Ask for page after page, and hand each on. One begins behind the last entry of the one
-    before, whatever is written meanwhile."""
+    """Request page after page, and pass each to `take`. A page begins after the last entry of the
+    previous one, regardless of concurrent writes."""
     part = msgspec.structs.replace(command, max_size=LARGEST_PAGE)
     size, count = _size(command, 0), 0
     while True:
@@ -105,7 +105,7 @@ def each_page(command: c.List, take: Callable[[Page], None]) -> Steps[None]:
             return
         last = page.found[-1]
         part = msgspec.structs.replace(part, offset=0, after=(last.scope, last.entry.key))
-        # Few where values are large: a server looks at all that might fit into a page.
+        # Shrink the page where values are large: a server reads all that might fit into a page.
         size = min(_size(command, count), 2 * len(page.found))
 
 
@@ -121,7 +121,7 @@ def _entries(command: c.List) -> Steps[Page]:
 
 
 def _parts(command: c.History | c.GetResults) -> Steps[tuple[Any, ...]]:
-    """Each part begins behind the last item of the one before."""
+    """Read part after part, each starting after the last item of the previous one."""
     found: list[Any] = []
     part: Any = command
     while True:
@@ -136,8 +136,8 @@ def _parts(command: c.History | c.GetResults) -> Steps[tuple[Any, ...]]:
 
 
 def _rows(command: Any) -> Steps[tuple[Any, ...]]:
-    """Each page begins with the last row of the one before, and has room for another. Where that
-    is another row by now, something came or went before it, and all is read anew."""
+    """Read page after page, each starting with the last row of the previous one. Where that row has
+    changed, rows were added or removed before it, and everything is read again."""
     for _ in range(_TRIES):
         rows: list[Any] = []
         while True:
@@ -164,7 +164,7 @@ def _rows(command: Any) -> Steps[tuple[Any, ...]]:
 
 
 def _size(command: Any, found: int) -> int:
-    """How large the next page is."""
+    """Return the size of the next page."""
     return MOST_LISTED if command.limit is None else min(MOST_LISTED, command.limit - found)
 
 

@@ -12,7 +12,7 @@ from holdfast.model.value import check_json, check_key
 
 
 class PutResult(Command[None], frozen=True):
-    """Keep a value of the attempt for other tasks. A new attempt begins without any."""
+    """Store a value of the attempt for other tasks. A new attempt starts without any."""
 
     category = Category.WRITES_RESULTS
 
@@ -32,7 +32,7 @@ class PutResult(Command[None], frozen=True):
 
 
 class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):
-    """What instances of a task left under a key, as (map index, JSON), ordered by map index."""
+    """Return the results of a task's instances under a key: (map index, JSON), by map index."""
 
     category = Category.READS_RUN
     sized = True
@@ -42,8 +42,8 @@ class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):
     task_id: str
     key: str = RETURN_VALUE
     map_index: int | None = None
-    """None: all of them."""
+    """None: all map indices."""
     after: int | None = None
-    """Only those behind that map index."""
+    """Only those after that map index."""
     max_size: int | None = None
-    """Characters of results: the answer ends with the one that exceeds them."""
+    """Limit in characters of results: the answer ends with the result that exceeds it."""

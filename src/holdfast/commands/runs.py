@@ -13,7 +13,7 @@ from holdfast.portable.identifier import check_id
 
 
 class DeleteRun(Command[None], frozen=True):
-    """Forget a run with all its task instances and their entries."""
+    """Delete a run with all its task instances and their entries."""
 
     touches_entries = True
 
@@ -22,8 +22,8 @@ class DeleteRun(Command[None], frozen=True):
 
 
 class CreateRun(Command[Run], frozen=True, kw_only=True):
-    """A new run, queued; Conflict where the run exists, or for a backfill, one of its date. The
-    DAG need not be known."""
+    """Create a run, queued. Raises Conflict where the run exists or, for a backfill, one of its
+    date. The DAG need not be known."""
 
     role = Role.EDITOR
 
@@ -35,9 +35,9 @@ class CreateRun(Command[Run], frozen=True, kw_only=True):
     data_interval_end: datetime | None = None
     conf: str = "{}"
     schedule: bool = False
-    """The schedule started it: the DAG's `scheduled_until` becomes the logical date with it, and
-    a run that exists already, such as by another scheduler or a backfill of that date, is as good
-    as a new one."""
+    """The schedule started it: the DAG's `scheduled_until` is set to the logical date in the same
+    transaction, and an existing run, such as one by another scheduler or a backfill of that date,
+    is accepted in place of a new one."""
 
     def __post_init__(self) -> None:
         check_id("dag_id", self.dag_id)
@@ -50,10 +50,10 @@ class CreateRun(Command[Run], frozen=True, kw_only=True):
 
 
 class CreateAssetRun(Command[Run | None], frozen=True):
-    """A new run of a DAG that is scheduled on assets, if its condition holds; otherwise None.
+    """Create a run of a DAG that is scheduled on assets, if its condition holds; otherwise None.
 
-    All events since the run before belong to it, and are taken with its creation. One of several
-    schedulers that ask at the same time gets the run.
+    All events since the previous run belong to it, and are consumed with its creation. One of
+    several schedulers that ask at the same time gets the run.
     """
 
     dag_id: str
@@ -68,7 +68,7 @@ _EACH_ONCE: Final = "name each once"
 
 
 class GetRun(Command[Run], frozen=True):
-    """One run; NotFound where there is none."""
+    """Return one run. Raises NotFound where there is none."""
 
     category = Category.READS_RUN
 
@@ -77,7 +77,7 @@ class GetRun(Command[Run], frozen=True):
 
 
 class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
-    """Runs, newest first, or oldest first."""
+    """List runs, newest first, or oldest first."""
 
     category = Category.READS
     paged = True
@@ -85,13 +85,13 @@ class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
 
     dag_id: str | None = None
     states: tuple[RunState, ...] = ()
-    """Empty: any."""
+    """Empty: any state."""
     kinds: tuple[RunKind, ...] = ()
     limit: int = 100
     offset: int = 0
     oldest_first: bool = False
     max_size: int | None = None
-    """Characters of `conf`: the answer ends with the run that exceeds them."""
+    """Limit in characters of `conf`: the answer ends with the run that exceeds it."""
 
     def __post_init__(self) -> None:
         check_count("states of runs", len(self.states), len(RunState), _EACH_ONCE)
@@ -99,18 +99,17 @@ class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
 
 
 class UnfinishedRuns(Command[tuple[Unfinished, ...]], frozen=True):
-    """How many runs of each DAG a scheduler still has to carry out; those with none are left
-    out."""
+    """Count the runs of each DAG that a scheduler still has to execute; omits DAGs without any."""
 
     category = Category.READS
 
 
 class ClaimRun(Command[Run], frozen=True, kw_only=True):
-    """Become the one who carries a run out, until the lease ends unless it is renewed.
+    """Claim a run, to execute it until the lease expires unless it is renewed.
 
-    Conflict where another process holds it; `dead` is one that the asker knows to have ended.
-    Conflict, too, where it is queued and `most_running` of its DAG run already. A run that has
-    ended stays so, and may not be claimed: InvalidInput.
+    Raises Conflict where another process holds it; `dead` is a process that the caller knows to
+    have ended. Raises Conflict, too, where the run is queued and `most_running` of its DAG are
+    running already, and InvalidInput for a run that has ended, which cannot be claimed.
     """
 
     dag_id: str
@@ -122,11 +121,11 @@ class ClaimRun(Command[Run], frozen=True, kw_only=True):
 
 
 class FinishRun(Command[None], frozen=True):
-    """The run's end, told by who holds it; StaleAttempt where another one does, or has ended it.
-    Who has ended it may tell the same end again.
+    """Finish a run that the caller holds. Raises StaleAttempt where another process holds it, or
+    has ended it. The process that has ended it may report the same state again.
 
-    Conflict where not exactly so many of its task instances have not ended: somebody has cleared
-    one meanwhile.
+    Raises Conflict where the number of its task instances that have not ended is not `waiting`: one
+    has been cleared meanwhile.
     """
 
     dag_id: str
@@ -137,7 +136,7 @@ class FinishRun(Command[None], frozen=True):
 
 
 class ReleaseRun(Command[None], frozen=True):
-    """Let go of a run that has not ended, so that another process may take it at once."""
+    """Release a run that has not ended, so that another process may claim it at once."""
 
     dag_id: str
     run_id: str
@@ -145,7 +144,7 @@ class ReleaseRun(Command[None], frozen=True):
 
 
 class RunEvents(Command[tuple[AssetEvent, ...]], frozen=True):
-    """The asset events that started a run, oldest first."""
+    """List the asset events that started a run, oldest first."""
 
     category = Category.READS_RUN
     paged = True
@@ -156,4 +155,4 @@ class RunEvents(Command[tuple[AssetEvent, ...]], frozen=True):
     limit: int | None = None
     offset: int = 0
     max_size: int | None = None
-    """Characters of `extra`: the answer ends with the event that exceeds them."""
+    """Limit in characters of `extra`: the answer ends with the event that exceeds it."""

@@ -1,4 +1,4 @@
-"""Tables that reports read."""
+"""Scans of the tables that reports read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.portable import tables as report
 
 
 class Test(msgspec.Struct, frozen=True):
-    """What a column must be, for its row to be read. Times are microseconds since 1970 in UTC."""
+    """A condition on a column of the rows to read. Times are microseconds since 1970 in UTC."""
 
     column: str
     operator: Literal["=", "<", "<=", ">", ">=", "in", "starts", "null", "not null"]
@@ -20,16 +20,16 @@ class Test(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Rows of a table, column by column, and the identity of the last of them if there may be
-    more."""
+    """Rows of a table, column by column, and the identity of the last row if there may be more."""
 
     columns: tuple[tuple[int | float | str | None, ...], ...]
     last: tuple[int | str, ...] | None
 
 
 class Scan(Command[Slice], frozen=True, kw_only=True):
-    """Rows of a table of `holdfast.portable.tables`, in order of their identity, from after one and
-    up to another; empty: from the first, to the last. What has expired is not among them."""
+    """Return rows of a table of `holdfast.portable.tables`, in order of their identity, starting
+    after `after` and up to `until`; empty: from the first, to the last. Expired entries are
+    omitted."""
 
     category = Category.READS
     touches_entries = True
@@ -42,8 +42,7 @@ class Scan(Command[Slice], frozen=True, kw_only=True):
     until: tuple[int | str, ...] = ()
     limit: int
     max_size: int | None = None
-    """Characters of values, of confs or of errors: the slice ends with the row that exceeds
-    them."""
+    """Limit in characters of values, confs or errors: the slice ends with the row beyond it."""
 
     def __post_init__(self) -> None:
         report.check_columns(self.table, self.columns)
@@ -62,8 +61,8 @@ class Scan(Command[Slice], frozen=True, kw_only=True):
 
 
 class PlanScan(Command[tuple[tuple[int | str, ...], ...]], frozen=True):
-    """The identities between ranges of a table that have about equally many rows: at most `most`
-    ranges, and no more than give each about `rows`."""
+    """Return the identities that split a table into ranges of about equally many rows: at most
+    `most` ranges, and no more than give each about `rows`."""
 
     category = Category.READS
     touches_entries = True

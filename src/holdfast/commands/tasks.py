@@ -18,7 +18,7 @@ from holdfast.model.scope import TaskScope
 
 
 class RegisterTask(ScopeCommand[None], frozen=True):
-    """Make an external run and its task instance known; nothing happens where they are."""
+    """Register an external run and its task instance; does nothing where they exist."""
 
     role = Role.EDITOR
 
@@ -26,7 +26,7 @@ class RegisterTask(ScopeCommand[None], frozen=True):
 
 
 class ListTasks(Command[tuple[TaskScope, ...]], frozen=True):
-    """The task instances of a run."""
+    """List the task instances of a run."""
 
     category = Category.READS
 
@@ -35,7 +35,7 @@ class ListTasks(Command[tuple[TaskScope, ...]], frozen=True):
 
 
 class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=True):
-    """Task instances, ordered by dag, run, task and map index."""
+    """List task instances, ordered by dag, run, task and map index."""
 
     category = Category.READS
     paged = True
@@ -53,7 +53,7 @@ class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=
 
 
 class TaskChange(msgspec.Struct, frozen=True):
-    """A task instance that gets a state without running. It is made where it does not exist."""
+    """A task instance that gets a state without running. It is created where it does not exist."""
 
     task_id: str
     map_index: int
@@ -65,11 +65,10 @@ class TaskChange(msgspec.Struct, frozen=True):
 
 
 class ChangeTasks(Command[None], frozen=True):
-    """What the one who holds a run has decided about its tasks, all or nothing.
+    """Apply the decisions of the process that holds a run to its tasks, all or nothing.
 
-    Only instances that have not ended and do not run, or were removed, are changed; the others
-    stay as they are.
-    StaleAttempt where another process holds the run.
+    Only instances that have not ended and are not running, or were removed, are changed; the others
+    are left alone. Raises StaleAttempt where another process holds the run.
     """
 
     dag_id: str
@@ -79,10 +78,10 @@ class ChangeTasks(Command[None], frozen=True):
 
 
 class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
-    """Let tasks of a run run again; answers which. A live attempt of theirs is ended.
+    """Clear tasks of a run, so that they run again; return them. A live attempt of theirs is ended.
 
-    `state` says what becomes of their task stores; by default, those of tasks that had succeeded
-    are dropped and all others kept. The run, if it had ended, is queued again.
+    `state` decides about their task stores; by default, those of tasks that had succeeded are
+    deleted and all others kept. The run, if it had ended, is queued again.
     """
 
     role = Role.EDITOR
@@ -100,8 +99,8 @@ class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
 
 
 class MarkTask(ScopeCommand[None], frozen=True, kw_only=True):
-    """A person says that a task has succeeded or failed. A live attempt of it is ended, and what
-    it staged is dropped."""
+    """Mark a task as succeeded or failed, on behalf of a person. A live attempt of it is ended, and
+    its staged writes are dropped."""
 
     role = Role.EDITOR
     touches_entries = True
@@ -112,18 +111,18 @@ class MarkTask(ScopeCommand[None], frozen=True, kw_only=True):
     clear: bool = False
     """With success: clear the task store in the same transaction."""
     reason: str = ""
-    """Why, where it was not the person's own decision."""
+    """The reason, where it was not the person's own decision."""
     unless_ended: bool = False
-    """Leave a task alone that has ended."""
+    """Leave a task that has ended alone."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "reason", self.reason[:MAX_ERROR_LENGTH])
 
 
 class TakeItem(Command[bool], frozen=True):
-    """Say which item a mapped instance works on; answers whether it had worked on another one.
+    """Record which item a mapped instance works on; return whether it had worked on another one.
 
-    If so, what its task store holds is about that other item, and is discarded.
+    If so, its task store is about that other item, and is discarded.
     """
 
     category = Category.WRITES_RESULTS
@@ -131,7 +130,7 @@ class TakeItem(Command[bool], frozen=True):
 
     writer: TaskWriter
     digest: str
-    """Tells the item from others."""
+    """Identifies the item."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.digest):

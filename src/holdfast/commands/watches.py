@@ -13,7 +13,7 @@ from holdfast.model.scope import AssetScope, StoreScope
 
 
 class StartWatch(Command[Watch], frozen=True, kw_only=True):
-    """Become the one who watches an asset; Conflict where a live process does."""
+    """Claim the watch of an asset. Raises Conflict where a live process has it."""
 
     for_workers = True
 
@@ -25,7 +25,7 @@ class StartWatch(Command[Watch], frozen=True, kw_only=True):
 
 
 class ListWatches(Command[tuple[WatchInfo, ...]], frozen=True):
-    """The newest watch of each watcher that ever had one."""
+    """List the newest watch of each watcher that ever had one."""
 
     category = Category.READS
 
@@ -34,9 +34,9 @@ AssetWrite: TypeAlias = Set | SetMany | Advance | Delete | Clear
 
 
 class Emit(Command[None], frozen=True):
-    """What a watcher wrote, and the event that it reports, in one transaction.
+    """Apply the writes of a watcher and record the event that it reports, in one transaction.
 
-    Without event, the writes alone. StaleAttempt where the watch is not the newest.
+    Without an event, only the writes. Raises StaleAttempt where the watch is not the newest.
     """
 
     touches_entries = True

@@ -1,6 +1,6 @@
-"""Commands around commands: carried out while something holds, or once only.
+"""Commands that wrap a command: executed only while a guard holds, or exactly once.
 
-Whoever stands between a store and its clients wraps them; they do not cross the wire themselves.
+Layers between a store and its clients add them; they are never sent over the wire themselves.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ class LiveAttempt(msgspec.Struct, frozen=True, tag="attempt"):
 
 
 class CurrentIntent(msgspec.Struct, frozen=True, tag="intent"):
-    """The task instance has not ended, and its entry under `key` is this intent: its job is the one
-    that counts."""
+    """The task instance has not ended, and its entry `key` is this intent: its job is current."""
 
     scope: TaskScope
     key: str
@@ -40,9 +39,9 @@ Guard: TypeAlias = LiveAttempt | CurrentIntent | LiveWatch
 
 
 class Guarded(Command[Any], frozen=True):
-    """A command that is carried out only while the guard holds; StaleAttempt where it does not.
+    """A command that is executed only while the guard holds; StaleAttempt where it does not.
 
-    The answer is its own. A write and the guard are one transaction.
+    Its answer is that of the inner command. A write and its guard are one transaction.
     """
 
     guard: Guard
@@ -62,18 +61,18 @@ class Guarded(Command[Any], frozen=True):
 
 
 class RequestId(msgspec.Struct, frozen=True):
-    """A client's request. One client has one request under way, and numbers them from 1."""
+    """The id of a client's request. A client has one request in progress and counts from 1."""
 
     client: str
     number: int
 
 
 class Once(Command[Any], frozen=True):
-    """A write that a client may send again until it has the answer: it is carried out once.
+    """A write that a client may retry until it has the answer: it is executed once.
 
-    The answer, which is the command's own, is kept with the write, until the client's next
-    request. A request older than that is StaleRequest. What failed has not been carried out, and
-    is tried anew.
+    The answer, which is that of the inner command, is stored with the write, until the client's
+    next request. An older request is a StaleRequest. A request that failed has had no effect, and
+    is executed again.
     """
 
     request: RequestId

@@ -22,7 +22,7 @@ def base_timedelta(span: timedelta) -> timedelta:
 
 
 def base_value(value: Any) -> Any:
-    """Return a value that an encoder knows; the hook that it calls for others."""
+    """Return a value that an encoder knows; encoders call this hook for all others."""
     match value:
         case datetime():
             return base_datetime(value)

@@ -1,7 +1,7 @@
-"""A DAG as a value: what the scheduler needs to know of a file without importing it.
+"""A DAG as a value: all that the scheduler needs of a DAG file, without importing it.
 
-The file's own process makes these; every other process reads them. Times are in UTC, durations
-are `timedelta`.
+The process that imports the file creates these; every other process reads them. Times are in UTC,
+durations are `timedelta`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from holdfast.model.run import TriggerRule
 
 
 class AssetSpec(msgspec.Struct, frozen=True, tag="asset"):
-    """An asset that a DAG names. As a condition: an event of it has come."""
+    """An asset that a DAG names. As a condition: it has a new event."""
 
     name: str
     uri: str
 
 
 class AliasSpec(msgspec.Struct, frozen=True, tag="alias"):
-    """A name behind which assets are found when the task runs."""
+    """A name that is resolved to assets when the task runs."""
 
     name: str
 
@@ -35,13 +35,13 @@ class AssetRefSpec(msgspec.Struct, frozen=True, tag="ref"):
 
 
 class AllOf(msgspec.Struct, frozen=True, tag="all"):
-    """Events of all of these have come."""
+    """A condition that holds once all of these have events."""
 
     of: tuple[Condition, ...]
 
 
 class AnyOf(msgspec.Struct, frozen=True, tag="any"):
-    """An event of one of these has come."""
+    """A condition that holds once one of these has an event."""
 
     of: tuple[Condition, ...]
 
@@ -52,24 +52,24 @@ Outlet: TypeAlias = AssetSpec | AssetRefSpec | AliasSpec
 
 
 class Cron(msgspec.Struct, frozen=True, tag="cron"):
-    """At the times of a cron expression, in a time zone."""
+    """A schedule by a cron expression, in a time zone."""
 
     expression: str
     timezone: str = "UTC"
 
 
 class Every(msgspec.Struct, frozen=True, tag="every"):
-    """At equal distances from the start date on."""
+    """A schedule at a fixed interval from the start date on."""
 
     interval: timedelta
 
 
 class Once(msgspec.Struct, frozen=True, tag="once"):
-    """One single time, as soon as the start date has come."""
+    """A schedule with a single run, as soon as the start date has come."""
 
 
 class OnAssets(msgspec.Struct, frozen=True, tag="assets"):
-    """When the condition holds."""
+    """A schedule that starts a run when the condition holds."""
 
     condition: Condition
 
@@ -78,13 +78,13 @@ Schedule: TypeAlias = Cron | Every | Once | OnAssets
 
 
 class LiteralAxis(msgspec.Struct, frozen=True, tag="literal"):
-    """A list or mapping that the file itself holds."""
+    """A list or mapping in the DAG file itself."""
 
     length: int
 
 
 class ResultAxis(msgspec.Struct, frozen=True, tag="result"):
-    """A task's result, or what `path` leads to inside it; of a mapped task, all its results."""
+    """A task's result, or the part of it that `path` selects; of a mapped task, all its results."""
 
     task_id: str
     path: tuple[str | int, ...] = ()
@@ -94,7 +94,7 @@ Axis: TypeAlias = LiteralAxis | ResultAxis
 
 
 class MappedSpec(msgspec.Struct, frozen=True):
-    """A task that runs once for each combination of what its axes hold, in their order."""
+    """A task that runs once for each combination of the items of its axes, in their order."""
 
     axes: tuple[Axis, ...]
 
@@ -112,11 +112,11 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     retry_delay: timedelta = timedelta(minutes=5)
     retry_backoff: float = 0.0
-    """Each further delay is that many times the one before; 0: all alike."""
+    """Each delay is this many times the previous one; 0: all delays are equal."""
     max_retry_delay: timedelta | None = None
     execution_timeout: timedelta | None = None
     max_active: int | None = None
-    """Most instances of this task that run at once in one run."""
+    """Maximum number of instances of this task that run at once in one run."""
     spark: bool = False
     mapped: MappedSpec | None = None
     inlets: tuple[Inlet, ...] = ()
@@ -133,7 +133,7 @@ class WatcherSpec(msgspec.Struct, frozen=True):
 
 
 class DagSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A DAG. Its tasks come in an order in which each follows those it waits for."""
+    """A DAG. Its tasks are in topological order: each follows its upstream tasks."""
 
     dag_id: str
     file: str
@@ -147,7 +147,7 @@ class DagSpec(msgspec.Struct, frozen=True, kw_only=True):
     run_timeout: timedelta | None = None
     paused_at_first: bool = False
     params: str = "{}"
-    """The defaults, as JSON."""
+    """The default params, as JSON."""
     description: str = ""
     doc_md: str = ""
     tags: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class DagSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def assets(self) -> tuple[AssetSpec, ...]:
-        """Every asset that the DAG declares: of its tasks, its schedule and its watchers."""
+        """Every asset that the DAG declares: by its tasks, its schedule and its watchers."""
         found: dict[AssetSpec, None] = {}
         for task in self.tasks:
             for one in (*task.inlets, *task.outlets):

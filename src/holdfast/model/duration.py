@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `30s`, `5m`, `1h`, `7d`."""
+"""Durations as people write them: `30s`, `5m`, `1h`, `7d`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DURATION: Final = re.compile(r"(\d+)([dhms])", re.ASCII)
 
 
 def duration(text: str) -> timedelta:
-    """What `30s`, `5m`, `1h`, `7d` or `0` mean; ValueError for anything else."""
+    """Parse a duration such as `30s`, `5m`, `1h`, `7d` or `0`. Raise ValueError for other text."""
     if text == "0":
         return timedelta(0)
     match = _DURATION.fullmatch(text)
@@ -24,7 +24,7 @@ def duration(text: str) -> timedelta:
 
 
 def duration_text(length: timedelta) -> str:
-    """The length as `duration` reads it."""
+    """Return the duration as text that `duration` parses."""
     for unit, name in _UNITS.items():
         amount, rest = divmod(length, timedelta(**{name: 1}))
         if amount and not rest:

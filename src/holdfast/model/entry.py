@@ -1,4 +1,4 @@
-"""The values that cross every layer: entries, who wrote them, and pages of them."""
+"""Values that cross every layer: entries, their writers, and pages of entries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 
 V = TypeVar("V")
-"""A value: JSON text between stores, the decoded value where an accessor hands it out."""
+"""A value: JSON text between stores, decoded in what an accessor returns."""
 
 
 class TaskWriter(msgspec.Struct, frozen=True, tag="task", tag_field="kind"):
-    """A task instance. With its attempt, a write is refused once that attempt is not the newest."""
+    """A task instance. With an attempt, a write is rejected once that attempt is not the newest."""
 
     scope: TaskScope
     attempt: int | None = None
@@ -43,7 +43,7 @@ Writer: TypeAlias = TaskWriter | WatcherWriter | ApiWriter
 
 
 def signature(writer: Writer) -> Writer:
-    """The writer as an entry records it: without the attempt."""
+    """Return the writer as an entry records it: without the attempt."""
     return TaskWriter(writer.scope) if isinstance(writer, TaskWriter) else writer
 
 
@@ -57,35 +57,35 @@ class Entry(msgspec.Struct, Generic[V], frozen=True):
     writer: Writer
     expires_at: datetime | None = None
     staged: bool = False
-    """Not in effect yet: what the asking attempt has staged, over the version that stands."""
+    """Not in effect yet: the value that the reading attempt has staged over the current version."""
 
 
 class Version(msgspec.Struct, Generic[V], frozen=True):
-    """One step in an asset entry's history."""
+    """One version in an asset entry's history."""
 
     version: int
     value: V | None
-    """None where this step deleted the entry."""
+    """None where this version deleted the entry."""
     updated_at: datetime
     writer: Writer
     previous: int
-    """The version before it; 0 for the key's first."""
+    """The previous version; 0 for the key's first."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """An entry together with whose it is."""
+    """An entry together with its scope."""
 
     scope: StoreScope
     entry: Entry[str]
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some of the entries, ordered by scope and key, and how many there are in all."""
+    """A page of entries, ordered by scope and key, and the total number of entries."""
 
     found: tuple[Found, ...]
     total: int
     more: bool = False
-    """Whether it ended before its limit, because its values are large."""
+    """Whether the page ended before its limit, because its values are large."""
 
 
 class AssetInfo(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ class AssetInfo(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """A row that cleanup would remove. `id` and `expires_at` say where a listing goes on."""
+    """A row that cleanup would remove. `id` and `expires_at` are the cursor of a listing."""
 
     id: int
     scope: TaskScope
@@ -113,8 +113,8 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class BackendCleanup(msgspec.Struct, frozen=True):
-    """What came of asking a custom backend to clean up."""
+    """The result of the cleanup of a custom backend."""
 
     backend: str
     called: bool
-    """Whether the backend has a cleanup of its own, which was called unless it is a dry run."""
+    """Whether the backend has a cleanup of its own, which was called unless this is a dry run."""

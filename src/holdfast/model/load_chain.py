@@ -1,7 +1,7 @@
-"""Which incremental loads an asset consists of.
+"""The chain of incremental loads that an asset consists of.
 
-A watermark says so itself: it has the number of the load that wrote it, and the numbers of loads
-before it that do not count. So a rewind, or a copy to another store, carries this along.
+A watermark contains it: the number of the load that wrote it, and the numbers of earlier loads that
+do not count. So a rewind, or a copy to another store, carries the chain along.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 FIELD: Final = "load"
-"""The part of a watermark's value that is its chain."""
+"""The field of a watermark's value that holds its chain."""
 
 
 NO_TRY: Final = "0"
-"""The name of no try: nothing that was saved of the load counts where there are tries."""
+"""The name of no try: nothing that the load saved counts where there are tries."""
 
 
 class Chain(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,14 +27,15 @@ class Chain(msgspec.Struct, frozen=True, omit_defaults=True):
     out: tuple[tuple[int, int], ...] = ()
     """Ranges of numbers, first to last, of loads that failed for good or were undone."""
     tries: dict[str, str] = {}
-    """Where directories cannot be renamed: which try of a load counts, if it is not the first."""
+    """Where directories cannot be renamed: the try of a load that counts, unless it is the first.
+    """
     saved: tuple[str, ...] = ()
-    """The digests of how loads were saved; empty for those that their authors wrote."""
+    """Digests of how the loads were saved; empty for loads that their authors wrote themselves."""
     guessed: bool = False
-    """Which loads count is not known: the watermark was set by hand, and its history is gone."""
+    """It is unknown which loads count: the watermark was set by hand, and its history is gone."""
 
     def counts(self, number: int) -> bool:
-        """Tell whether the load of that number counts."""
+        """Return whether the load of that number counts."""
         return 0 <= number <= self.number and not any(
             first <= number <= last for first, last in self.out
         )
@@ -58,7 +59,7 @@ def following(
 
 
 def chain_in(value: Any) -> Chain | None:
-    """Read the chain in a watermark's value; None where no load has written it."""
+    """Return the chain in a watermark's value; None where no load has written it."""
     try:
         return msgspec.convert(value[FIELD], Chain) if isinstance(value, dict) else None
     except (KeyError, msgspec.ValidationError):
@@ -66,12 +67,13 @@ def chain_in(value: Any) -> Chain | None:
 
 
 def standing(values: Sequence[Any], newest: int | None = None) -> Chain | None:
-    """Return the loads that count, given the values that a watermark had, newest first.
+    """Return the loads that count, given the values of a watermark, newest first.
 
-    A value without a chain was set by hand: the loads before it still count; if the watermark had
-    that value before, a rewind has put it back, and those count that did then. Where no earlier
-    value has a chain, those count from which the next load started; where no value has one, as
-    after a copy to another store, it is a guess: those up to the number `newest`.
+    A value without a chain was set by hand: the loads before it still count. If the watermark had
+    that value before, a rewind has restored it, and the loads that counted then count again. Where
+    no earlier value has a chain, the loads count from which the next load started; where no value
+    has one, as after a copy to another store, the loads up to the number `newest` count, as a
+    guess.
     """
     at = 0
     while at < len(values):

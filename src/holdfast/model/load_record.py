@@ -1,4 +1,4 @@
-"""The record that each incremental load leaves in the asset store, next to its watermark.
+"""The record of each incremental load in the asset store, next to its watermark.
 
 A load that succeeds writes it together with the watermark, in one transaction and as one version,
 under the watermark's key and `RECORD_SUFFIX`. The history of that entry is the list of loads.
@@ -16,7 +16,7 @@ import msgspec
 
 RECORD_SUFFIX: Final = "/load"
 BACKFILLS: Final = "/backfills/"
-"""A backfill that counts has an entry `orders/backfills/NAME`."""
+"""The key infix of backfills: a backfill that counts has an entry `orders/backfills/NAME`."""
 
 Cell: TypeAlias = int | float | str | None
 
@@ -38,26 +38,26 @@ class LoadRecord(
     """One load that succeeded."""
 
     name: str
-    """The name of the directory in which the load wrote, wherever that is."""
+    """The name of the directory in which the load wrote, without its parents."""
     number: int
-    """Of a load: later loads have higher numbers. 0 of a backfill."""
+    """The number of the load: later loads have higher numbers. 0 for a backfill."""
     kind: str
     """`load`, which moved the watermark, or `backfill`, which did not."""
     cursor: str
     type: str
     """The cursor's type, as the watermark names it."""
     from_: str | int | None
-    """Where the range begins; None: it has no beginning."""
+    """The start of the range; None: it has no start."""
     to: str | int | None
     rows: int | None
-    """None where nobody counted them."""
+    """None where they were not counted."""
     started_at: str
     seconds: float
     beyond: int = 0
-    """How many rows were beyond the end, and are left for a later load."""
+    """The number of rows beyond the end, which are left for a later load."""
     directories: tuple[str, ...] = ()
     checks: dict[str, int] = {}
-    """For each check, how many rows failed it."""
+    """The number of rows that failed each check."""
     quarantined: int = 0
     quarantine: str | None = None
     """The directory of the rows that failed a check."""
@@ -70,7 +70,7 @@ def as_json(record: LoadRecord) -> dict[str, Any]:
 
 
 def record_in(value: Any) -> LoadRecord | None:
-    """Return the record that a stored value is; None where it is something else."""
+    """Return the record in a stored value; None where the value is something else."""
     if not isinstance(value, dict) or value.get(_TAG_FIELD) != _TAG:
         return None
     try:
@@ -80,12 +80,12 @@ def record_in(value: Any) -> LoadRecord | None:
 
 
 def record_of(text: str | None) -> LoadRecord | None:
-    """Return the record that is in the JSON text of a value; None where it is something else."""
+    """Return the record in the JSON text of a value; None where it is something else."""
     return None if text is None else record_in(msgspec.json.decode(text))
 
 
 def cells(record: LoadRecord) -> dict[str, Cell]:
-    """Return the columns of a record, as the tables of loads have them."""
+    """Return the record as columns of the tables of loads."""
     return {
         "number": record.number,
         "name": record.name,
@@ -106,9 +106,9 @@ def cells(record: LoadRecord) -> dict[str, Cell]:
 
 
 def expand_records(columns: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
-    """Return columns of entries with those of the records in their `value`.
+    """Return columns of entries together with those of the records in their `value`.
 
-    Rows whose value is no record are left out.
+    Rows whose value is not a record are left out.
     """
     records = [record_of(text) for text in columns["value"]]
     made = [cells(record) for record in records if record]
@@ -118,7 +118,7 @@ def expand_records(columns: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any,
 
 
 def micros(moment: str | int | None) -> int | None:
-    """Return microseconds since 1970 in UTC, for text that is a time or a date.
+    """Return text that is a time or a date as microseconds since 1970 in UTC; None for other text.
 
     Text without a time zone is read as UTC.
     """

@@ -1,4 +1,4 @@
-"""URLs of object storage: which are accepted, and what a reference below one is made of."""
+"""URLs of object storage, and references below them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Final, NamedTuple
 
 SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-# A path is taken as it is written, so what a URL would encode or end the path with has no place.
+# A path is used unescaped, so characters that a URL would encode, or that would end its path, are
+# not allowed.
 _UNCLEAR: Final = re.compile(r"[%?#\\\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
 
 
 class Address(NamedTuple):
-    """A URL in its parts."""
+    """A URL split into its parts."""
 
     scheme: str
     bucket: str
     """The container on Azure, any name or none for memory, empty for files."""
     path: str
-    """Below the bucket, without slashes around it. Below `/` for files."""
+    """The path below the bucket, without leading or trailing slashes. Below `/` for files."""
 
     @property
     def root(self) -> Address:
@@ -27,7 +28,7 @@ class Address(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has a bucket, where the scheme wants one."""
+        """Whether it has a bucket, where the scheme requires one."""
         match self.scheme:
             case "file":
                 return not self.bucket
@@ -42,14 +43,14 @@ class Address(NamedTuple):
 
 
 def split(text: str) -> Address:
-    """The parts of a URL or reference; nothing is checked."""
+    """Split a URL or reference into its parts, without any check."""
     scheme, _, rest = text.partition("://")
     bucket, _, path = rest.partition("/")
     return Address(scheme, bucket, path)
 
 
 def parse(text: str) -> Address:
-    """The parts of a URL that values can be kept below; ValueError for any other."""
+    """Parse a URL that values can be stored below. Raise ValueError for any other."""
     if "://" not in text:
         raise ValueError("it has no scheme")
     address = split(text.rstrip("/") if not text.endswith("://") else text)

@@ -1,7 +1,7 @@
-"""Entries, versions and writers in the shape that people and programs are shown.
+"""Entries, versions and writers in the form that people and programs see.
 
-The CLI's `--json` and the public API both show this. Only how they read a value differs: the one
-prints its JSON text, the other has it decoded.
+The CLI's `--json` and the public API share it. They differ only in how they read a value: the CLI
+prints its JSON text, the API decodes it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.model.value import reference_in
 
 Read: TypeAlias = Callable[[str, str], Any]
-"""Reads the text of a value; the second argument says where it is, for UnreadableValue."""
+"""A function that reads the text of a value; UnreadableValue names its second argument."""
 
 
 def of_scope(scope: StoreScope) -> dict[str, Any]:
-    """Return the names of a task instance, or the name and URI of an asset as far as known."""
+    """Return the ids of a task instance, or the name and URI of an asset as far as known."""
     if isinstance(scope, TaskScope):
         return {
             "dag_id": scope.dag_id,
@@ -35,7 +35,7 @@ def of_scope(scope: StoreScope) -> dict[str, Any]:
 
 
 def of_writer(writer: Writer) -> dict[str, Any]:
-    """Return the kind of a writer, and its names."""
+    """Return the kind of a writer, and its ids."""
     if isinstance(writer, TaskWriter):
         return {"kind": "task", **of_scope(writer.scope)}
     return dict(to_builtins(writer))
@@ -43,7 +43,7 @@ def of_writer(writer: Writer) -> dict[str, Any]:
 
 def of_value(text: str | None, read: Read) -> dict[str, Any]:
     """Return a value as its writer knows it, or the reference to it; both are None where there is
-    none, or what is stored is not JSON."""
+    none, or where the stored text is not JSON."""
     reference = None if text is None else reference_in(text)
     value = None
     if text is not None and reference is None:
@@ -65,7 +65,7 @@ def of_entry(entry: Entry[str], read: Read) -> dict[str, Any]:
 
 
 def of_version(step: Version[str], read: Read) -> dict[str, Any]:
-    """Return the fields of a step of a history."""
+    """Return the fields of a version."""
     return {
         "version": step.version,
         **of_value(step.value, read),

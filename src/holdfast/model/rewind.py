@@ -1,4 +1,4 @@
-"""The targets of a rewind, and the version that each of them means."""
+"""Targets of a rewind, and the version that each selects."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from holdfast.model.value import is_in_place
 
 
 class ToVersion(msgspec.Struct, frozen=True, tag="version"):
-    """As that version left it."""
+    """The entry as that version left it."""
 
     version: int
 
 
 class BeforeRun(msgspec.Struct, frozen=True, tag="run"):
-    """As it was before that run first wrote it."""
+    """The entry as it was before that run first wrote it."""
 
     run_id: str
 
 
 class AtTime(msgspec.Struct, frozen=True, tag="time"):
-    """As it was at that time."""
+    """The entry as it was at that time."""
 
     at: datetime
 
@@ -35,7 +35,7 @@ Target: TypeAlias = ToVersion | BeforeRun | AtTime
 
 
 def rewind_target(version: int | None, run_id: str | None, at: datetime | None) -> Target:
-    """Exactly one of the three, as a target."""
+    """Return the one target that is given. Raise InvalidInput unless exactly one is."""
     targets: list[Target] = []
     if version is not None:
         targets.append(ToVersion(version))
@@ -51,10 +51,11 @@ def rewind_target(version: int | None, run_id: str | None, at: datetime | None) 
 
 
 def choose(history: Sequence[Version[str]], target: Target, where: str) -> Version[str] | None:
-    """The step to put back, from a history with the newest first; None: the entry was absent.
+    """Return the version to restore, from a history with the newest first; None: the entry was
+    absent.
 
-    Where the history no longer reaches back far enough, that is an error, not an absence; and so
-    is a value that was kept where the next one has taken its place.
+    Raise HistoryGone where the history no longer reaches back far enough, and NotSupported for a
+    value that was offloaded to a reference which the next value has overwritten.
     """
     step = _chosen(history, target, where)
     if step is not None and step.value is not None and is_in_place(step.value):

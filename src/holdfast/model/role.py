@@ -6,11 +6,11 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a person may do; each role includes the ones before it."""
+    """The permission level of a person; each role includes the ones before it."""
 
     VIEWER = "viewer"
     """Read."""
     EDITOR = "editor"
-    """Write entries, declare assets, trigger runs, clear tasks, be an attempt."""
+    """Write entries, declare assets, trigger runs, clear tasks, run attempts."""
     ADMIN = "admin"
     """Everything."""

@@ -1,4 +1,4 @@
-"""Runs of DAGs, their task instances and attempts, as every part of the product sees them."""
+"""Runs of DAGs, their task instances and attempts, as shared by all packages."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast.model.value import check_json_object
 from holdfast.portable.identifier import MAX_ASSET_LENGTH, check_id
 
 RETURN_VALUE: Final = "return_value"
-"""The key under which what a task returned is kept."""
+"""The key under which a task's return value is stored."""
 MAX_ERROR_LENGTH: Final = 10_000
-"""Characters that are kept of why a task failed."""
+"""Characters that are stored of a task's error."""
 
 
 class RunKind(StrEnum):
-    """What started a run. External runs belong to programs that Holdfast did not start."""
+    """The origin of a run. External runs belong to programs that Holdfast did not start."""
 
     MANUAL = "manual"
     SCHEDULED = "scheduled"
@@ -43,7 +43,7 @@ class RunState(StrEnum):
 
 class TaskState(StrEnum):
     SCHEDULED = "scheduled"
-    """Known, and waiting: for other tasks, for a free place, or to go on after an interruption."""
+    """Known, and waiting: for other tasks, for a free slot, or to resume after an interruption."""
     RUNNING = "running"
     UP_FOR_RETRY = "up_for_retry"
     SUCCESS = "success"
@@ -59,7 +59,7 @@ class TaskState(StrEnum):
 
 
 class TriggerRule(StrEnum):
-    """What the tasks upstream must have come to before a task starts."""
+    """The states of the upstream tasks that a task requires before it starts."""
 
     ALL_SUCCESS = "all_success"
     ALL_FAILED = "all_failed"
@@ -76,13 +76,13 @@ class TriggerRule(StrEnum):
 
 
 class Process(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A process, told from a later one with the same number by when it started."""
+    """A process; its start time distinguishes it from a later one with the same pid."""
 
     host: str
     pid: int
     started: str
     mark: str = ""
-    """What the process of a task has in its environment, and no process that is not ours."""
+    """A mark in the environment of a task's process that processes of others do not have."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -99,12 +99,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     data_interval_start: datetime | None
     data_interval_end: datetime | None
     conf: str
-    """What the run was started with, as JSON."""
+    """The configuration that the run was started with, as JSON."""
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
     owner: Process | None = None
-    """Who carries it out, until `leased_until` unless that is renewed."""
+    """The process that executes it, until `leased_until` unless that is renewed."""
     leased_until: datetime | None = None
 
 
@@ -113,23 +113,23 @@ class TaskInstance(msgspec.Struct, frozen=True, kw_only=True):
 
     scope: TaskScope
     state: TaskState | None
-    """None where nothing has run it yet: its run is external and only its state was used."""
+    """None where nothing has run it yet: its run is external and only its store was used."""
     attempt: int
     """The newest attempt; 0 before the first."""
     failures: int
-    """Attempts that failed since the task was last cleared; what retries are counted by."""
+    """Attempts that failed since the task was last cleared; retries are counted by this."""
     interruptions: int
-    """Attempts, one after the other, that ended because their supervisor did."""
+    """Consecutive attempts that ended because their supervisor did."""
     ready_at: datetime | None
-    """Not to be started before."""
+    """The earliest time of the next start."""
     started_at: datetime | None
     ended_at: datetime | None
     error: str
-    """One line that says why it failed, was skipped or is to be tried again."""
+    """One line with the reason why it failed, was skipped or is to be retried."""
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """The outcome of an attempt."""
 
     SUCCESS = "success"
     FAILED = "failed"
@@ -137,11 +137,11 @@ class Outcome(StrEnum):
     INTERRUPTED = "interrupted"
     """Its supervisor stopped or died; the task is started again, and no retry is counted."""
     STOPPED = "stopped"
-    """Somebody cleared or marked its task while it ran."""
+    """Its task was cleared or marked while it ran."""
 
 
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt, as `tasks show` tells it."""
+    """An attempt, as `tasks show` prints it."""
 
     scope: TaskScope
     number: int
@@ -160,13 +160,13 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmittedEvent(msgspec.Struct, frozen=True):
-    """That an asset has changed, as a task's success or a watcher says it."""
+    """A report, by a task's success or by a watcher, that an asset has changed."""
 
     name: str
     uri: str
     extra: str = "{}"
     aliases: tuple[str, ...] = ()
-    """The aliases that the task named it by."""
+    """The aliases under which the task reported it."""
 
     def __post_init__(self) -> None:
         AssetScope(name=self.name, uri=self.uri)
@@ -176,40 +176,40 @@ class EmittedEvent(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt ended, and what becomes of its task instance."""
+    """The outcome of an attempt, and the resulting state of its task instance."""
 
     outcome: Outcome
     state: TaskState
     ready_at: datetime | None = None
-    """When the task may be tried again."""
+    """The earliest time of a retry."""
     error: str = ""
     exit_status: int | None = None
     signal: int | None = None
     result: str | None = None
-    """What the task returned, as JSON; kept under RETURN_VALUE."""
+    """The return value of the task, as JSON; stored under RETURN_VALUE."""
     events: tuple[EmittedEvent, ...] = ()
-    """With success: what happened to the task's outlets."""
+    """With success: the events of the task's outlets."""
     orderly: bool = False
-    """With an interruption: somebody wanted it, so it is not counted."""
+    """With an interruption: it was requested, so it is not counted."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "error", self.error[:MAX_ERROR_LENGTH])
 
 
 class AssetEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of an asset, in the order in which they were recorded."""
+    """One change of an asset. Events are in the order in which they were recorded."""
 
     asset: AssetScope
     number: int
-    """Counts the events of its asset, from 1."""
+    """Numbers the events of its asset, from 1."""
     at: datetime
     extra: str
     source: TaskScope | None
-    """None where a watcher saw it."""
+    """None where a watcher reported it."""
 
 
 class Unfinished(msgspec.Struct, frozen=True):
-    """How many runs of a DAG have not ended."""
+    """The number of runs of a DAG that have not ended."""
 
     dag_id: str
     queued: int
@@ -221,19 +221,19 @@ class DagInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     dag_id: str
     file: str
-    """Its path inside the DAG directory; empty while the DAG is away."""
+    """Its path inside the DAG directory; empty while no file holds the DAG."""
     spec: str
     """The `DagSpec`, as JSON."""
     paused: bool
     scheduled_until: datetime | None
     """The logical date of the newest run that the schedule has started."""
     created_at: datetime
-    """When it was first known."""
+    """When it was first saved."""
     saved_at: datetime
     seen_at: datetime | None
     """When a scheduler last had it; None where none ever did."""
     stale_at: datetime | None
-    """When it was called stale: no scheduler had had it for long."""
+    """When it was marked stale: no scheduler had had it for long."""
 
 
 class FileInfo(msgspec.Struct, frozen=True):
@@ -245,7 +245,7 @@ class FileInfo(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """The right to report events of an asset for one of its watchers; a newer one ends it."""
+    """The right to report events of an asset for one of its watchers; a newer watch ends it."""
 
     asset: AssetScope
     watcher: str
@@ -253,7 +253,7 @@ class Watch(msgspec.Struct, frozen=True):
 
 
 class WatchInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A watch and who has it."""
+    """A watch and its owner."""
 
     watch: Watch
     owner: Process | None

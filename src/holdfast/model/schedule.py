@@ -1,4 +1,4 @@
-"""A DAG's schedule: in words, and when it starts the next run."""
+"""The schedule of a DAG as text, and the time of its next run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def next_run_at(dag: DagInfo, now: datetime) -> datetime | None:
 
 
 def schedule_text(schedule: Schedule | None) -> str:
-    """A schedule in words."""
+    """Return a schedule as text."""
     if schedule is None:
         return "by hand"
     if isinstance(schedule, OnAssets):

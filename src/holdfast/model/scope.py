@@ -1,4 +1,4 @@
-"""Whose state: one task instance, or one asset."""
+"""Scopes of state: a task instance or an asset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TASK_NAMESPACE = UUID("6c1d9f0e-5a0b-4d53-9d0c-0f7c6f1f4b1a")
 
 
 class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
-    """One task instance. Attempts share it: a retry finds what the attempt before it stored."""
+    """One task instance. Its attempts share it: a retry finds what the previous attempt stored."""
 
     dag_id: str
     run_id: str
@@ -30,13 +30,13 @@ class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
 
     @cached_property
     def ti_id(self) -> UUID:
-        """Derived from the four fields, so it is the same for every attempt and every machine."""
+        """The UUID of the four fields, which is the same for every attempt and every machine."""
         identity = [self.dag_id, self.run_id, self.task_id, self.map_index]
         return uuid5(_TASK_NAMESPACE, msgspec.json.encode(identity).decode())
 
     @cached_property
     def ti_text(self) -> str:
-        """`ti_id` as text, made once: it is in every look-up."""
+        """`ti_id` as text, computed once: every look-up uses it."""
         return str(self.ti_id)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class TaskScope(msgspec.Struct, frozen=True, dict=True, tag="task"):
 
 
 class AssetScope(msgspec.Struct, frozen=True, tag="asset"):
-    """One asset: by id on the server, by name or URI on a worker. The first given counts."""
+    """One asset: by id on the server, by name or URI on a worker. The first one given is used."""
 
     asset_id: int | None = None
     name: str | None = None

@@ -1,4 +1,4 @@
-"""What an attempt sees of its own staged writes."""
+"""The view of an attempt on its own staged writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def overlaid(
 ) -> Entry[str]:
     """Return the entry as it would be if the staged write took effect now.
 
-    Where it could not, its success will say so; until then its writer reads what it staged.
+    Where it could not, finishing the attempt raises; until then its writer reads the staged value.
     """
     if advances:
         with suppress(InvalidType):

@@ -1,6 +1,6 @@
-"""When the schedule of a DAG starts its runs.
+"""The times at which the schedule of a DAG starts its runs.
 
-A run stands for the moment at which its schedule fires: that is its logical date and both ends of
+A run represents the moment at which its schedule fires: that is its logical date and both ends of
 its data interval.
 """
 
@@ -44,10 +44,10 @@ def due(
     now: datetime,
     known_since: datetime | None = None,
 ) -> Slot | None:
-    """The run that is to be started now, given the logical date of the newest that was, and since
-    when the DAG is known: since now, unless it is said.
+    """Return the run that is due now, given the logical date of the newest one that was started,
+    and since when the DAG is known (default: now).
 
-    With `catchup` it is the oldest that was missed, otherwise the newest.
+    With `catchup` it is the oldest run that was missed, otherwise the newest.
     """
     slot = upcoming(dag, scheduled_until, now, known_since)
     return slot if slot is not None and slot.run_after <= now else None
@@ -59,7 +59,7 @@ def next_after(
     now: datetime,
     known_since: datetime | None = None,
 ) -> datetime | None:
-    """When the next run is due, which may be in the past; None: never."""
+    """Return when the next run is due, which may be in the past; None: never."""
     slot = upcoming(dag, scheduled_until, now, known_since)
     return None if slot is None else slot.run_after
 
@@ -67,7 +67,7 @@ def next_after(
 def upcoming(
     dag: DagSpec, scheduled_until: datetime | None, now: datetime, known_since: datetime | None
 ) -> Slot | None:
-    """The next run, whether it is due or not."""
+    """Return the next run, whether it is due or not."""
     since = known_since or now
     if isinstance(dag.schedule, Once):
         time = None if scheduled_until else dag.start_date or since
@@ -80,7 +80,8 @@ def upcoming(
 
 
 def slots(dag: DagSpec, start: datetime, end: datetime) -> Iterator[Slot]:
-    """Every run from start to end, both included, that the schedule asks for."""
+    """Yield every run of the schedule from start to end, both included. Raise InvalidInput where
+    the schedule has no regular times."""
     rhythm = _rhythm(dag)
     if rhythm is None:
         raise InvalidInput(
@@ -95,12 +96,12 @@ def slots(dag: DagSpec, start: datetime, end: datetime) -> Iterator[Slot]:
 
 
 def is_open(dag: DagSpec, now: datetime) -> bool:
-    """Whether now is neither before the DAG's start date nor after its end date."""
+    """Return whether now is neither before the DAG's start date nor after its end date."""
     return (dag.start_date or now) <= now <= (dag.end_date or now)
 
 
 def run_id(kind: RunKind, time: datetime) -> str:
-    """The id of a run, by its logical date or, where it has none, the time it was asked for."""
+    """Return the id of a run, by its logical date or, without one, by the time of the request."""
     return f"{kind}__{time.astimezone(UTC).isoformat()}"
 
 
@@ -109,27 +110,27 @@ class _Rhythm(ABC):
 
     @abstractmethod
     def after(self, time: datetime) -> datetime | None:
-        """The first one later than that; None where there is none."""
+        """Return the first moment later than `time`; None where there is none."""
 
     @abstractmethod
     def latest(self, time: datetime) -> datetime | None:
-        """The last one not later than that."""
+        """Return the last moment not later than `time`."""
 
     @abstractmethod
     def beginning(self, since: datetime) -> datetime | None:
-        """Where a DAG begins that has no start date and is known since then."""
+        """Return the first moment of a DAG without a start date that is known since `since`."""
 
     def first(self, time: datetime) -> datetime | None:
-        """The first one not earlier than that."""
+        """Return the first moment not earlier than `time`."""
         return self.after(time - MOMENT)
 
 
 class _Times(_Rhythm):
-    """Those of a cron expression, by the clocks of its time zone.
+    """The moments of a cron expression, by the clocks of its time zone.
 
-    With hours of its own, it fires once for each of its times: for those that the clocks skip
-    together, as soon as they go on; for those that come twice, the first time. With every hour, it
-    fires whenever the clocks show one of its minutes.
+    An expression that names hours fires once for each of its times: once for all that the clocks
+    skip, as soon as they go on; the first time for those that occur twice. An expression for every
+    hour fires whenever the clocks show one of its minutes.
     """
 
     def __init__(self, schedule: Cron) -> None:
@@ -147,18 +148,19 @@ class _Times(_Rhythm):
             ) from None
 
     def after(self, time: datetime) -> datetime | None:
-        # Where clocks are set back, an hour comes twice and cronsim may answer with its first run.
+        # Where clocks are set back, an hour occurs twice and cronsim may return its first
+        # occurrence.
         for found in CronSim(self.expression, time.astimezone(self.zone)):
             if (moment := found.astimezone(UTC)) > time:
                 return moment
         return None
 
     def latest(self, time: datetime) -> datetime | None:
-        # With microseconds, cronsim counts the second itself among those that are past.
+        # With microseconds, cronsim counts the second itself as past.
         local = time.astimezone(self.zone).replace(microsecond=1)
         earlier = (time - BEFORE_CLOCKS_CHANGE).astimezone(self.zone)
         if earlier.utcoffset() != local.utcoffset():
-            # Backwards it finds moments of an hour that comes twice which it passes over forwards.
+            # Backwards, cronsim finds moments of a repeated hour that it skips forwards.
             local = earlier.replace(microsecond=1)
         before = next(CronSim(self.expression, local, reverse=True), None)
         if before is None:
@@ -169,7 +171,7 @@ class _Times(_Rhythm):
         return found
 
     def beginning(self, since: datetime) -> datetime | None:
-        """The moment that had just passed, if the next was still far, and otherwise the next."""
+        """Return the previous moment if it has just passed, otherwise the next one."""
         latest, following = self.latest(since), self.after(since)
         if latest is None or following is None:
             return following
@@ -177,8 +179,8 @@ class _Times(_Rhythm):
 
 
 def _spelled_out(expression: str) -> str:
-    """Return the expression with its minutes and hours as lists, or `*` for every hour: cronsim,
-    as Debian's cron, treats changes of clocks by whether one of these fields begins with `*`."""
+    """Return the expression with its minutes and hours as lists, or `*` for every hour: like
+    Debian's cron, cronsim handles clock changes by whether one of these fields begins with `*`."""
     times = CronSim(expression, EPOCH)
     minutes, hours = (",".join(map(str, sorted(field))) for field in (times.minutes, times.hours))
     _, _, _, *days = times.parts
@@ -186,7 +188,7 @@ def _spelled_out(expression: str) -> str:
 
 
 class _Distances(_Rhythm):
-    """Those at equal distances from a first one on."""
+    """Moments at a fixed interval from an origin on."""
 
     def __init__(self, schedule: Every, start: datetime | None) -> None:
         self.start = start
@@ -209,7 +211,7 @@ class _Distances(_Rhythm):
 
 
 def _rhythm(dag: DagSpec) -> _Rhythm | None:
-    """None where time alone starts no run, or only one."""
+    """Return the rhythm of a DAG; None where time alone starts no run, or only one."""
     if isinstance(dag.schedule, Cron):
         return _Times(dag.schedule)
     if isinstance(dag.schedule, Every):
@@ -225,7 +227,7 @@ def _next(
     now: datetime,
 ) -> datetime | None:
     if scheduled_until is not None:
-        start = dag.start_date or scheduled_until  # which may have been moved since
+        start = dag.start_date or scheduled_until  # the start date may have been moved since
         following = rhythm.after(max(scheduled_until, start - MOMENT))
     elif dag.start_date is not None:
         following = rhythm.first(dag.start_date)

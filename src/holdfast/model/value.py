@@ -1,4 +1,4 @@
-"""What may be stored: JSON values and keys, how they are encoded, and how values compare."""
+"""JSON values and keys that may be stored: validation, encoding and comparison."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ JsonValue: TypeAlias = (
 
 MAX_KEY_LENGTH = 512
 MAX_REFERENCE_LENGTH = 8192
+"""Longer than the path of any object, which has up to 700 characters below its URL."""
 LONGEST_OBJECT: Final = 2**20
-"""Characters of a run's conf, of a DAG's params and of what an event says."""
-"""Longer than the path of any object: below its URL, that has up to 700 characters."""
+"""Maximum characters of a run's conf, of a DAG's params and of an event's extra."""
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
@@ -42,7 +42,7 @@ _NOT_JSON = (msgspec.DecodeError, UnicodeEncodeError, RecursionError)
 
 
 def check_key(key: str, scope: StoreScope | None = None) -> str:
-    """Return a key as plain text. Refuse what cannot be one: empty, over 512 characters, with
+    """Return a key as plain text. Raise an error for one that is empty, over 512 characters, or has
     control characters."""
     if type(key) is str and 0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable():
         return key
@@ -64,17 +64,17 @@ def check_key(key: str, scope: StoreScope | None = None) -> str:
 
 
 def encode(value: JsonValue) -> str:
-    """The value as JSON text. Errors name the path inside the value and what to store instead."""
+    """Return the value as JSON text. Errors name the path in it and what to store instead."""
     return _to_json(escaped(plain(value))).decode()
 
 
 def decode(text: str | bytes) -> Any:
-    """The value behind JSON text that `encode` has made."""
+    """Return the value of JSON text that `encode` has written."""
     return unescaped(_from_json(text))
 
 
 def decode_entry(text: str | bytes, where: str) -> Any:
-    """Decode what an entry holds. UnreadableValue, which says where, if that is not JSON."""
+    """Decode the text of an entry. Raise UnreadableValue, which names `where`, if it is no JSON."""
     try:
         return decode(text)
     except _NOT_JSON as error:
@@ -82,8 +82,8 @@ def decode_entry(text: str | bytes, where: str) -> Any:
 
 
 def shown(text: str) -> str:
-    """The JSON of the value itself, for those who know nothing of how it is kept. What is not JSON
-    is shown as it is."""
+    """Return the JSON of the value itself, without our escapes. Text that is not JSON is returned
+    as it is."""
     if LITERAL not in text:
         return text
     try:
@@ -93,7 +93,8 @@ def shown(text: str) -> str:
 
 
 def shown_json(text: str, where: str) -> str:
-    """The same, of what an entry holds. UnreadableValue, which says where, if that is not JSON."""
+    """Return `shown` of an entry's text. Raise UnreadableValue, which names `where`, if it is no
+    JSON."""
     try:
         _skip_json(text)
     except _NOT_JSON as error:
@@ -102,7 +103,7 @@ def shown_json(text: str, where: str) -> str:
 
 
 def parse(text: str) -> str:
-    """JSON text that a person or another program wrote, as `encode` would have written it."""
+    """Return JSON text of a person or another program in the form that `encode` writes."""
     try:
         value = _from_json(text)
     except _NOT_JSON as error:
@@ -115,8 +116,9 @@ def parse(text: str) -> str:
 
 
 def _is_harmless(text: str) -> bool:
-    """No integer in it is too large, no character a surrogate, and nothing nested too deeply: it
-    need not be looked through value by value, which would take ten times as long."""
+    """Return whether no integer in the text is too large, no character a surrogate, and nothing
+    nested too deeply. Such text need not be checked value by value, which would take ten times as
+    long."""
     nested = text.count("[") + text.count("{")
     return nested <= MAX_DEPTH and "\\u" not in text and _LONG_NUMBER.search(text) is None
 
@@ -125,13 +127,13 @@ _LONG_NUMBER = re.compile("[0-9]{19}")
 
 
 def check_json(what: str, text: str) -> Any:
-    """The value behind JSON text, which is to be kept as it is; refused where `encode` would not
-    have written it."""
+    """Return the value of JSON text that is to be stored as it is. Raise InvalidInput where
+    `encode` would not have written it."""
     try:
         value = decode(text)
     except _NOT_JSON as error:
         raise InvalidInput(f"{what} is not JSON: {error}") from None
-    # Not by `plain`, whose paths take their time: results of tasks may be large.
+    # `plain` tracks paths, which is too slow here: results of tasks may be large.
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         if any(type(item) is int and not -(2**63) <= item < 2**63 for item in level):
@@ -149,7 +151,8 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def check_json_object(what: str, text: str) -> None:
-    """The same, for what has to be a JSON object, of `LONGEST_OBJECT` characters at most."""
+    """Raise InvalidInput unless the text is a JSON object that `check_json` accepts, of
+    `LONGEST_OBJECT` characters at most."""
     if len(text) > LONGEST_OBJECT:
         raise InvalidInput(
             f"{what} has {len(text):,} characters as JSON",
@@ -162,15 +165,15 @@ def check_json_object(what: str, text: str) -> None:
 
 
 def as_reference(place: str, in_place: bool = False) -> str:
-    """The JSON text that stands for a reference to a value kept elsewhere; `in_place` where the
-    next value of its key is going to take its place."""
+    """Return the JSON text that stands for a reference to an offloaded value; `in_place` where the
+    next value of its key will overwrite it."""
     return _to_json({PLACE if in_place else REFERENCE: place}).decode()
 
 
 def check_reference(where: str, text: str) -> None:
     """Raise InvalidInput unless JSON text stands for a reference exactly as `as_reference` writes
-    it, within the limit and without control characters. A reference in place may be any text: the
-    hooks of a third party may keep a whole value in it."""
+    it, within the limit and without control characters. A reference in place may be any text: a
+    third party's hooks may store a whole value in it."""
     place = reference_in(text)
     if place is None or as_reference(place, is_in_place(text)) != text:
         raise InvalidInput(f"{where}: {text!r:.60} is no reference")
@@ -179,17 +182,17 @@ def check_reference(where: str, text: str) -> None:
 
 
 def is_reference(text: str) -> bool:
-    """Whether JSON text stands for a reference."""
+    """Return whether JSON text stands for a reference."""
     return text.startswith((REFERENCE_PREFIX, PLACE_PREFIX))
 
 
 def is_in_place(text: str) -> bool:
-    """Whether it is a reference to what the next value overwrites."""
+    """Return whether JSON text is a reference to an object that the next value overwrites."""
     return text.startswith(PLACE_PREFIX)
 
 
 def reference_in(text: str) -> str | None:
-    """The reference that JSON text stands for, if it does."""
+    """Return the reference that JSON text stands for, or None."""
     if not is_reference(text):
         return None
     try:
@@ -201,11 +204,11 @@ def reference_in(text: str) -> str | None:
 REFERENCE_PREFIX: Final = f'{{"{REFERENCE}":'
 PLACE_PREFIX: Final = f'{{"{PLACE}":'
 HELD_TEXT: Final = f'{{"{HELD}":true}}'
-"""The JSON text that stands for a staged value which does not leave its worker before success."""
+"""The JSON text that stands for a staged value which stays on its worker until success."""
 
 
 def fits(text: str, limit: int) -> bool:
-    """Whether a value's JSON text is within `max_value_storage_bytes`; 0 means no limit."""
+    """Return whether a value's JSON text is within `max_value_storage_bytes`; 0 means no limit."""
     return not limit or len(text) * 4 <= limit or len(text.encode()) <= limit
 
 
@@ -235,7 +238,7 @@ def size_warning(text: str, limit: int, where: str) -> str:
 
 
 def larger(standing: str | None, proposed: str, where: str) -> str:
-    """The larger of two JSON texts, both numbers or both strings. Equal: the one that stands."""
+    """Return the larger of two JSON texts, both numbers or both strings; `standing` if equal."""
     new = decode(proposed)
     if _order(new) is None:
         raise InvalidType(
@@ -258,7 +261,7 @@ def larger(standing: str | None, proposed: str, where: str) -> str:
 
 
 def _order(value: Any) -> type | None:
-    """What a value compares with: numbers with numbers, strings with strings."""
+    """Return the type that a value compares with: numbers with numbers, strings with strings."""
     if isinstance(value, str):
         return str
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,5 +1,6 @@
-"""What Spark ships by value to executors and drivers, where nothing of Holdfast is installed.
+"""Code that Spark ships by value to executors and drivers where Holdfast is not installed.
 
-Modules in here import the standard library, `holdfast.errors` and each other alone; `source` also
-PySpark and PyArrow. What else a function needs, it imports itself, and says so where it is missing.
+The modules import only the standard library, `holdfast.errors` and each other; `source` also
+imports PySpark and PyArrow. A function that needs anything else imports it itself, and raises an
+error that names it where it is missing.
 """

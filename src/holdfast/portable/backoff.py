@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Backoff:
-    """Pauses between tries, in seconds, that grow from the first to the longest."""
+    """Pauses between attempts, in seconds, growing from the first to the longest."""
 
     def __init__(self, first: float, longest: float, factor: float = 2.0) -> None:
         self._first = min(first, longest)

@@ -1,4 +1,4 @@
-"""Commands to a server in JSON, and the errors that it answers with."""
+"""Commands to a server in JSON, and the errors in its responses."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ def ask(
     who: str = "",
     hint: str = HINT,
 ) -> Any:
-    """Send the command of that name, with its fields, and return the answer.
+    """Send the command of that name, with its fields, and return the result.
 
-    `once` is for commands that write: they are then carried out once. Raises what the server
-    answers, and StoreUnavailable, with the hint and the name of who asks, where it does not.
+    `once` is for commands that write: the server then executes them once, however often they are
+    sent. Raises the error that the server responds with, and StoreUnavailable, with the hint and
+    the name of the caller `who`, if the server is unreachable.
     """
     body = json.dumps({"command": command, **fields}, ensure_ascii=False).encode()
     try:
@@ -52,7 +53,7 @@ def ask(
 
 
 def refusal(url: str, response: Response) -> HoldfastError:
-    """Return the error that an answer tells of."""
+    """Return the error that a response reports."""
     try:
         detail = json.loads(response.body)["detail"]
         kind = KINDS.get(detail["reason"], HoldfastError)
@@ -63,7 +64,7 @@ def refusal(url: str, response: Response) -> HoldfastError:
 
 
 def stranger(url: str, response: Response) -> HoldfastError:
-    """Return the error for an answer that is none of our server: a proxy's, another service's."""
+    """Return the error for a response not from our server: from a proxy, or another service."""
     status, headers, _ = response
     facts = (headers.get(name) for name in ("content-type", "server"))
     shown = ", ".join(filter(None, (f"{status} {_phrase(status)}".strip(), *facts)))

@@ -1,4 +1,4 @@
-"""State inside executors: one store of a task or asset, for processes that have nothing but it.
+"""State inside executors: handles to one store of a task or asset.
 
 Spark ships this module, and those of ours that it imports, by value along with a handle: they need
 nothing but the standard library, and a Python worker gets a copy of them with each Spark task.
@@ -34,9 +34,9 @@ from holdfast.portable.transport import Endpoint, shared
 
 MOST_TOGETHER = 1000
 LARGEST_TOGETHER = 2**20
-"""Entries of a batch, and characters in them, that are sent together."""
+"""Entries of a batch, and characters in them, at which the batch is sent."""
 LONGEST_WAIT = 1.0
-"""Seconds after which they are, when the next one comes."""
+"""Seconds after which a batch is sent, when its next entry is set."""
 HINT = (
     "the program that made the handle, or its server, must run and be reachable from Spark's "
     "executors; on other hosts than its own they need [api] advertise_url"
@@ -44,7 +44,7 @@ HINT = (
 
 
 class HandleEntry(NamedTuple):
-    """One key of a store."""
+    """One entry of a store."""
 
     key: str
     value: Any
@@ -52,15 +52,16 @@ class HandleEntry(NamedTuple):
     updated_at: datetime
     expires_at: datetime | None
     staged: bool
-    """Not in effect yet: the attempt's own staged write, over the version that stands."""
+    """Not in effect yet: the attempt's own staged write, on top of the current version."""
 
 
 class Handle:
-    """The entries of one task instance or asset. What it holds is an address and a token that is
-    good for little more than these entries.
+    """The entries of one task instance or asset. A handle holds only a URL and a token that gives
+    access to little more than these entries.
 
-    It may be pickled, and connects when it is first used: all handles of a process share their
-    connection. A write is durable when the method returns. While the server is away, they wait.
+    Handles can be pickled, and connect on first use; all handles of a process share their
+    connection. A write is durable when the method returns. While the server is unreachable, methods
+    wait.
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class Handle:
         writer: Mapping[str, Any],
         offloading: str = "",
     ) -> None:
-        """`scope` and `writer` as they are in a command's JSON. `offloading` says in JSON which
-        worker-side backend keeps the values, if one does."""
+        """`scope` and `writer` have the form that they have in a command's JSON. `offloading` is
+        the configuration in JSON of the worker-side backend that values are offloaded to, if there
+        is one."""
         self._endpoint = endpoint
         self._scope = dict(scope)
         self._writer = dict(writer)
@@ -81,12 +83,12 @@ class Handle:
         return f"<{type(self).__name__} of {self} at {self._endpoint.url}>"
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or the default where there is no entry."""
+        """Return the value, or the default if there is no entry."""
         text = self._ask("Get", scope=self._scope, key=self._key(key))
         return default if text is None else self._value(key, text)
 
     def entry(self, key: str) -> HandleEntry | None:
-        """The value with its version and times; None where there is no entry."""
+        """Return the entry with its value, version and times; None if there is none."""
         found = self._ask("GetEntry", scope=self._scope, key=self._key(key))
         if found is None:
             return None
@@ -101,15 +103,15 @@ class Handle:
         )
 
     def keys(self) -> list[str]:
-        """Every key, in order."""
+        """Return all keys, sorted."""
         return [found["key"] for found in self._list()]
 
     def items(self) -> list[tuple[str, Any]]:
-        """Every key with its value, in order of keys."""
+        """Return all keys with their values, sorted by key."""
         return [(found["key"], self._value(found["key"], found["value"])) for found in self._list()]
 
     def delete(self, key: str) -> None:
-        """Remove the entry; nothing happens where there is none."""
+        """Delete the entry; do nothing if there is none."""
         self._write("Delete", key=self._key(key))
 
     def _list(self) -> list[dict[str, Any]]:
@@ -207,16 +209,16 @@ class TaskHandle(Handle):
         retention: timedelta | None = None,
         if_version: int | None = None,
     ) -> None:
-        """Write or overwrite."""
+        """Write or overwrite the entry."""
         text, expiry = self._text(key, value), self._expiry(retention)
         self._write("Set", key=key, value=text, expires_at=expiry, if_version=if_version)
 
     def set_many(self, values: Mapping[str, Any], *, retention: timedelta | None = None) -> None:
-        """Write all of them, or none."""
+        """Write all the entries, or none."""
         self._set_many(self._texts(values), expires_at=self._expiry(retention))
 
     def batch(self, *, retention: timedelta | None = None) -> Batch:
-        """`with handle.batch() as batch:` collects writes, see Batch."""
+        """Return a batch that collects writes: `with handle.batch() as batch:`. See Batch."""
         self._expiry(retention)
         return Batch(
             self._text,
@@ -245,29 +247,29 @@ class AssetHandle(Handle):
         on_success: bool = False,
         if_version: int | None = None,
     ) -> None:
-        """Write or overwrite; with `on_success`, when the attempt succeeds and only then."""
+        """Write or overwrite the entry; with `on_success`, only when the attempt succeeds."""
         text = self._text(key, value)
         self._write("Set", key=key, value=text, if_version=if_version, on_success=on_success)
 
     def set_many(self, values: Mapping[str, Any]) -> None:
-        """Write all of them, or none."""
+        """Write all the entries, or none."""
         self._set_many(self._texts(values))
 
     def advance(self, key: str, value: str | float, *, on_success: bool = False) -> Any:
-        """Move a number or string forward, never back; returns the value that stands."""
+        """Move a number or string forward, never back, and return the resulting value."""
         text = self._text(key, value)
         standing = self._write("Advance", key=key, value=text, on_success=on_success)
         return self._value(key, standing)
 
     def batch(self) -> Batch:
-        """`with handle.batch() as batch:` collects writes, see Batch."""
+        """Return a batch that collects writes: `with handle.batch() as batch:`. See Batch."""
         return Batch(self._text, self._set_many)
 
 
 class Batch:
     """Writes that are sent together: a thousand or so, about once a second, and at the end of the
-    block. They are durable then. An error in sending is raised by the `set` that led to it, or by
-    the end of the block; where the block itself fails, what was not sent is dropped."""
+    block. They are durable once sent. An error in sending is raised by the `set` that triggered it,
+    or at the end of the block; if the block itself fails, unsent writes are dropped."""
 
     def __init__(
         self, text: Callable[[str, Any], str], send: Callable[[Mapping[str, str]], None]
@@ -279,7 +281,7 @@ class Batch:
         self._due = 0.0
 
     def set(self, key: str, value: Any) -> None:
-        """Write or overwrite, soon."""
+        """Write or overwrite the entry when the batch is next sent."""
         text = self._text(key, value)
         if not self._pending:
             self._due = time.monotonic() + LONGEST_WAIT
@@ -290,7 +292,7 @@ class Batch:
             self.flush()
 
     def flush(self) -> None:
-        """Send what has been collected."""
+        """Send the collected writes."""
         if self._pending:
             self._send(self._pending)
             self._pending = {}

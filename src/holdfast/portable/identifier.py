@@ -1,6 +1,6 @@
-"""What may identify whose state it is: names of dags, runs, tasks and assets.
+"""Validation of the identifiers of state: names of dags, runs, tasks and assets.
 
-It needs nothing but our errors, because Spark ships it.
+Depends only on `holdfast.errors`, because Spark ships it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ MAX_ASSET_LENGTH = 1500
 
 
 def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> str:
-    """Return an id as plain text. Refuse what cannot be one: empty, too long, with control
-    characters, not text."""
+    """Return an id as a plain `str`. Raise InvalidType unless it is text, and InvalidInput where it
+    is empty, too long, or has control characters or lone surrogates."""
     if not isinstance(text, str):
         raise InvalidType(f"{what} must be text, not {type(text).__name__}", hint="use str(…)")
     if not text:
@@ -27,11 +27,11 @@ def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> str:
             hint="shorten it, such as by a digest in place of its end",
         )
     check_text(what, text)
-    return str.__str__(text)  # of a subclass, such as an enumeration, its text
+    return str.__str__(text)  # a subclass, such as an enumeration, may show other text
 
 
 def check_text(what: str, text: str) -> None:
-    """Refuse control characters and lone surrogates; any other Unicode is fine."""
+    """Raise InvalidInput for control characters and lone surrogates; any other Unicode is valid."""
     if text.isascii() and text.isprintable():
         return
     for position, char in enumerate(text):
@@ -49,12 +49,12 @@ def check_text(what: str, text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """The text without what would move the cursor or colour the screen."""
+    """Return the text on one line, without characters that move the cursor or change colors."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def is_uuid(text: str) -> bool:
-    """Whether text is a UUID as `str(uuid4())` writes it."""
+    """Return whether the text is a UUID as `str(uuid4())` writes it."""
     try:
         return str(UUID(text)) == text
     except ValueError:
@@ -62,7 +62,8 @@ def is_uuid(text: str) -> bool:
 
 
 def check_map_index(index: Any) -> None:
-    """Refuse what is no map index: less than -1, beyond 31 bits, not an integer."""
+    """Raise InvalidType unless the index is an integer, InvalidInput if below -1 or over 31
+    bits."""
     if type(index) is not int:
         raise InvalidType(f"map_index must be an integer, not {index!r}", hint="use int(…)")
     if not -1 <= index < 2**31:

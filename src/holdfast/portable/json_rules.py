@@ -1,6 +1,6 @@
-"""What a value may hold, in plain Python: the rules that every store keeps, and executors too.
+"""Validation of stored values in plain Python: the rules for every store, and for executors.
 
-It needs nothing but the standard library and our errors, because Spark ships it.
+Depends only on the standard library and `holdfast.errors`, because Spark ships it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _INSTEAD = {
 }
 
 MOST_LISTED = 1000
-"""Entries, or other items, that a server lists at once."""
+"""Maximum number of entries, or other items, that a server lists at once."""
 REFERENCE = "__holdfast_ref__"
 PLACE = "__holdfast_loc__"
 LITERAL = "__holdfast_value__"
 HELD = "__holdfast_held__"
 _RESERVED = (REFERENCE, PLACE, LITERAL, HELD)
-# A reference is stored as {REFERENCE: text}, or {PLACE: text} where the value there is overwritten
-# by the next one; {HELD: true} stands for a staged value that its worker holds. A user's own dict
-# of such a look is stored as {LITERAL: dict}, so that neither is ever taken for the other.
+# A reference is stored as {REFERENCE: text}, or {PLACE: text} if the next value overwrites the
+# object; {HELD: true} stands for a staged value that its worker holds. A user's dict that looks
+# like one of these is stored as {LITERAL: dict}, so that neither is ever taken for the other.
 
 
 def plain(value: Any) -> Any:
-    """The value in builtin types only, tuples as lists. Errors name the path inside the value and
-    what to store instead."""
+    """Return the value in builtin types only, with tuples as lists. Raise InvalidInput or
+    InvalidType with the path inside the value, and a hint what to store instead."""
     if value is None:
         raise InvalidInput(
             "None cannot be stored: it means that there is no entry",
@@ -57,18 +57,19 @@ def plain(value: Any) -> Any:
 
 
 def escaped(value: Any) -> Any:
-    """A plain value as it is kept. References are told by how their text begins."""
+    """Return a plain value in its stored form. References are known by how their text begins."""
     reserved = isinstance(value, dict) and next(iter(value), None) in _RESERVED
     return {LITERAL: value} if reserved else value
 
 
 def unescaped(kept: Any) -> Any:
-    """The value behind what is kept."""
+    """Return the value of its stored form."""
     return kept[LITERAL] if _looks_reserved(kept) and LITERAL in kept else kept
 
 
 def reference(kept: Any) -> str | None:
-    """The reference to a value elsewhere that is kept in its place, if it is one."""
+    """Return the reference to an offloaded value that is stored instead of it; None for other
+    values."""
     if not _looks_reserved(kept):
         return None
     place = kept.get(REFERENCE, kept.get(PLACE))
@@ -76,7 +77,7 @@ def reference(kept: Any) -> str | None:
 
 
 def not_json(where: str, error: Exception) -> UnreadableValue:
-    """Make the error for stored text that no writer of Holdfast's has stored."""
+    """Return the error for stored text that is not JSON, which Holdfast never writes."""
     return UnreadableValue(
         f"{where} holds text that is not JSON: {error}",
         hint="a backend or a database was written to directly; set the key anew, or delete it",
@@ -134,12 +135,12 @@ def _checked_name(name: Any, path: str) -> str:
 
 
 def exact(text: str) -> str:
-    """The text of a `str`, of which a subclass, as an enumeration is, may show something else."""
+    """Return the text of a `str`; a subclass, such as an enumeration, may show something else."""
     return str.__str__(text)
 
 
 def check_string(text: str, path: str) -> None:
-    """Refuse lone surrogates, which no encoding has."""
+    """Raise InvalidInput for lone surrogates, which no encoding can represent."""
     if text.isascii():
         return
     try:

@@ -1,4 +1,4 @@
-"""How long an entry lives: from `retention` and the configured default to `expires_at`."""
+"""Expiry of entries: `expires_at`, from `retention` and the configured default."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Final
 from holdfast.errors import InvalidInput, InvalidType
 
 NEVER_EXPIRE: Final = timedelta.max
-"""As `retention`: the entry never expires, whatever the configuration says."""
+"""Value for `retention`: the entry never expires, whatever the configuration says."""
 
 
 def expires_at(retention: timedelta | None, default: timedelta, now: datetime) -> datetime | None:
-    """When an entry written now expires; None for never. A `default` of zero means never."""
+    """Return when an entry written now expires; None for never. A `default` of zero means never.
+
+    Raise InvalidType or InvalidInput for an invalid `retention`.
+    """
     if retention is None:
         return now.astimezone(UTC) + default if default else None
     if not isinstance(retention, timedelta):

@@ -1,6 +1,6 @@
-"""The tables that reports read: their columns, and what tells one row from another.
+"""The tables for reports: their columns, and the identity of their rows.
 
-Plain Python, because Spark ships it to workers that have nothing of Holdfast.
+Plain Python, because Spark ships it to workers that do not have Holdfast installed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from holdfast.errors import InvalidInput
 
 TEXT: Final = "text"
 LONG_TEXT: Final = "long text"
-"""Text that is not compared: values, and what people and programs wrote."""
+"""Text that is not compared: values, and text that people and programs wrote."""
 INTEGER: Final = "integer"
 LONG: Final = "long"
 DOUBLE: Final = "double"
 TIME: Final = "time"
-"""Microseconds since 1970 in UTC, where it is a number."""
+"""Microseconds since 1970 in UTC, where represented as a number."""
 
 _ASSET: Final = {"asset_id": LONG, "asset": TEXT, "uri": TEXT}
 _INSTANCE: Final = {"dag_id": TEXT, "run_id": TEXT, "task_id": TEXT, "map_index": INTEGER}
@@ -111,14 +111,15 @@ REFERENCES: Final = (
     "staged_references",
     "queued_references",
 )
-"""All that names an object in the workers' storage, what has expired included, and the queue of
-what is reserved or waits to be deleted."""
+"""Tables of everything that names an object in the workers' storage, including expired entries, and
+of the queue of objects that are reserved or to be deleted."""
 
 LOADS: Final = ("loads", "last_loads")
-"""The records of incremental loads, as far as the history goes, and the last one of each key."""
+"""The records of incremental loads, as far back as the history goes, and the last one of each key.
+"""
 
 ENTRIES: Final = ("task_store", "asset_store", "asset_history", *LOADS, *REFERENCES[:3])
-"""The tables of what a custom backend keeps elsewhere."""
+"""The tables of entries, which a custom backend holds outside the database."""
 
 IDENTITIES: Final[dict[str, tuple[type, ...]]] = {
     "task_store": (str, str),
@@ -134,8 +135,8 @@ IDENTITIES: Final[dict[str, tuple[type, ...]]] = {
     "staged_references": (str, int, str),
     "queued_references": (int,),
 }
-"""Of what a row's identity consists, which it keeps when it is deleted and written again: key
-ranges are ranges of it."""
+"""The types of the parts of a row's identity, which stays the same when the row is deleted and
+written again. Key ranges are ranges of identities."""
 
 BY_TASK_INSTANCE: Final = (
     "task_store",
@@ -143,19 +144,19 @@ BY_TASK_INSTANCE: Final = (
     "task_references",
     "staged_references",
 )
-"""Tables whose rows' identities begin with a `ti_id`."""
+"""Tables where the identity of a row begins with a `ti_id`."""
 
 LARGEST_SLICE: Final = 50_000
-"""Rows that are read at once."""
+"""Maximum number of rows that are read at once."""
 MOST_RANGES: Final = 10_000
 COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
 LONGEST_LIST: Final = 256
 MOST_TESTS: Final = 32
-"""Tests that a row is found by."""
+"""Maximum number of tests in a scan."""
 
 
 def check_table(table: str | None) -> str:
-    """The table's name; InvalidInput where there is none of that name."""
+    """Return the table's name; raise InvalidInput if there is no such table."""
     if table in TABLES:
         return table
     said = f"there is no table `{table}`" if table else "it is not said which table"
@@ -163,7 +164,7 @@ def check_table(table: str | None) -> str:
 
 
 def kind_of(table: str, column: str) -> str:
-    """The kind of a column; InvalidInput where there is none of that name."""
+    """Return the kind of a column; raise InvalidInput if there is no such column."""
     kind = TABLES[table].get(column)
     if kind is None:
         raise InvalidInput(
@@ -174,18 +175,18 @@ def kind_of(table: str, column: str) -> str:
 
 
 def is_derived(table: str, column: str) -> bool:
-    """Tell whether a column is a part of the rows' value, which the database cannot look into."""
+    """Return whether a column is part of the rows' value, which the database cannot look into."""
     return table in LOADS and column in _RECORD
 
 
 def stored_columns(table: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that the database is asked for to make these."""
+    """Return the columns to query from the database in order to produce these."""
     own = tuple(column for column in columns if not is_derived(table, column))
     return (*own, "value") if table in LOADS else own
 
 
 def check_columns(table: str, columns: Sequence[str]) -> None:
-    """There is at least one, each is known, and none comes twice."""
+    """Raise InvalidInput unless there are columns, each is known, and none is repeated."""
     check_table(table)
     for column in columns:
         kind_of(table, column)
@@ -194,7 +195,7 @@ def check_columns(table: str, columns: Sequence[str]) -> None:
 
 
 def check_test(table: str, column: str, operator: str, values: Sequence[int | str]) -> None:
-    """Whether the database can test a column so."""
+    """Raise InvalidInput unless the database can evaluate this test of a column."""
     if not is_testable(table, column, operator, values):
         raise InvalidInput(f"rows of `{table}` cannot be found by {column} {operator} {values!r}")
 
@@ -217,7 +218,7 @@ def is_testable(table: str, column: str, operator: str, values: Sequence[int | s
 
 
 def check_identity(table: str, identity: Sequence[int | str]) -> None:
-    """It could be that of a row of the table."""
+    """Raise InvalidInput unless this could be the identity of a row of the table."""
     kinds = tuple(map(type, identity)) == IDENTITIES[table]
     if not kinds or not all(map(_is_bounded, identity)) or not _begins_well(table, identity):
         raise InvalidInput(f"{identity!r} is no identity of a row of the table `{table}`")

@@ -1,8 +1,8 @@
-"""HTTP to one server, over connections that are kept open.
+"""HTTP client for one server, with persistent connections.
 
-It needs the standard library alone, and nothing of Holdfast, and may be pickled by value: Spark
-ships it to executors that have nothing else. The reading and writing of HTTP is its own, because
-`http.client` takes longer over the head of an answer than our server over the whole request.
+Needs only the standard library and `holdfast.portable.backoff`, and may be pickled by value: Spark
+ships it to executors that have nothing else. It implements HTTP itself, because `http.client` takes
+longer to parse the head of a response than our server to process the whole request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LARGEST_HEAD = 64 * 1024
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 PASSING = frozenset({408, 429, 502, 503, 504})
-"""Statuses of answers that may be another one in a moment."""
+"""Status codes of responses to retry."""
 
 
 class InvalidAddress(ValueError):
@@ -39,20 +39,20 @@ class InvalidAddress(ValueError):
 
 
 class InvalidToken(ValueError):
-    """A token that no server can have made."""
+    """A token that no server can have issued."""
 
 
 class Unreachable(Exception):
-    """The server does not answer, or what answers is not one."""
+    """The server does not respond, or is not an HTTP server."""
 
 
 class NotHttp(Exception):
-    """What was received is no answer of a web server."""
+    """The received data is not an HTTP response."""
 
 
 class Endpoint(NamedTuple):
-    """A server that has somebody's stores, a token for them, and how long to wait for the server
-    where it is away, in seconds."""
+    """The URL of a server, a token for somebody's stores on it, and for how many seconds to retry
+    while the server is unreachable."""
 
     url: str
     token: str
@@ -60,7 +60,7 @@ class Endpoint(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What the server answered. The names of headers are in lower case."""
+    """The response of the server. Header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -68,7 +68,7 @@ class Response(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where a server is."""
+    """The parts of a server's URL."""
 
     url: str
     secure: bool
@@ -79,10 +79,10 @@ class Address(NamedTuple):
 
 
 class Transport:
-    """Requests to the server at a URL, with a token; for any number of threads.
+    """Sends requests to the server at a URL, with a token; thread-safe.
 
-    Every request must be one that may be repeated: a read, or one with `once=True`. While the
-    server is away or busy it is tried again for `retry_window` seconds. Each try may take `timeout`
+    Every request must be safe to repeat: a read, or one with `once=True`. While the server is
+    unreachable or busy, it is retried for `retry_window` seconds. Each try may take `timeout`
     seconds.
     """
 
@@ -112,12 +112,12 @@ class Transport:
 
     @property
     def url(self) -> str:
-        """The server's, without a slash at its end."""
+        """The URL of the server, without a trailing slash."""
         return self._address.url
 
     @property
     def token(self) -> str:
-        """What requests are sent with; the server may have replaced the one given."""
+        """The token that requests are sent with; the server may have replaced the one given."""
         return self._token
 
     @token.setter
@@ -134,11 +134,11 @@ class Transport:
         once: bool = False,
         again: Callable[[Response, str], bool] | None = None,
     ) -> Response:
-        """The answer, whatever its status. A `path` is below that of the URL.
+        """Return the response, whatever its status. `path` is relative to that of the URL.
 
-        `once` gives the request an `Idempotency-Key`, by which the server knows it when it comes
-        again. `again` is asked, once, about an answer and the token that it was asked with: where
-        it has another token, the request is sent again, as the same one.
+        `once` gives the request an `Idempotency-Key`, by which the server recognizes a repeated
+        request. `again` is called, at most once, with a response and the token that its request was
+        sent with: if it returns true, because there is a new token, the same request is sent again.
         """
         extra = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         line = f"{method} {self._address.path}{path} HTTP/1.1\r\n"
@@ -159,13 +159,13 @@ class Transport:
         return response
 
     def close(self) -> None:
-        """Close what is idle, and what is in use when it is answered."""
+        """Close idle connections at once, and those in use after their response."""
         self._closed = True
         while self._idle:
             self._take().close()
 
     def forget(self) -> None:
-        """Start anew in a forked process: connections and clients are the parent's."""
+        """Start anew in a forked process: connections and clients belong to the parent."""
         idle = self._idle
         self._start()
         for lane in idle:
@@ -178,7 +178,8 @@ class Transport:
             return Lane()
 
     def _give(self, lane: Lane, answered: bool) -> None:
-        """A request without answer could still arrive: its client is not used again."""
+        """Return a lane to the pool. A request without a response could still arrive, so its client
+        is not used again."""
         if answered and not self._closed:
             self._idle.append(lane)
         else:
@@ -193,7 +194,8 @@ class Transport:
         body: bytes,
         again: Callable[[Response, str], bool] | None,
     ) -> Response:
-        """Try until there is an answer that will stay the same, or no time left."""
+        """Retry until the response is final, or the retry window ends. Raise Unreachable without
+        any."""
         deadline = 0.0
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
@@ -275,9 +277,9 @@ class Transport:
 
 
 class Lane:
-    """Requests one after the other: of one client, by its numbers, and over one connection.
+    """Sequential requests of one client, numbered, over one connection.
 
-    The connection may be replaced; a request is known by client and number.
+    The connection may be replaced; a request is identified by client and number.
     """
 
     def __init__(self) -> None:
@@ -291,7 +293,8 @@ class Lane:
         self._poll.register(connected, select.POLLIN)
 
     def is_usable(self) -> bool:
-        """There is a connection, and the server has neither ended it nor sent what nobody asked."""
+        """Return whether there is a connection that the server has not closed or sent unrequested
+        data on."""
         if self._socket is None:
             return False
         if self._poll.poll(0):
@@ -305,7 +308,7 @@ class Lane:
         try:
             self._socket.sendall(request)
         except ConnectionError:
-            unsent = True  # the server may have said why it did not want it all
+            unsent = True  # the server may have responded with the reason
         response, reusable = Reader(self._socket, deadline).response()
         if unsent or not reusable:
             self.close()
@@ -319,7 +322,7 @@ class Lane:
 
 
 class Reader:
-    """Reads one answer from a connection."""
+    """Reads one response from a connection."""
 
     def __init__(self, source: socket.socket, deadline: float) -> None:
         self._source = source
@@ -327,7 +330,7 @@ class Reader:
         self._data = b""
 
     def response(self) -> tuple[Response, bool]:
-        """The answer, and whether the connection may be used again."""
+        """Return the response, and whether the connection can be reused."""
         status, headers = self._head()
         while status < 200:
             status, headers = self._head()
@@ -400,7 +403,7 @@ class Reader:
 
 
 def read_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """The status of an answer, and its headers."""
+    """Return the status and headers of a response."""
     first, *lines = head.decode("latin-1").split("\r\n")
     if not _STATUS_LINE.match(first):
         raise NotHttp(repr(head[:40]))
@@ -421,9 +424,9 @@ def chunk_size(line: bytes) -> int:
 
 
 def is_passing(response: Response) -> bool:
-    """The server, or a proxy in front of it, has no time now: the request may be sent again.
+    """Return whether the server, or a proxy in front of it, is busy: the request may be retried.
 
-    A 502 in our own words is not the proxy's: it tells of a backend that failed.
+    A 502 with a JSON body is not the proxy's: it is our server's report of a backend that failed.
     """
     if response.status not in PASSING:
         return False
@@ -431,7 +434,7 @@ def is_passing(response: Response) -> bool:
 
 
 def asked_pause(response: Response) -> float:
-    """The seconds that the server asks to be left alone."""
+    """Return for how many seconds the server asks to wait before a retry."""
     exactly = response.headers.get("retry-after-ms", "")
     if exactly.isdecimal():
         return int(exactly) / 1000
@@ -446,7 +449,7 @@ def asked_pause(response: Response) -> float:
 
 
 def parse_url(url: str) -> Address:
-    """Where a server's URL leads to."""
+    """Return the parts of a server's URL; raise InvalidAddress if it is not one."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -471,7 +474,7 @@ def parse_url(url: str) -> Address:
 
 
 def checked_token(token: str) -> str:
-    """The token; an error does not show it."""
+    """Return the token; raise InvalidToken, without showing it, if it is malformed."""
     if not re.fullmatch(r"[!-~]+", token):
         raise InvalidToken(
             "the token holds characters that no token has" if token else "the token is empty"
@@ -480,10 +483,10 @@ def checked_token(token: str) -> str:
 
 
 def shared(endpoint: Endpoint) -> Transport:
-    """The transport of this process for that endpoint.
+    """Return the transport of this process for that endpoint.
 
-    They are kept outside of this module: where it was pickled by value, one process may have
-    several copies of it. The least recently asked for is closed when there are many.
+    Transports are cached outside of this module: if it was pickled by value, one process may have
+    several copies of it. When there are too many, the least recently requested one is closed.
     """
     keeper = sys.modules.setdefault(_KEEPER, ModuleType(_KEEPER))
     kept: dict[Any, Transport] = vars(keeper).setdefault("transports", {})

@@ -1,4 +1,4 @@
-"""`holdfast standalone`: every long-running part, each in a process of its own."""
+"""`holdfast standalone`: all long-running parts, each in its own process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threading import Event
 from holdfast.portable.backoff import Backoff
 
 SHORTEST_LIFE = 5.0
-"""A part that lives shorter is started again only after a pause that grows."""
+"""Seconds. A part that ends sooner is restarted with backoff."""
 LONGEST_PAUSE = 30.0
 ROUND = 0.2
 
@@ -22,7 +22,7 @@ log = logging.getLogger("holdfast.standalone")
 
 
 class _Part:
-    """A command of ours, started again when it ends."""
+    """A `holdfast` command, restarted when it ends."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._arguments = arguments
@@ -30,7 +30,7 @@ class _Part:
         self._start()
 
     def _start(self) -> None:
-        # In a group of its own, so that Ctrl-C reaches it through its parent and only once.
+        # In its own process group, so that Ctrl-C reaches it only once, through its parent.
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *self._arguments, "--with-parent", str(os.getpid())],
             start_new_session=True,
@@ -56,7 +56,7 @@ class _Part:
 
 
 def run(parts: Sequence[Sequence[str]], stopping: Event) -> None:
-    """Until told to stop; then the parts are told, in turn, and waited for."""
+    """Run the parts until `stopping` is set; then send SIGTERM to each and wait for their end."""
     running = [_Part(arguments) for arguments in parts]
     try:
         while not stopping.wait(ROUND):

@@ -23,7 +23,7 @@ log = logging.getLogger("holdfast.triggerer")
 
 
 class _Wanted(NamedTuple):
-    """A watcher, and the state of its file: when that changes, the watcher is started anew."""
+    """The file and DAG of a watcher, and when the DAG was saved; a change restarts the watcher."""
 
     file: str
     dag_id: str
@@ -37,7 +37,7 @@ class Triggerer:
         self._running: dict[WatcherSpec, _Wanted] = {}
 
     def run(self, stopping: Event) -> None:
-        """Until told to stop."""
+        """Have the supervisor run watchers until `stopping` is set."""
         next_round = 0.0
         try:
             while not stopping.is_set():
@@ -69,7 +69,7 @@ class Triggerer:
                 self._running[spec] = how
 
     def _wanted(self) -> dict[WatcherSpec, _Wanted]:
-        """Each watcher once, whatever the number of DAGs that name its asset."""
+        """Return the watchers of active DAGs, each once however many DAGs name its asset."""
         wanted: dict[WatcherSpec, _Wanted] = {}
         for info in self._store.execute(c.ListDags()):
             if not info.paused and info.stale_at is None:

@@ -1,4 +1,4 @@
-"""What pipeline authors import."""
+"""Public API for pipeline authors."""
 
 from holdfast.model.run import TriggerRule
 from holdfast.portable.retention import NEVER_EXPIRE

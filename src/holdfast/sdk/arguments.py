@@ -1,4 +1,4 @@
-"""What every task may be given: one list of arguments, and what they come to."""
+"""Arguments of tasks, and the settings that they result in."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ Callbacks: TypeAlias = Callback | Iterable[Callback] | None
 
 
 class TaskArguments(TypedDict, total=False):
-    """The arguments of a task. Those after `params` change nothing here, and are taken so that
-    pipelines written for Airflow need not drop them."""
+    """The arguments of a task.
+
+    Those after `params` have no effect, and are accepted so that pipelines written for Airflow need
+    not drop them.
+    """
 
     retries: int | None
     retry_delay: timedelta | float
@@ -97,7 +100,7 @@ KINDS: tuple[CallbackKind, ...] = ("execute", "success", "failure", "retry", "sk
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """What the arguments of a task come to."""
+    """The settings of a task that result from its arguments."""
 
     retries: int
     retry_delay: timedelta
@@ -123,7 +126,7 @@ class TaskSettings:
 
 
 def settle(where: str, given: Mapping[str, Any]) -> TaskSettings:
-    """The settings that arguments stand for; InvalidDag names the task and the argument."""
+    """Return the settings for arguments. Raise InvalidDag, which names the task and argument."""
     refuse(where, given, KNOWN, _ONLY_WHEN_EMPTY)
     return TaskSettings(
         retries=count(where, "retries", given.get("retries") or 0, least=0),
@@ -145,7 +148,7 @@ def settle(where: str, given: Mapping[str, Any]) -> TaskSettings:
 def refuse(
     where: str, given: Mapping[str, Any], known: Iterable[str], only_when_empty: Mapping[str, str]
 ) -> None:
-    """An argument that is not known, or whose meaning cannot be honoured, is an error."""
+    """Raise InvalidDag for an argument that is unknown, or whose value cannot be supported."""
     for name, value in given.items():
         if name not in known:
             raise InvalidDag(
@@ -166,7 +169,7 @@ def count(where: str, name: str, value: Any, *, least: int) -> int:
 
 
 def duration(where: str, name: str, value: Any) -> timedelta:
-    """A timedelta, or a number of seconds."""
+    """Return a timedelta, or number of seconds, as a timedelta. Raise InvalidDag for others."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = timedelta(seconds=value)
     if not isinstance(value, timedelta) or value < timedelta(0):
@@ -218,7 +221,7 @@ def _assets(where: str, name: str, value: Any) -> list[Any]:
 
 
 def callbacks(where: str, given: Mapping[str, Any]) -> dict[CallbackKind, tuple[Callback, ...]]:
-    """What is to be called, by the kind of happening."""
+    """Return the callbacks by kind. Raise InvalidDag if one is not callable."""
     found: dict[CallbackKind, tuple[Callback, ...]] = {}
     for kind in KINDS:
         value = given.get(f"on_{kind}_callback")

@@ -1,4 +1,4 @@
-"""The asset stores of a task or watcher, found by asset."""
+"""Asset stores of a task or watcher, by asset."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from holdfast.store import Store
 
 
 class AssetStores:
-    """`stores[asset]` is the store of an asset that its owner declares; with exactly one asset,
-    `get`, `set` and the rest work here, too. `aliases` are those among the owner's inlets, whose
-    assets are among the scopes."""
+    """The stores of the assets that a task or watcher, their owner, declares.
+
+    `stores[asset]` is the store of an asset; with exactly one asset, `get`, `set` and the other
+    methods of a store work here, too. `aliases` are the aliases among the owner's inlets, whose
+    assets are among the scopes.
+    """
 
     def __init__(
         self,
@@ -57,8 +60,10 @@ class AssetStores:
         return getattr(self.only(f".{name}(…)"), name)
 
     def only(self, use: str = "") -> AssetStore:
-        """Return the store of the only asset. Raise InvalidInput where there is none or several;
-        `use` is what the hint says to do with one of them."""
+        """Return the store of the only asset. Raise InvalidInput if there is none or several.
+
+        `use` is the use of one of them that the hint suggests.
+        """
         if not self._stores:
             raise InvalidInput(f"{self._owner} has no asset yet", hint=self._why_empty())
         if len(self._stores) != 1:
@@ -83,7 +88,7 @@ class AssetStores:
 
 
 def distinct(scopes: Iterable[AssetScope]) -> list[AssetScope]:
-    """Each asset once. One that is known by name and URI stands before one known by either."""
+    """Return each asset once. Those known by both name and URI come before those with only one."""
     found: list[AssetScope] = []
     for scope in sorted(scopes, key=lambda scope: scope.name is None or scope.uri is None):
         if not any(same(known, scope.name, scope.uri) for known in found):
@@ -92,8 +97,10 @@ def distinct(scopes: Iterable[AssetScope]) -> list[AssetScope]:
 
 
 def same(scope: AssetScope, name: str | None, uri: str | None) -> bool:
-    """Whether a name or URI is that of an asset. The name counts first, unless it is the URI again,
-    as that of `Asset(uri=…)`."""
+    """Return whether a name or URI is that of an asset.
+
+    The name takes precedence, unless it is just the URI, as that of `Asset(uri=…)`.
+    """
     if scope.name is not None and name is not None:
         if scope.name == name:
             return True

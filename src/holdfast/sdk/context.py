@@ -1,4 +1,4 @@
-"""What a running task knows: its context."""
+"""Context of a running task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Context(TypedDict, total=False):
-    """What a task finds in its context, or in parameters of these names."""
+    """The keys of a task's context, which are also available as parameters of these names."""
 
     dag: DAG
     dag_run: DagRun
@@ -59,7 +59,7 @@ KEYS = frozenset(Context.__annotations__)
 
 TASK_STORE = ("task_store", "task_state", "task_state_store")
 ASSET_STORE = ("asset_store", "asset_state", "asset_state_store")
-"""The spellings of each."""
+"""The keys of each store in the context."""
 
 NOT_HERE = {
     "inlet_events": "what is known about an inlet is in its asset store; the events that started "
@@ -72,25 +72,25 @@ NOT_HERE = {
     "prev_start_date_success": "keep what the next run needs in the asset store",
     "prev_end_date_success": "keep what the next run needs in the asset store",
 }
-"""What Airflow has in its context and Holdfast does not, with what to use instead."""
+"""Keys of Airflow's context that Holdfast does not have, with what to use instead."""
 
 _DATES = ("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz")
 
 
 class TaskContext(dict[str, Any]):
-    """A dict that says why it does not have what a task might expect."""
+    """A dict whose KeyError explains the absence of a key that a task might expect."""
 
     def __missing__(self, key: str) -> Any:
         raise self.absent(key)
 
     def might_have(self, key: object) -> bool:
-        """Whether a task may expect the key here, and it is absent."""
+        """Return whether the key is absent and a task may expect it here."""
         if not isinstance(key, str):
             return False
         return key not in self and (key in KEYS or key in NOT_HERE)
 
     def absent(self, key: str) -> Exception:
-        """Why the key is not there; always a KeyError."""
+        """Return the exception, always a KeyError, that explains why the key is absent."""
         task = self.get("task")
         name = f"task `{task.task_id}`" if task else "this context"
         if key in ASSET_STORE:
@@ -116,7 +116,7 @@ _current: list[Context] = []
 
 @contextmanager
 def entered(context: TaskContext) -> Iterator[None]:
-    """Make it the current context of this process, in all its threads."""
+    """Make `context` the current context of this process, in all its threads."""
     _current.append(cast(Context, context))
     try:
         yield
@@ -125,12 +125,12 @@ def entered(context: TaskContext) -> Iterator[None]:
 
 
 def is_running() -> bool:
-    """Whether a task runs in this process."""
+    """Return whether a task runs in this process."""
     return bool(_current)
 
 
 def get_current_context() -> Context:
-    """The context of the task that runs."""
+    """Return the context of the running task. Raise OutsideTask if no task runs."""
     if not _current:
         raise OutsideTask(
             "there is no current context: no task runs here",

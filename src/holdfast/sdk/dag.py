@@ -1,4 +1,4 @@
-"""DAGs: tasks, what comes after what, and when they run."""
+"""DAGs: tasks, their dependencies and their schedule."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ from holdfast.sdk.templates import refuse_templates
 
 
 class DagArguments(TypedDict, total=False):
-    """The arguments of a DAG. Those after `params` change nothing here, and are taken so that
-    pipelines written for Airflow need not drop them."""
+    """The arguments of a DAG.
+
+    Those after `params` have no effect, and are accepted so that pipelines written for Airflow need
+    not drop them.
+    """
 
     description: str | None
     schedule: Any
@@ -83,12 +86,12 @@ _entered: list[DAG] = []
 
 
 def current_dag() -> DAG | None:
-    """The DAG whose `with` block this is."""
+    """Return the DAG of the current `with` block; None outside of one."""
     return _entered[-1] if _entered else None
 
 
 class DAG:
-    """Tasks that run together. Tasks made in its `with` block belong to it."""
+    """A set of tasks that run together. Tasks made in its `with` block belong to it."""
 
     def __init__(self, dag_id: str, **arguments: Unpack[DagArguments]) -> None:
         check_name("dag_id", dag_id)
@@ -150,7 +153,7 @@ class DAG:
         return dict(self._tasks)
 
     def get_task(self, task_id: str) -> TaskNode:
-        """The task with that id."""
+        """Return the task with that id. Raise InvalidDag if there is none."""
         if task_id not in self._tasks:
             raise InvalidDag(
                 f"{self._where} has no task `{task_id}`",
@@ -159,7 +162,7 @@ class DAG:
         return self._tasks[task_id]
 
     def add_task(self, task: TaskNode) -> None:
-        """Make a task one of this DAG's."""
+        """Add a task to this DAG. Raise InvalidDag if another task has its id."""
         if self._tasks.setdefault(task.task_id, task) is not task:
             raise InvalidDag(
                 f"{self._where} has two tasks with the id `{task.task_id}`",
@@ -168,7 +171,7 @@ class DAG:
         task.dag = self
 
     def free_id(self, task_id: str) -> str:
-        """The id, or where it is taken, the first of `id__1`, `id__2` and so on that is not."""
+        """Return the id or, if it is taken, the first free one of `id__1`, `id__2` and so on."""
         number, free = 0, task_id
         while free in self._tasks:
             number += 1
@@ -176,13 +179,16 @@ class DAG:
         return free
 
     def param(self, name: str, default: Any = None) -> DagParam:
-        """A param in the arguments of tasks; what the run is started with replaces the default."""
+        """Add a param, and return a reference to it for the arguments of tasks.
+
+        The value that a run is started with replaces the default.
+        """
         self.params |= as_params(self._where, {name: default})
         return DagParam(name)
 
     @property
     def watchers(self) -> list[tuple[Asset, AssetWatcher]]:
-        """The watchers of the assets that the DAG names."""
+        """The watchers of the assets that the DAG names. Raise InvalidDag for duplicate names."""
         found: dict[tuple[Asset, str], AssetWatcher] = {}
         for asset in self._assets():
             for watcher in asset.watchers:
@@ -200,8 +206,10 @@ class DAG:
                 yield from one.assets
 
     def spec(self, file: str) -> DagSpec:
-        """The DAG as a value. InvalidDag where its tasks wait for each other in a circle, or where
-        an argument of one is a template."""
+        """Return the DAG as a serializable value.
+
+        Raise InvalidDag if its tasks form a cycle, or if an argument of one is a template.
+        """
         for task in self.tasks:
             refuse_templates(task)
         return DagSpec(
@@ -227,7 +235,7 @@ class DAG:
         )
 
     def _in_order(self) -> list[TaskNode]:
-        """Each task after those it waits for."""
+        """Return the tasks in topological order. Raise InvalidDag if they form a cycle."""
         graph = {task.task_id: [up.task_id for up in task._upstream] for task in self.tasks}
         try:
             return [self._tasks[task_id] for task_id in TopologicalSorter(graph).static_order()]
@@ -270,7 +278,7 @@ def _task_spec(task: TaskNode) -> TaskSpec:
 
 
 def _module_that_runs() -> str:
-    """The module whose import makes the DAG, even where a function elsewhere does it for it."""
+    """Return the module whose import makes the DAG, even if by a function of another module."""
     frame = sys._getframe(1)
     while frame.f_code.co_name != "<module>" and frame.f_back is not None:
         frame = frame.f_back
@@ -280,7 +288,7 @@ def _module_that_runs() -> str:
 def dag(
     dag_id: str | Callable[..., Any] = "", **arguments: Unpack[DagArguments]
 ) -> Callable[..., Any]:
-    """Make a function whose tasks are a DAG, once it is called. Its arguments are params."""
+    """Decorate a function that makes a DAG of its tasks when called. Its arguments are params."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., DAG]:
         @wraps(function)

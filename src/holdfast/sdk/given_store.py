@@ -1,4 +1,4 @@
-"""The task store that a context has, which a unit test may have made itself."""
+"""Task store of a context, which may be an object made by a unit test."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from holdfast.sdk.context import TASK_STORE
 
 
 class GivenStore:
-    """An author's own object with `get` and `set`, by what a resumable job needs of a task store.
+    """Adapter that gives an author's object with `get` and `set` the interface of a task store, as
+    far as a resumable job needs it.
 
-    Only the job's id goes there. There are no attempts, and the intent is forgotten.
+    Only the job's id is stored. There are no attempts, and the intent is discarded.
     """
 
     def __init__(self, given: Any, id_key: str) -> None:
@@ -27,16 +28,16 @@ class GivenStore:
             self._given.set(key, value)
 
     def set_many(self, values: Mapping[str, Any]) -> None:
-        """Renew the retention, which such a store does not have."""
+        """Do nothing: it would renew the retention, which such a store does not have."""
 
     def delete(self, key: str) -> None:
-        """Leave the id of a failed job: the next one's takes its place."""
+        """Do nothing: the id of the next job replaces that of a failed one."""
 
 
 def task_store(context: Mapping[str, Any], id_key: str) -> TaskStore | GivenStore | None:
-    """Find the task store by any of its names; None where the context has none."""
+    """Return the task store by any of its names; None if the context has none."""
     found = next((store for name in TASK_STORE if (store := context.get(name)) is not None), None)
     if isinstance(found, TaskStore):
-        # Inline: a job's driver is let in while the server finds the intent in the store.
+        # Not offloaded: a job's driver is admitted while the server finds the intent in the store.
         return found.inline()
     return None if found is None else GivenStore(found, id_key)

@@ -10,7 +10,7 @@ from holdfast.errors import InvalidDag, InvalidInput, InvalidType
 from holdfast.model.value import encode
 
 REQUIRED: Final = object()
-"""In place of a default: whoever starts a run gives the value."""
+"""In place of a default: the value has to be given when a run is started."""
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
@@ -43,7 +43,7 @@ _ONLY_SHOWN = {"title", "section", "format", "examples", "values_display", "desc
 
 
 class Param:
-    """A parameter with a default and with rules, from JSON Schema, that its value keeps to."""
+    """A parameter with a default, and with rules of JSON Schema for its value."""
 
     def __init__(
         self, default: Any = REQUIRED, description: str | None = None, **rules: Any
@@ -63,7 +63,7 @@ class Param:
         return f"Param({'' if self.default is REQUIRED else repr(self.default)})"
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse a value that does not keep to the rules."""
+        """Raise InvalidInput for a value that breaks a rule."""
         for rule, wanted in self.rules.items():
             try:
                 kept = _RULES[rule](value, wanted)
@@ -74,7 +74,10 @@ class Param:
 
 
 def as_params(where: str, params: Mapping[str, Any] | None) -> dict[str, Param]:
-    """Params as an author wrote them, plain defaults among them, each checked."""
+    """Return an author's params and plain defaults as params.
+
+    Raise InvalidDag for a default that breaks a rule or is not JSON.
+    """
     found: dict[str, Param] = {}
     for name, value in (params or {}).items():
         param = value if isinstance(value, Param) else Param(value)
@@ -90,17 +93,17 @@ def as_params(where: str, params: Mapping[str, Any] | None) -> dict[str, Param]:
 
 
 def defaults(params: Mapping[str, Param]) -> dict[str, Any]:
-    """Those that have one."""
+    """Return the defaults of the params that have one."""
     return {name: one.default for name, one in params.items() if one.default is not REQUIRED}
 
 
 def overlay(params: Mapping[str, Param], conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The params of a run: what it was started with, over the defaults."""
+    """Return the params of a run: its `conf` over the defaults."""
     return {**defaults(params), **conf}
 
 
 def check_values(params: Mapping[str, Param], values: Mapping[str, Any]) -> None:
-    """Refuse values that break a rule, and params that have none."""
+    """Raise InvalidInput for a value that breaks a rule, and for a param without a value."""
     for name, param in params.items():
         if name not in values:
             raise InvalidInput(

@@ -15,7 +15,7 @@ ABSENT: Any = object()
 
 
 class Results:
-    """What the tasks of one run have returned and pushed."""
+    """The values that the tasks of one run have returned and pushed."""
 
     def __init__(self, store: Store, dag_id: str, run_id: str) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class Results:
     def get(
         self, task_id: str, key: str = RETURN_VALUE, map_index: int | None = None
     ) -> list[tuple[int, Any]]:
-        """What a task pushed under a key, by map index; or else what it returned under it."""
+        """Return (map index, value) pairs that a task pushed, or else returned, under a key."""
         found = self._pushed(task_id, key, map_index)
         if found or key == RETURN_VALUE:
             return found
@@ -35,7 +35,10 @@ class Results:
         ]
 
     def of(self, result: XComArg) -> Any:
-        """The value, or of a mapped task the list of those that there are; None: there is none."""
+        """Return the value, or for a mapped task the list of existing ones; None if there is none.
+
+        Raise NotFound if the result of a task that is not mapped lacks the path of subscripts.
+        """
         task_id = result.operator.task_id
         mapped = result.operator._mapped is not None
         values = []
@@ -58,7 +61,10 @@ class Results:
         return [(at, decode(text)) for at, text in self._store.execute(asked)]
 
     def _part(self, result: XComArg, value: Any, map_index: int) -> Any:
-        """What the path of subscripts leads to, from a key that was pushed if its first is one."""
+        """Return the value at the path of subscripts, whose first may be a key that was pushed.
+
+        Raise NotFound if there is none.
+        """
         for place, key in enumerate(result.path):
             inner = _subscript(value, key)
             if place == 0 and isinstance(key, str):

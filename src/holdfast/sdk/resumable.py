@@ -1,4 +1,4 @@
-"""Jobs in other systems that outlive the task that watches them."""
+"""Resumable jobs in other systems, which outlive the task that watches them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from holdfast.sdk.context import Context
 
 CANCELLING: Final = 60.0
-"""Seconds that a job has to end which was cancelled."""
+"""Seconds that a cancelled job has to end."""
 
 
 class ResumableJobMixin(ABC):
-    """For an operator that submits one job and waits for it: a retry reconnects to the job.
+    """Mixin for an operator that submits one job and waits for it: a retry reconnects to the job.
 
     `execute` calls `execute_resumable(context)`. An intent, `context["job_intent"]`, is stored
     before the job is submitted, and the job's id as soon as it is known. The intent stays the same
     until its job has failed. A subclass that passes it on to the other system (as a name, a tag,
-    an idempotency key) and implements `find_job` is never the cause of a second job: a retry that
-    finds an intent without an id looks the job up.
+    an idempotency key) and implements `find_job` never causes a second job: a retry that finds an
+    intent without an id looks the job up.
 
     With `cancel_job`, the job ends with the task: when somebody clears or marks it while it runs,
     and at its `execution_timeout`. When only the runner stops or dies, the job goes on.
@@ -46,10 +46,10 @@ class ResumableJobMixin(ABC):
         def log(self) -> logging.Logger: ...
 
     external_id_key: str = "remote_job_id"
-    """Where in the task store the job's id is. Jobs under way are lost when it is renamed."""
+    """The key of the job's id in the task store. Renaming it loses jobs that are under way."""
 
     def __init__(self, *, durable: bool = True, **kwargs: Any) -> None:
-        """Without `durable`, each attempt submits a job of its own."""
+        """Initialize the operator. Without `durable`, each attempt submits its own job."""
         super().__init__(**kwargs)
         self.durable = durable
         self._watched: tuple[Any, Context] | None = None
@@ -60,15 +60,15 @@ class ResumableJobMixin(ABC):
 
     @abstractmethod
     def get_job_status(self, external_id: Any, context: Context) -> str:
-        """What the other system says about the job now."""
+        """Return the job's current status in the other system."""
 
     @abstractmethod
     def is_job_active(self, status: str) -> bool:
-        """Whether the job waits or runs."""
+        """Return whether the job waits or runs."""
 
     @abstractmethod
     def is_job_succeeded(self, status: str) -> bool:
-        """Whether the job has done its work."""
+        """Return whether the job has succeeded."""
 
     @abstractmethod
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
@@ -76,17 +76,17 @@ class ResumableJobMixin(ABC):
 
     @abstractmethod
     def get_job_result(self, external_id: Any, context: Context) -> Any:
-        """What the task returns once the job has succeeded."""
+        """Return the task's result once the job has succeeded."""
 
     def find_job(self, intent: str, context: Context) -> Any:
-        """The id of the job that was submitted with this intent, or None if there is none."""
+        """Return the id of the job that was submitted with this intent; None if there is none."""
         return None
 
     def cancel_job(self, external_id: Any, context: Context) -> None:  # noqa: B027
-        """End the job, which may have ended already. Optional."""
+        """Cancel the job, which may have ended already. Optional."""
 
     def on_kill(self) -> None:
-        """The task is stopped: cancel its job, unless an attempt comes that goes on with it."""
+        """Cancel the job of the stopped task, unless a later attempt continues with it."""
         if self._watched is None or not self._can_cancel:
             return
         external_id, context = self._watched
@@ -100,7 +100,7 @@ class ResumableJobMixin(ABC):
             self.cancel_job(external_id, context)
 
     def execute_resumable(self, context: Context) -> Any:
-        """Submit the job, or go on with the one that an earlier attempt submitted."""
+        """Submit the job, or continue with the one of an earlier attempt, and return its result."""
         store = task_store(context, self.external_id_key) if self.durable else None
         if store is None:
             if self.durable:
@@ -142,7 +142,7 @@ class ResumableJobMixin(ABC):
         return type(self).cancel_job is not ResumableJobMixin.cancel_job
 
     def _is_stopped_for_good(self, store: TaskStore) -> bool:
-        """Whether somebody wants the task to end, rather than the runner."""
+        """Return whether the task was stopped by a user or its timeout, rather than the runner."""
         own = store.binding.writer
         assert isinstance(own, TaskWriter)
         [mine] = [one for one in _attempts(store) if one.number == own.attempt]
@@ -154,7 +154,7 @@ class ResumableJobMixin(ABC):
         return mine.outcome is Outcome.STOPPED
 
     def _was_stopped(self, store: TaskStore) -> bool:
-        """Whether somebody has ended an attempt that had the current intent."""
+        """Return whether a user has stopped an attempt that had the current intent."""
         entry = store.entry(self._intent_key)
         assert entry is not None
         return any(
@@ -165,7 +165,10 @@ class ResumableJobMixin(ABC):
         )
 
     def _cancel(self, external_id: Any, store: TaskStore, context: Context) -> None:
-        """End the job of an attempt that was stopped, and forget it."""
+        """Cancel the job of an attempt that was stopped, and forget it.
+
+        Raise HoldfastError if the job does not end.
+        """
         if external_id is not None and self._is_active(external_id, context):
             self.log.info("cancelling job %s, as the task was cleared", external_id)
             self.cancel_job(external_id, context)
@@ -188,14 +191,17 @@ class ResumableJobMixin(ABC):
         return f"{self.external_id_key}{INTENT_SUFFIX}"
 
     def _known_job(self, store: TaskStore | GivenStore, context: Context) -> Any:
-        """The id of the job that earlier attempts submitted, if there is one."""
+        """Return the id of the job that earlier attempts submitted, or None if there is none.
+
+        Raise InvalidInput if the stored intent is no UUID.
+        """
         external_id = store.get(self.external_id_key)
         intent = store.get(self._intent_key)
         if intent is None:
             self._renew_intent(store, context)
             return external_id
         if not isinstance(intent, str) or not is_uuid(intent):
-            # It names directories and jobs; whoever may write the entry could choose any.
+            # It names directories and jobs; anyone who may write the entry could choose any.
             raise InvalidInput(
                 f"`{self._intent_key}` of the task store is {str(intent)[:60]!r}, which is no UUID",
                 hint="it was not written by this operator: delete that entry and "

@@ -1,4 +1,4 @@
-"""When a DAG runs: from what its author wrote to the value that the scheduler reads."""
+"""Schedule of a DAG: conversion of the author's argument to the value that the scheduler reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ PRESETS = {
 
 
 def as_schedule(where: str, value: Any, zone: tzinfo | None) -> Schedule | None:
-    """None, a preset, a cron expression, a timedelta, or assets."""
+    """Convert None, a preset, a cron expression, a timedelta, or assets.
+
+    Raise InvalidDag for anything else.
+    """
     match value:
         case None:
             return None
@@ -53,7 +56,7 @@ def as_schedule(where: str, value: Any, zone: tzinfo | None) -> Schedule | None:
 
 
 def assets_of(value: Any) -> list[BaseAsset]:
-    """The assets in a schedule; none where it is of another kind."""
+    """Return the assets in a schedule; none if it is of another kind."""
     if isinstance(value, BaseAsset):
         return [value]
     if isinstance(value, Iterable) and not isinstance(value, str):
@@ -93,7 +96,10 @@ def _zone_name(where: str, zone: tzinfo | None) -> str:
 
 
 def in_utc(where: str, name: str, value: Any) -> datetime | None:
-    """A date as a point in time; without a time zone it is in UTC."""
+    """Return a datetime in UTC, which is also assumed without a time zone.
+
+    Raise InvalidDag for another type.
+    """
     if value is None:
         return None
     if not isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""What authors of backends import."""
+"""Public API for authors of backends."""
 
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.backend.contract import BaseStoreBackend
@@ -7,7 +7,7 @@ from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 BaseStateBackend = BaseStoreBackend
 StateScope = StoreScope
-"""The names that earlier drafts had."""
+"""Names from earlier drafts."""
 
 __all__ = [
     "AssetScope",

@@ -1,4 +1,4 @@
-"""Jinja templates in arguments of tasks, which are refused because nothing renders them."""
+"""Refusal of Jinja templates in task arguments, because nothing renders them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refuse_templates(task: TaskNode) -> None:
 
 
 def _texts(place: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Every text in a value, at any depth, with its place."""
+    """Yield every string in a value, at any depth, with its path."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The result of a task, in the arguments of another."""
+"""Reference to the result of a task in the arguments of another."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 class XComArg(Dependency, Reference):
-    """What a task will have returned.
+    """The future result of a task.
 
-    `XComArg(task, key)` and `result["key"]` are what the task will have pushed under that key; or
-    where it pushed nothing under it, that part of what it returned. Further subscripts are parts
-    of that.
+    `XComArg(task, key)` and `result["key"]` are the value that the task pushes under that key or,
+    if it pushes none, that part of its return value. Further subscripts are parts of that.
     """
 
     def __init__(

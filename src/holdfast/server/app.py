@@ -1,4 +1,4 @@
-"""The application: what it serves, and its description."""
+"""The server's ASGI application and its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.version import __version__
 def make_app(
     store: Store, tokens: Tokens, settings: Settings, lifespan: Lifespan[Any] | None = None
 ) -> FastAPI:
-    """The server's application, over a store that outlives it."""
+    """Return the server's application, over a store that outlives it."""
     app = _Application(
         title="Holdfast",
         version=__version__,
@@ -54,7 +54,8 @@ class _Application(FastAPI):
         self._description = b""
 
     async def openapi_json(self) -> bytes:
-        """OpenAPI, made for the first who asks: it takes a while, and so not in the event loop."""
+        """Return the OpenAPI description. It is built on the first request, in a thread, as it
+        takes a while."""
         async with self._describing:
             if not self._description:
                 described = await asyncio.to_thread(self.openapi)

@@ -1,4 +1,4 @@
-"""Where other processes, such as Spark's executors, reach a store that this process has."""
+"""Endpoints at which other processes, such as Spark's executors, reach a store of this process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from holdfast.server.embedded import EmbeddedServer
 
 SAME = 3600.0
-"""Seconds for which whoever asks again gets the same token."""
+"""Seconds for which the same identity gets the same token."""
 
 
 class Endpoints:
-    """The server that the store is behind, or one in this process as soon as it is asked for."""
+    """The server in front of the store, or one in this process, which is started on first use."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings = settings
@@ -33,11 +33,12 @@ class Endpoints:
         self._opened: dict[Wanted, tuple[Endpoint, float]] = {}
 
     def open(self, wanted: Wanted) -> Endpoint:
-        """For them alone. StaleAttempt where their attempt or intent is over.
+        """Return an endpoint for that identity alone. Raise StaleAttempt where its attempt or
+        intent is over.
 
-        For some time it stays the same, so that handles share a connection.
+        It stays the same for some time, so that handles share a connection.
         """
-        # Loaded when needed: every script imports this module, and few ask for an endpoint.
+        # Imported lazily: every script imports this module, and few need an endpoint.
         from holdfast.access.issuing import standing
         from holdfast.stores.http import HttpStore
 
@@ -74,7 +75,7 @@ class Endpoints:
             packages.check()
             from holdfast.server.embedded import EmbeddedServer
 
-            # What the program around it prints is not to be mixed with requests.
+            # Access log lines must not mix with the output of the surrounding program.
             api = msgspec.structs.replace(self._settings.api, access_log=False)
             settings = msgspec.structs.replace(self._settings, api=api)
             try:
@@ -89,11 +90,11 @@ class Endpoints:
 
 
 _OPEN: dict[Store, Endpoints] = {}
-"""Those of scripts, whose handles must work for as long as the store is open."""
+"""Endpoints of scripts, whose handles must work for as long as the store is open."""
 
 
 def endpoints(store: Store) -> Endpoints:
-    """Those of a store that a script has opened, until its connection is closed."""
+    """Return the endpoints of a store that a script has opened, until its connection is closed."""
     if store not in _OPEN:
         _OPEN.setdefault(store, Endpoints(load(), store))
         before_close(store, lambda: _OPEN.pop(store).close())

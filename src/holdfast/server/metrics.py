@@ -1,5 +1,5 @@
-"""What is counted, for Prometheus. With several processes, each counts into files of a directory
-that they share, and any of them tells the sum."""
+"""Metrics for Prometheus. With several processes, each counts into files of a directory that they
+share, and any of them reports the sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 LONGEST_LABEL = 200
-"""Characters of a name that is a label."""
+"""Maximum characters of a label's value."""
 _TIMES = frozenset({"timestamp", "timestamp_ntz", "date"})
 _METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _REGISTRY = CollectorRegistry()
@@ -74,7 +74,7 @@ def count_command(name: str, outcome: str) -> None:
 
 
 def exposition() -> bytes:
-    """Everything, as Prometheus reads it."""
+    """Return all metrics in Prometheus' format."""
     directory = os.environ.get(DIRECTORY)
     if directory is None:
         return generate_latest(_REGISTRY)
@@ -85,7 +85,7 @@ def exposition() -> bytes:
 
 
 class _Stored:
-    """A collector of figures that the store has, not this process."""
+    """A collector of figures that come from the store, not from this process."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -95,7 +95,7 @@ class _Stored:
 
 
 def of_queue(queue: PurgeQueue) -> bytes:
-    """The length of the purge queue, as Prometheus reads it."""
+    """Return the length of the purge queue in Prometheus' format."""
     family = GaugeMetricFamily(
         "holdfast_purge_queue",
         "Objects in the workers' storage that wait to be deleted, or are reserved.",
@@ -108,7 +108,7 @@ def of_queue(queue: PurgeQueue) -> bytes:
 
 
 def of_loads(loads: Iterable[NewestLoad]) -> bytes:
-    """The newest load of each asset and watermark, as Prometheus reads it."""
+    """Return the newest load of each asset and watermark in Prometheus' format."""
     labels = ["asset", "key"]
     rows, seconds, ended, watermark = families = [
         GaugeMetricFamily("holdfast_load_rows", "Rows that the newest load wrote.", labels=labels),
@@ -137,7 +137,7 @@ def of_loads(loads: Iterable[NewestLoad]) -> bytes:
 
 
 def _label(name: str) -> str:
-    """A label's value of bounded length, and another one for each name."""
+    """Return a label's value of bounded length, unique for each name."""
     if len(name) <= LONGEST_LABEL:
         return name
     digest = sha256(name.encode()).hexdigest()[:16]
@@ -150,7 +150,7 @@ def _exposed(families: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-# Looked up once: finding the one with these labels takes longer than counting.
+# Cached: finding the child with these labels takes longer than counting.
 @cache
 def _requests(method: str, route: str, status: int) -> Counter:
     return _REQUESTS.labels(method, route, status)
@@ -167,7 +167,7 @@ def _commands(name: str, outcome: str) -> Counter:
 
 
 def _forget_the_dead(directory: Path) -> None:
-    """What a process that was killed had under way."""
+    """Remove the gauges of processes that were killed."""
     for file in directory.glob("gauge_live*_*.db"):
         number = int(file.stem.rpartition("_")[2])
         try:

@@ -10,9 +10,9 @@ from holdfast.portable.tables import LARGEST_SLICE, LONGEST_LIST
 from holdfast.store import Steps
 
 MOST: Final = 10_000
-"""So many watermarks are looked at."""
+"""Maximum number of watermarks that are read."""
 LARGEST: Final = 4 * LARGEST_PAGE
-"""Characters of records that are looked at."""
+"""Maximum characters of records that are read."""
 
 
 class NewestLoad(NamedTuple):

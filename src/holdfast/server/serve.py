@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.server")
 
 GRACE = 30
-"""Seconds that requests under way have to finish when the server is stopped."""
+"""Seconds that requests in progress have to finish when the server is stopped."""
 STORE_PATIENCE = timedelta(seconds=5)
-"""How long a request waits for a database that went away; then the client is told to ask again."""
+"""How long a request waits for an unreachable database; then the client is asked to retry."""
 ANSWER_PATIENCE = timedelta(seconds=15)
-"""How long it waits for one that is there and silent."""
+"""How long a request waits for a database that is reachable and does not answer."""
 KEEP_ALIVE = 75
 BACKLOG = 2048
 WORKER_PATIENCE = 60
-"""Seconds that a process has to begin to serve, and that it may be silent."""
+"""Timeout in seconds for a process to start serving, and of its health check."""
 
 
 def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> None:
-    """Answer requests until told to stop. `say` is told the address, once it is listened on."""
+    """Serve requests until `stopping` is set. `say` is called with the address, once it listens."""
     packages.check()
     from holdfast.server.http.limits import raise_file_limit
 
@@ -60,7 +60,7 @@ def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> No
 
 
 def check_tls(settings: Settings) -> None:
-    """Refuse certificates that cannot be used, before anybody connects."""
+    """Raise InvalidSettings for certificates that cannot be used, before a client connects."""
     certificate, key = tls_files(settings)
     if certificate is None and key is None:
         return
@@ -81,7 +81,8 @@ def check_tls(settings: Settings) -> None:
 
 
 def warn_without_tls(settings: Settings) -> None:
-    """Say that tokens and values can be read on the way, where others can connect without TLS."""
+    """Log a warning that tokens and values are readable in transit, if others can connect without
+    TLS."""
     host = settings.api.host
     if settings.api.tls_certificate or host == "localhost":
         return
@@ -98,14 +99,14 @@ def warn_without_tls(settings: Settings) -> None:
 
 
 def tls_files(settings: Settings) -> tuple[str | None, str | None]:
-    """Certificate and key; relative paths start from the directory of the settings file."""
+    """Return certificate and key; relative paths start from the directory of the settings file."""
     given = (settings.api.tls_certificate, settings.api.tls_key)
     certificate, key = (str(settings.directory / path) if path else None for path in given)
     return certificate, key
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket that listens at the configured address."""
+    """Return a socket that listens at the configured address, or raise InvalidSettings."""
     host, port = settings.api.host, settings.api.port
     try:
         family, kind, number, _, place = socket.getaddrinfo(
@@ -124,7 +125,7 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def url_of(settings: Settings, listener: socket.socket) -> str:
-    """The address that it listens on."""
+    """Return the address that the socket listens on."""
     scheme = "https" if settings.api.tls_certificate else "http"
     host = settings.api.host
     shown = f"[{host}]" if ":" in host else host
@@ -132,7 +133,7 @@ def url_of(settings: Settings, listener: socket.socket) -> str:
 
 
 def configure(app: Any, settings: Settings, **options: Any) -> Config:
-    """How uvicorn serves our application."""
+    """Return the configuration with which uvicorn serves our application."""
     import uvicorn
 
     from holdfast.server.http.protocol import LimitedProtocol
@@ -158,7 +159,7 @@ def configure(app: Any, settings: Settings, **options: Any) -> Config:
 
 
 def build(settings: Settings) -> FastAPI:
-    """The application over the configured store, which it closes when it ends."""
+    """Return the application over the configured store, which it closes when it ends."""
     from holdfast.server.app import make_app
     from holdfast.server.tokens import open_tokens
 
@@ -166,7 +167,7 @@ def build(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        gc.freeze()  # what lives as long as the process need not be looked through again and again
+        gc.freeze()  # long-lived objects need not be traversed by every collection
         forgetting = asyncio.create_task(forget_now_and_then(store))
         yield
         forgetting.cancel()
@@ -176,7 +177,7 @@ def build(settings: Settings) -> FastAPI:
 
 
 def build_in_process() -> FastAPI:
-    """The same in one process of several, which ends with the one that started it."""
+    """Return the application of one process of several, which ends with the one that started it."""
     hide_this_process()
     log_to_stderr()
     Thread(target=_follow_parent, daemon=True).start()
@@ -191,7 +192,7 @@ def _follow_parent() -> None:
 
 
 def _prepare(settings: Settings) -> None:
-    """What all processes need: a store with the right schema, and keys."""
+    """Prepare what all processes need: a store with the right schema, and keys."""
     from holdfast.server.keys import open_keys
 
     _open_store(settings).close()

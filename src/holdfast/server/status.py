@@ -1,4 +1,4 @@
-"""How the server is: for load balancers, for Prometheus, and for people who look."""
+"""Status of the server: health checks, metrics and the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from holdfast.store import Store, arun
 from holdfast.version import __version__
 
 PATIENCE = 2.0
-"""How long `/health` waits for the store."""
+"""Seconds that `/health` waits for the store."""
 FRESH = 5.0
-"""Seconds for which `/metrics` has the store's own figures."""
+"""Seconds for which `/metrics` caches the figures of the store."""
 RENDERED = 1.0
-"""Seconds for which it has those of the server."""
+"""Seconds for which `/metrics` caches the figures of the server."""
 
 log = logging.getLogger("holdfast.server")
 router = APIRouter(tags=["Server"], generate_unique_id_function=lambda route: route.name)
 
 
 class Health(BaseModel):
-    """How the server is."""
+    """The status of the server."""
 
     status: Literal["ready", "alive"] = Field(
         description="`ready`: it answers requests. `alive`: it runs, and could not answer them."
@@ -46,9 +46,9 @@ class Health(BaseModel):
 
 
 class Figures:
-    """Figures as Prometheus reads them. Whoever reaches the server may ask for them, without a
-    token: they are put together every `RENDERED` seconds at most, and those that the database has
-    to count every `FRESH` seconds."""
+    """Figures in Prometheus' format. They are available without a token to every client that
+    reaches the server, so they are rendered every `RENDERED` seconds at most, and those that the
+    database has to count every `FRESH` seconds."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -59,14 +59,14 @@ class Figures:
         self._rendered = b""
 
     def of_server(self) -> bytes:
-        """What the server has counted itself."""
+        """Return the figures that the server has counted itself."""
         if time.monotonic() - self._rendered_at >= RENDERED:
             self._rendered = metrics.exposition()
             self._rendered_at = time.monotonic()
         return self._rendered
 
     async def of_store(self) -> bytes:
-        """What the store has; none of those that cannot be had."""
+        """Return the figures of the store, without those that are unavailable."""
         async with self._lock:
             if time.monotonic() - self._read_at >= FRESH:
                 self._figures = b""
@@ -89,7 +89,7 @@ async def get_health(request: Request) -> Response:
     """Tell whether the server can answer requests: 200 if its database answers, else 503."""
     told: dict[str, Any] = {"status": "ready", "version": __version__}
     asked = asyncio.ensure_future(store_of(request).aexecute(Now()))
-    # Not cancelled where it takes too long: the driver would wait for the database once more.
+    # Not cancelled on timeout: the driver would wait for the database once more.
     await asyncio.wait({asked}, timeout=PATIENCE)
     error = asked.exception() if asked.done() else "the database does not answer"
     if error is not None:

@@ -1,4 +1,4 @@
-"""What pipelines use of Spark; inside, the server that the tasks of a run share."""
+"""The Spark API for pipelines, and the Spark server that the tasks of a run share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: the runner uses what is in here, too, and has no need of these.
+    # Imported lazily: the runner uses this package, too, and does not need these.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -53,5 +53,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # For completion, before they are loaded.
+    # For completion before the lazy import.
     return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""What fails on Spark, said in our words."""
+"""Translation of Spark's errors into those of Holdfast."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from holdfast.errors import HoldfastError, MissingDependency, SparkUnavailable
 _ABSENT: Final = re.compile(r"No module named '([\w.]+)'")
 _OURS: Final = re.compile(r"holdfast\.errors\.(\w+): (.*)(?:\n\s*hint: (.*))?")
 _CAUSE: Final = re.compile(r"^\s*([\w.]+(?:Error|Exception): .*)", re.MULTILINE)
-"""What ends the traceback of an executor."""
+"""The last line of an executor's traceback."""
 
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Errors of Spark inside, and those of ours that come from executors through it."""
+    """Raise Spark's errors in the block as errors of Holdfast. Those that executors raised, and
+    that Spark has wrapped, are restored."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -29,9 +30,9 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def has_raised(error: BaseException, text: str) -> bool:
-    """Tell whether Spark has failed at our `raise_error(text)`.
+    """Return whether Spark has failed at our `raise_error(text)`.
 
-    The text alone does not tell: messages of other errors may show the plan, which has it.
+    The text alone is no proof: messages of other errors may show the query plan, which contains it.
     """
     return f"[USER_RAISED_EXCEPTION] {text}" in str(error)
 

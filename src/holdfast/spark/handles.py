@@ -1,4 +1,4 @@
-"""What a program gives to processes elsewhere: handles of its stores, endpoints for its jobs."""
+"""Access for other processes: handles to a program's stores, and endpoints for its jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def task_handle(task_store: TaskStore) -> TaskHandle:
-    """A handle of the task instance, for as long as the attempt lives if it is one."""
+    """Return a handle to the store of the task instance. Within an attempt, it is valid as long as
+    the attempt runs."""
     store, scope, writer, rules = task_store.binding
     wanted: Wanted = HandleIdentity(scope, _user(writer))
     if isinstance(writer, TaskWriter) and writer.attempt is not None:
@@ -40,7 +41,8 @@ def task_handle(task_store: TaskStore) -> TaskHandle:
 
 
 def asset_handle(asset_store: AssetStore) -> AssetHandle:
-    """A handle of the asset, for as long as the attempt lives if it is one's."""
+    """Return a handle to the store of the asset. Within an attempt, it is valid as long as the
+    attempt runs."""
     store, scope, writer, rules = asset_store.binding
     if scope.asset_id is not None:
         scope = AssetScope(name=scope.name, uri=scope.uri)
@@ -52,10 +54,10 @@ def asset_handle(asset_store: AssetStore) -> AssetHandle:
 
 
 def job_endpoint(task_store: TaskStore, key: str, intent: str, assets: Assets = ()) -> Endpoint:
-    """Where a job of the task reaches the task's stores while `key` of the task store holds the
-    intent; StaleAttempt where it does not.
+    """Return the endpoint by which a job of the task reaches the task's stores, as long as `key` of
+    the task store holds the intent. Raise StaleAttempt if it does not.
 
-    In a task, the job has the assets that the task declares; elsewhere, those that are given.
+    In a task, the job can use the assets that the task declares; elsewhere, those that are given.
     """
     store, scope, *_ = task_store.binding
     if isinstance(store, PipeStore):

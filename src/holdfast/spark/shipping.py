@@ -1,4 +1,4 @@
-"""Letting Spark send code of ours to processes that do not have it."""
+"""Shipping of Holdfast's code by value to Spark processes that do not have it installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.errors import MissingDependency
 
 
 def ship() -> None:
-    """Let PySpark pickle what is in `holdfast.portable` whole, not by name."""
+    """Have PySpark pickle `holdfast.portable` and `holdfast.errors` by value, not by name."""
     try:
         from pyspark import cloudpickle
     except ImportError:

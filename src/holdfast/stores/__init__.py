@@ -1,1 +1,1 @@
-"""The stores: each answers the commands of `holdfast.commands.entries`."""
+"""Stores: each executes the commands of `holdfast.commands.entries`."""

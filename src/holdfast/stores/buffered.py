@@ -1,4 +1,4 @@
-"""Writes to an asset that wait to go out together."""
+"""Buffer for an asset's writes that are to be executed together."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ KeyWrite: TypeAlias = c.Set | c.Advance | c.Delete
 
 
 class BufferedStore(WrapperStore):
-    """The store of one asset, for a writer whose writes are held back until they are taken.
+    """Store of one asset that holds back its writer's writes until they are taken.
 
-    The writer reads its own: an entry that waits is marked as staged, over the version that
-    stands. Of several writes to a key the last is kept, with the condition of the first.
+    The writer reads its own writes: a buffered entry is marked as staged, on top of the stored
+    version. Of several writes to a key the last is kept, with the condition of the first.
     """
 
     def __init__(self, inner: Store, scope: AssetScope) -> None:
@@ -37,7 +37,7 @@ class BufferedStore(WrapperStore):
         self._writes: dict[str, KeyWrite] = {}
 
     def take(self) -> tuple[AssetWrite, ...]:
-        """What waits, in the order in which it is to be carried out; nothing waits any more."""
+        """Return the buffered writes in the order of their execution, and empty the buffer."""
         with self._lock:
             cleared = (self._cleared,) if self._cleared else ()
             writes = (*cleared, *self._writes.values())
@@ -82,14 +82,14 @@ class BufferedStore(WrapperStore):
         return self.inner.execute(command)
 
     def _standing(self, key: str) -> Entry[str] | None:
-        """What would be there without the pending write to this very key."""
+        """Return the entry as it would be without the buffered write to this key."""
         return None if self._cleared else self.inner.execute(c.GetEntry(self._scope, key))
 
     def _entry(self, key: str) -> Entry[str] | None:
         return self._over(key, self._standing(key))
 
     def _over(self, key: str, standing: Entry[str] | None) -> Entry[str] | None:
-        """An entry as it is once the pending write is carried out."""
+        """Return the entry as it will be once the buffered write has been executed."""
         write = self._writes.get(key)
         if write is None:
             return standing

@@ -1,4 +1,4 @@
-"""Why a store says no: the same words whichever store says it."""
+"""Errors that all stores raise with the same messages and hints."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def unknown_asset(scope: AssetScope, names: Sequence[str]) -> UnknownAsset:
 
 
 def _similar(sought: str, names: Sequence[str]) -> list[str]:
-    """Return names like this one. Only short names of about its length are looked at, and few of
-    them: the comparison takes long, and anybody can ask for a name that is not there."""
+    """Return similar names. Only a few short names of about the same length are compared: the
+    comparison is slow, and anybody can ask for a name that does not exist."""
     near = sorted(names, key=lambda name: abs(len(name) - len(sought)))[:_COMPARED]
     short = [name for name in near if len(name) <= _LONGEST_COMPARED]
     return get_close_matches(sought[:_LONGEST_COMPARED], short, n=3, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""The store behind a server: every command is a request."""
+"""Store behind an HTTP server: every command is a request."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ TOKENS: Final = "/execution/tokens"
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """The answer to the wish for a token."""
+    """Response to a request for a token."""
 
     token: str
 
 
 class HttpStore(Store):
-    """The store of the server at a URL, as far as the token allows.
+    """Store of the server at a URL, within the permissions of the token.
 
-    While the server is away or busy, commands wait for it up to `retry_window`. A write whose
-    answer was lost is sent again, and carried out once. What a person writes is recorded under the
-    name that is in the token. Where that ran out, as in a request that waited for the server, the
-    request is sent again with the one that another request was given meanwhile, or `new_token`
-    returns.
+    While the server is down or busy, commands are retried for up to `retry_window`. A write whose
+    response was lost is sent again, and executed once. What a person writes is recorded under the
+    name in the token. When the token has expired, for example while a request waited for the
+    server, the request is sent again with the token that another request obtained meanwhile, or
+    with the one that `new_token` returns.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class HttpStore(Store):
         return self._transport.url
 
     def token_for(self, wanted: Wanted) -> str:
-        """A token that may do less than this store's own, for somebody else."""
+        """Return a token for another client, with fewer permissions than this store's own."""
         response = self._ask("POST", JSON.encode(wanted), path=TOKENS)
         if response.status != HTTPStatus.OK:
             raise refusal(self.url, response)
@@ -130,7 +130,8 @@ class HttpStore(Store):
             raise StoreUnavailable(str(error), hint=HINT) from error
 
     def _has_another_token(self, response: Response, used: str) -> bool:
-        """Have another token, where the one that was used is refused; False where there is none."""
+        """Return whether there is another token to retry with, after a refusal of the one that was
+        used; call `new_token` unless another request has replaced it already."""
         if response.status != TokenRefused.status:
             return False
         if not isinstance(refusal(self.url, response), TokenRefused):

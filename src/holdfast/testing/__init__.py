@@ -1,15 +1,15 @@
-"""For those who write a store or a backend: the suite that every store passes.
+"""Conformance suites for authors of stores and backends.
 
-A backend's test file is a subclass of `StoreConformance` with one fixture:
+A store's test file is a subclass of `StoreConformance` with one fixture:
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
         def make_store(self):
             return lambda clock: MyStore(clock=clock)
 
-and a worker-side backend's one of `WorkerBackendConformance`.
+and that of a worker-side backend is a subclass of `WorkerBackendConformance`.
 
-Part of the first is `StoreMachine`, which sends random commands to the store and to a dict;
+`StoreConformance` includes `StoreMachine`, which sends random commands to the store and to a dict;
 outside of the suite, `machine_for(make_store).TestCase` runs it.
 """
 

@@ -1,4 +1,4 @@
-"""One way into a store: through `execute` or through `aexecute`."""
+"""Sync and async test clients of a store, through `execute` or `aexecute`."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ COLOURS = ("sync", "async")
 
 
 class Door(ABC):
-    """Hands commands to a store and gives their answers back, whatever the colour behind it."""
+    """Sends commands through the sync or async entry point of a store, and returns the answers."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     @abstractmethod
     def __call__(self, command: Command[A]) -> A:
-        """Carry the command out and answer it."""
+        """Execute the command and return its answer."""
 
     @abstractmethod
     def together(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """All of them at the same time: what each answered or raised, in the same order."""
+        """Execute all commands at once; return what each answered or raised, in the same order."""
 
     @abstractmethod
     def call(self, accessor: Accessor[Any], name: str, *args: Any, **options: Any) -> Any:
-        """The accessor's method of that name, or its async twin."""
+        """Call the accessor's method of that name, or its async variant."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the store from this side."""
+        """Close the store through the same entry point."""
 
 
 class SyncDoor(Door):
@@ -63,7 +63,7 @@ class SyncDoor(Door):
 
 
 class AsyncDoor(Door):
-    """Has an event loop of its own, in which the store is used and closed."""
+    """Has its own event loop, in which the store is used and closed."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -93,5 +93,5 @@ class AsyncDoor(Door):
 
 
 def open_door(colour: str, store: Store) -> Door:
-    """A door of that colour."""
+    """Return a client for `sync` or `async`."""
     return {"sync": SyncDoor, "async": AsyncDoor}[colour](store)

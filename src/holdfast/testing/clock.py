@@ -1,4 +1,4 @@
-"""A clock that tests move by hand."""
+"""A clock that tests advance by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """Stands still until it is moved.
+    """A clock that stands still until it is advanced.
 
     It starts at the real time, because an accessor computes `expires_at` by the worker's clock.
     """
@@ -18,5 +18,5 @@ class Clock:
         return self.now
 
     def forward(self, by: timedelta) -> None:
-        """Let that much time pass."""
+        """Advance the clock."""
         self.now += by

@@ -1,7 +1,7 @@
-"""What a store under test declares that it cannot do.
+"""Gaps: what a store under test declares that it does not support.
 
 A test that needs a declared gap is expected to fail where it meets it. Any other NotSupported is a
-failure, and so is a gap that turns out to be none.
+failure, and so is a declared gap that does not exist.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ WITHOUT_OPTIONAL_METHODS: Final[frozenset[Gap]] = frozenset(
         *(IF_VERSION, STAGED_ADVANCE, STAGED_TOGETHER),
     }
 )
-"""The gaps of a custom backend that has the eight methods and no more."""
+"""The gaps of a custom backend that has only the eight required methods."""
 
 
 def needs(command: c.Command[Any]) -> frozenset[Gap]:
-    """Return what a store may declare as a gap of all that the command needs."""
+    """Return everything that the command needs and that a store may declare as a gap."""
     found: set[Gap] = {type(command)}
     match command:
         case c.Set():
@@ -55,7 +55,7 @@ def needs(command: c.Command[Any]) -> frozenset[Gap]:
 
 
 class StoreUnderTest(WrapperStore):
-    """Passes everything on. A test that meets a declared gap ends there, as it was expected to."""
+    """Forwards every command. A test that meets a declared gap ends there, and is expected to."""
 
     def __init__(self, inner: Store, gaps: Collection[Gap]) -> None:
         super().__init__(inner)
@@ -80,9 +80,9 @@ class StoreUnderTest(WrapperStore):
 
 
 def expected_to_fail(owner: type, tests: Mapping[str, str]) -> None:
-    """Mark tests of a class, by name, as failing for a reason. They fail where they pass.
+    """Mark tests of a class, by name, as expected failures with a reason. One that passes fails.
 
-    TypeError where the class has no such test, or there is no reason.
+    Raise TypeError where the class has no such test, or there is no reason.
     """
     for name, reason in tests.items():
         test = getattr(owner, name, None)
@@ -92,7 +92,7 @@ def expected_to_fail(owner: type, tests: Mapping[str, str]) -> None:
 
 
 def _copy(test: Callable[..., Any]) -> Callable[..., Any]:
-    # Marks are kept with the function, which other classes have, too.
+    # Marks belong to the function, which other classes share.
     @functools.wraps(test)
     def copied(*args: Any, **options: Any) -> Any:
         return test(*args, **options)

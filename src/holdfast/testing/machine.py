@@ -1,7 +1,8 @@
-"""Random commands and clock jumps, sent to a store and to a dict: both must say the same.
+"""Stateful test: random commands and clock jumps on a store and on a dict, whose answers must
+agree.
 
-What a store is free to choose is not compared: ids, the numbers of versions (their order is), the
-order of rows that expired at one time, and the words of an error.
+What a store is free to choose is not compared: ids, version numbers (their order is), the order of
+rows that expired at the same time, and the text of an error.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ DECLARATIONS = [*BOTH, ("orders", "s3://elsewhere")]
 KEYS = ["a", "A/%_"]
 
 Attempt: TypeAlias = tuple[TaskScope, int]
-"""Of a task, and how many attempts before its newest one."""
+"""A task, and the number of attempts before its newest one."""
 
 tasks = st.sampled_from([TASKS[0], *TASKS])
 orders, customers = (AssetScope(name=name) for name in ASSETS)
@@ -63,7 +64,7 @@ M = TypeVar("M", bound=Callable[..., None])
 
 
 def step(weight: int, **arguments: st.SearchStrategy[Any]) -> Callable[[M], M]:
-    """Let the machine take this step, the more often the larger its weight is."""
+    """Register a step of the machine, which is taken the more often the larger its weight is."""
 
     def planned(method: M) -> M:
         plan = st.tuples(st.just(method.__name__), st.fixed_dictionaries(arguments))
@@ -74,7 +75,7 @@ def step(weight: int, **arguments: st.SearchStrategy[Any]) -> Callable[[M], M]:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """`machine_for` makes a subclass of it for a store."""
+    """The state machine; `machine_for` creates a subclass of it for a store."""
 
     make_store: ClassVar[Callable[[Clock], Store]]
     colour: ClassVar[str]
@@ -341,10 +342,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.both(c.DeleteOrphans(self.clock() - past))
 
     def both(self, command: c.Command[Any], stores: c.Command[Any] | None = None) -> Any:
-        """Carry the command out on both sides and compare what they say.
+        """Execute the command on both sides and compare the answers.
 
-        The store is sent its own command where that names its versions. Answers with what the
-        model and the store answered; None where the command was refused.
+        The store is sent its own command where that contains its versions. Return the answers of
+        the model and of the store; None where the command was rejected.
         """
         if needs(stores or command) & self.gaps:
             return None
@@ -357,7 +358,8 @@ class StoreMachine(RuleBasedStateMachine):
         return None if isinstance(wanted, HoldfastError) else (wanted, seen)
 
     def match(self, where: tuple[str, str], version: int, other: int) -> None:
-        """Hold on to which version of the store is which of the model; both only ever grow."""
+        """Record which version of the store corresponds to which of the model, and check that both
+        only ever increase."""
         known = self.versions.setdefault(where, {0: 0})
         known.setdefault(version, other)
         stores = [known[each] for each in sorted(known)]
@@ -365,12 +367,12 @@ class StoreMachine(RuleBasedStateMachine):
         assert stores == sorted(set(stores)), where
 
     def forget(self, *scopes: StoreScope) -> None:
-        """What is deleted whole may count from the beginning when it comes back."""
+        """Forget the versions of scopes that are deleted as a whole: they may start over."""
         owners = {owner(scope) for scope in scopes}
         self.versions = {at: known for at, known in self.versions.items() if at[0] not in owners}
 
     def expected(self, scope: StoreScope, key: str, expectation: str) -> tuple[Any, Any]:
-        """The `if_version` for the model and for the store."""
+        """Return the `if_version` for the model and for the store."""
         if expectation == "anything":
             return None, None
         if expectation == "absence":
@@ -390,7 +392,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.attempt(writer) if isinstance(writer, tuple) else writer
 
     def expiry(self, scope: StoreScope, lifetime: timedelta | None) -> datetime | None:
-        """Assets do not expire."""
+        """Return when an entry expires; None for assets, which do not expire."""
         if lifetime is None or isinstance(scope, AssetScope):
             return None
         return self.clock() + lifetime
@@ -405,9 +407,9 @@ def machine_for(
     rounds: int = 1,
     gaps: Collection[Gap] = (),
 ) -> type[StoreMachine]:
-    """A machine for the stores that `make_store` makes, each of them with nothing in it.
+    """Return a machine for the stores that `make_store` creates, each of them empty.
 
-    Its `TestCase` runs it. A seed stands for the steps it takes; more `rounds` take more of them.
+    Its `TestCase` runs it. The seed determines its steps; more `rounds` take more of them.
     """
     parts = {
         "make_store": staticmethod(make_store),
@@ -430,7 +432,7 @@ def machine_for(
 
 
 def outcome(execute: Callable[[c.Command[Any]], Any], command: c.Command[Any]) -> Any:
-    """The answer, or the refusal."""
+    """Return the answer, or the error."""
     try:
         return execute(command)
     except HoldfastError as error:
@@ -438,7 +440,7 @@ def outcome(execute: Callable[[c.Command[Any]], Any], command: c.Command[Any]) -
 
 
 def owner(scope: StoreScope) -> str:
-    """The same for every way to name one scope."""
+    """Return one name for a scope, however it is given."""
     if isinstance(scope, TaskScope):
         return str(scope)
     return scope.name or next(name for name, uri in ASSETS.items() if uri == scope.uri)

@@ -1,4 +1,4 @@
-"""A dict: what the stores should do, in its plainest form. Tests compare the others with it."""
+"""The reference model of a store, based on dicts. Tests compare the other stores with it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Answered:
 
 @dataclass
 class _Load:
-    """What a bulk load has brought: the entries of each part, by scope."""
+    """A bulk load: the entries of each part, by scope."""
 
     writer: Writer
     started_at: datetime
@@ -98,7 +98,7 @@ class _Load:
 
 
 class MemoryStore(Store):
-    """Keeps everything in this process, and loses it with it."""
+    """A store in the memory of this process, which is lost with it."""
 
     def __init__(
         self, *, history_limit: int = 100, clock: Callable[[], datetime] | None = None
@@ -161,7 +161,7 @@ class MemoryStore(Store):
         }
 
     def _seen(self, shelf: _Task | _Asset, reader: TaskWriter | None) -> dict[str, Entry[str]]:
-        """What is live, with what the reading attempt has staged laid over it."""
+        """Return the live entries, overlaid with the staged writes of the reading attempt."""
         entries = self._live(shelf)
         task = self._tasks.get(reader.scope) if reader else None
         if isinstance(shelf, _Asset) and task and reader and task.live:
@@ -171,9 +171,9 @@ class MemoryStore(Store):
         return dict(sorted(entries.items()))
 
     def _preview(self, standing: Entry[str] | None, staged: _Staged) -> Entry[str]:
-        """What its attempt reads: the entry as it would be if the write took effect now.
+        """Return the entry that its attempt reads: as it would be if the write took effect now.
 
-        Where it could not, its success will say so; until then the attempt reads what it staged.
+        Where it could not, finishing the attempt raises; until then it reads the staged value.
         """
         change = staged.command
         return overlaid(
@@ -182,7 +182,7 @@ class MemoryStore(Store):
         )
 
     def _outcome(self, standing: Entry[str] | None, change: c.Set | c.Advance) -> str:
-        """The value after the change."""
+        """Return the value after the change."""
         if isinstance(change, c.Set):
             return change.value
         where = f"`{change.key}` of {change.scope}"
@@ -229,7 +229,7 @@ class MemoryStore(Store):
     # writing
 
     def _open(self, scope: StoreScope, writer: Writer) -> _Task | _Asset:
-        """The shelf, for a writer that may write to it."""
+        """Return the shelf. Raise an error for a writer that may not write to it."""
         self._fence(writer)
         shelf = self._shelf(scope)
         if isinstance(shelf, _Asset) and shelf.orphaned_at:
@@ -259,7 +259,7 @@ class MemoryStore(Store):
         values: Iterable[tuple[str, str | None, datetime | None]],
         writer: Writer,
     ) -> int:
-        """The same, each with its own expiry."""
+        """Write or delete (None) these keys as one version, each with its own expiry."""
         shelf.revision += 1
         now = self._clock()
         writer = signature(writer)
@@ -348,16 +348,16 @@ class MemoryStore(Store):
     # attempts and staged writes
 
     def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> None:
-        """Keep the write for the attempt's success."""
+        """Store the write for the attempt's success."""
         assert isinstance(shelf, _Asset)
         self._refers |= is_reference(command.value)
         staged = _Staged(command, self._clock())
         self._task_of(command).staged[shelf.asset_id, command.key] = staged
 
     def _over_staged(self, shelf: _Task | _Asset, command: c.Advance) -> c.Set | c.Advance:
-        """Together with what is staged for its key: a staged `set` goes on as a `set`.
+        """Merge the command with the staged write of its key: a staged `set` remains a `set`.
 
-        What stands is left out of it until success, because it may yet be moved back.
+        The current value is not included until success, because it may still be moved back.
         """
         assert isinstance(shelf, _Asset)
         before = self._task_of(command).staged.get((shelf.asset_id, command.key))
@@ -393,7 +393,7 @@ class MemoryStore(Store):
         task.ended = command.ending is None or command.ending.state.ended
 
     def _apply(self, task: _Task) -> None:
-        """The staged writes to one asset become one version of it."""
+        """Apply the staged writes, those to one asset as one version of it."""
         writes: dict[int, list[tuple[str, str | None]]] = {}
         for (asset_id, key), staged in sorted(task.staged.items()):
             change = staged.command
@@ -413,7 +413,7 @@ class MemoryStore(Store):
     # objects in the workers' storage
 
     def _references(self) -> set[Object]:
-        """What entries, histories and staged writes refer to."""
+        """Return the objects that entries, histories and staged writes refer to."""
         if not self._refers:
             return set()
         named = [
@@ -516,7 +516,7 @@ class MemoryStore(Store):
         return sum(map(len, entries.values()))
 
     def _resolved(self, scope: StoreScope, writer: Writer) -> StoreScope:
-        """The scope by all that identifies it, which may be written."""
+        """Return the scope with all its identifiers. Raise an error where it may not be written."""
         if isinstance(scope, TaskScope):
             return scope
         asset = self._open(scope, writer)
@@ -563,7 +563,7 @@ class MemoryStore(Store):
         return asset
 
     def _named(self, command: c.DeclareAsset) -> _Asset | None:
-        """The asset that a name or URI alone stands for, if there is one."""
+        """Return the asset that has that name or URI, where only one of them is given."""
         for asset in self._assets.values():
             if (command.name, command.uri) in ((asset.name, None), (None, asset.uri)):
                 return asset
@@ -607,7 +607,7 @@ class MemoryStore(Store):
         for task in self._tasks.values():
             task.staged = {at: s for at, s in task.staged.items() if at[0] != asset.asset_id}
 
-    # commands around commands
+    # commands that wrap commands
 
     def _once(self, command: Once) -> Any:
         client, number = command.request.client, command.request.number

@@ -1,4 +1,4 @@
-"""The purge queue of the store in memory: what it should do, in its plainest form."""
+"""The reference model of the purge queue, in memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from holdfast.model.value import is_in_place, is_reference
 from holdfast.stores import errors as refusal
 
 Object: TypeAlias = tuple[StoreScope, str, str]
-"""Whose object it is, the key, and the JSON text of the reference."""
+"""The scope of an object, its key, and the JSON text of its reference."""
 
 
 @dataclass
 class _Row:
-    """An object that nothing names, or nothing yet."""
+    """An object that nothing refers to, or nothing yet."""
 
     owner: StoreScope
     key: str
@@ -31,20 +31,20 @@ class _Row:
     error: str = ""
 
     def reserves(self, other: _Row, now: datetime) -> bool:
-        """Whether that object is not to be deleted because of this one."""
+        """Return whether this row prevents the deletion of the other one's object."""
         same = (self.owner, self.key) == (other.owner, other.key)
         by_key = is_in_place(other.value) and not self.value
         return same and self.due_at > now and (self.value == other.value or by_key)
 
 
 class ObjectQueue:
-    """Owners are task instances, and assets by name and URI."""
+    """The queue. Owners are task instances, and assets by name and URI."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
         self._rows: dict[int, _Row] = {}
         self._barriers: dict[int, tuple[c.Part, str, datetime]] = {}
-        """What is being deleted as a whole, by whom, and until when."""
+        """The parts that are being deleted as a whole, with the taker and the end of the lease."""
         self._last = 0
 
     def add(self, place: Object, wait: timedelta = timedelta(0), reservation: str = "") -> None:
@@ -72,7 +72,7 @@ class ObjectQueue:
                 self.add(place)
 
     def claim(self, owner: StoreScope, values: Iterable[tuple[str, str]], reservation: str) -> None:
-        """What is about to be written names these objects, which were reserved for it."""
+        """Claim the objects that were reserved for a write, which is about to refer to them."""
         claimed: list[int] = []
         for key, value in values:
             if is_reference(value):
@@ -91,14 +91,14 @@ class ObjectQueue:
             del self._rows[id]
 
     def name(self, owner: StoreScope, key: str, value: str) -> None:
-        """The same for an object that was there before."""
+        """Remove an existing object from the queue, as a write is about to refer to it."""
         for id, row in self._untaken(owner, key, value).items():
             if row.value == value and not row.reservation:
                 del self._rows[id]
 
     def _untaken(self, owner: StoreScope, key: str, value: str) -> dict[int, _Row]:
-        """What is queued for a key, none of which is this object and being deleted: or any, where
-        the object is known by its key alone."""
+        """Return the queued rows of a key. Raise ObjectBusy where this object is being deleted: or
+        any of the key, where the object is known by its key alone."""
         now, by_key = self._clock(), not value or is_in_place(value)
         for part, _, until in self._barriers.values():
             if until > now and _is_part(part, owner):
@@ -135,7 +135,7 @@ class ObjectQueue:
     def _barrier(
         self, command: c.TakePurges, taken: list[c.Purge], named: Collection[Object]
     ) -> int | None:
-        """Keep writers away from the whole part, where all that it has is being deleted."""
+        """Block writers of the whole part, where all of its objects are being deleted."""
         queued = [row for row in self._rows.values() if _is_part(command.part, row.owner)]
         names = any(
             _is_part(command.part, owner) and is_in_place(value) for owner, _, value in named

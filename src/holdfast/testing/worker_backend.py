@@ -1,5 +1,5 @@
-"""The suite for worker-side backends: whatever spelling its hooks have, a backend passes it, or
-values get lost."""
+"""The conformance suite of worker-side backends. A backend must pass it, whichever form its hooks
+have, or values get lost."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ KEYS = ("k", "K", "a/b", "../k", "..", " ", "k%2F", "\U0001f30d" * 512)
 
 
 class WorkerBackendConformance:
-    """A subclass is a backend's test: it has a fixture `make_backend`, which gives a function that
-    makes the backend, each time anew and with the same storage behind it."""
+    """Base class of a backend's test. A subclass has a fixture `make_backend`, which returns a
+    function that creates the backend, each time anew and with the same storage behind it."""
 
     content_addressed: ClassVar[bool] = False
-    """Whether each content has an object of its own, as with ObjectStoreBackend. Else the place
-    depends on scope and key alone, and is overwritten."""
+    """Whether each content has an object of its own, as with ObjectStoreBackend. Otherwise the
+    reference depends on scope and key alone, and the object is overwritten."""
     deletes: ClassVar[bool] = True
-    """Whether the object of an entry that is gone can be deleted."""
+    """Whether the object of a deleted entry can be deleted."""
 
     @pytest.fixture
     def make_backend(self) -> Callable[[], BaseStoreBackend]:
@@ -53,7 +53,7 @@ class WorkerBackendConformance:
 
     @pytest.fixture
     def other_workers(self, make_backend: Callable[[], BaseStoreBackend]) -> WorkerHooks:
-        """The hooks on another machine."""
+        """Return the hooks on another machine."""
         return WorkerHooks(make_backend())
 
     @pytest.fixture(params=SCOPES, ids=str)

@@ -17,7 +17,7 @@ NOTICE = b"N"
 """Kinds of frames: downward and upward."""
 
 LARGEST_OF_TASK = 64 * 2**20
-"""Bytes of a frame between a child and its supervisor, which has many of them."""
+"""Maximum bytes of a frame between a child and its supervisor, which has many children."""
 
 encode = msgspec.msgpack.Encoder(enc_hook=base_value).encode
 
@@ -36,14 +36,14 @@ class Channel:
         self._sending = Lock()
 
     def send(self, kind: bytes, data: bytes = b"") -> None:
-        """Send a frame: what it is, in one byte, and its content. Raise OSError where nobody
-        listens, and ValueTooLarge where the other end would not take it."""
+        """Send a frame: its kind, in one byte, and its content. Raise OSError where the other end
+        is closed, and ValueTooLarge where it would not accept the frame."""
         frame = self._framed(kind, data)
         with self._sending:
             self.sock.sendall(frame)
 
     def send_with(self, kind: bytes, data: bytes, descriptors: list[int]) -> None:
-        """The same, together with open files for the other process."""
+        """Send a frame together with open files for the other process. Raise as `send` does."""
         frame = self._framed(kind, data)
         with self._sending:
             sent = socket.send_fds(self.sock, [frame], descriptors)
@@ -61,14 +61,14 @@ class Channel:
         return _LENGTH.pack(length) + kind + data
 
     def receive(self) -> tuple[bytes, bytes] | None:
-        """The next frame; None once the other end is closed."""
+        """Return the next frame; None once the other end is closed."""
         while (frame := self.taken()) is None:
             if not self.fill() or self._broken():
                 return None
         return frame
 
     def taken(self) -> tuple[bytes, bytes] | None:
-        """A frame that has come in already, if there is one."""
+        """Return a frame that has been received already, or None."""
         if len(self._received) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._received)
@@ -80,7 +80,7 @@ class Channel:
         return frame[:1], frame[1:]
 
     def fill(self) -> bool:
-        """Read what there is, waiting for something; False once either end is closed."""
+        """Read the available bytes, waiting for some; return False once either end is closed."""
         try:
             data = self.sock.recv(_CHUNK)
         except OSError:
@@ -89,21 +89,22 @@ class Channel:
         return bool(data)
 
     def feed(self, data: bytes) -> None:
-        """Take in what was read from the socket."""
+        """Append bytes that were read from the socket."""
         self._received += data
 
     def _broken(self) -> bool:
-        """What has come in is no frame of ours."""
+        """Return whether the received bytes are not a valid frame."""
         head = self._received[: _LENGTH.size]
         return len(head) == _LENGTH.size and _LENGTH.unpack(head)[0] > self._largest
 
     def end_input(self) -> None:
-        """Let `receive` answer None once it has handed out what has come in."""
+        """Make `receive` return None once it has returned what has been received."""
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
-        """For both ends. A thread that waits in `receive` is woken, as closing alone would not."""
+        """Close the socket for both ends. This wakes a thread that waits in `receive`, as closing
+        alone would not."""
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()

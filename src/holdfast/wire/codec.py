@@ -1,4 +1,4 @@
-"""Commands and their answers as bytes, for stores that are in another process."""
+"""Encoding of commands and their answers as bytes, for stores in another process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A = TypeVar("A")
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """An error of ours, on its way to whoever asked."""
+    """An error of ours, as it is sent to the caller."""
 
     reason: str
     message: str
@@ -24,7 +24,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Wire:
-    """One way of writing them down."""
+    """One encoding of commands and answers."""
 
     def __init__(self, encoder: Any, decoder: Any) -> None:
         self.encode = encoder(enc_hook=base_value).encode
@@ -32,7 +32,7 @@ class Wire:
         self._answer_decoders: dict[type[Command[Any]], Any] = {}
 
     def decode_command(self, data: bytes) -> Command[Any]:
-        """InvalidInput where it is none, or one that cannot be."""
+        """Decode a command. Raise InvalidInput where it is not one, or an invalid one."""
         try:
             return cast(Command[Any], self._command_decoder.decode(data))
         except msgspec.DecodeError as error:
@@ -53,7 +53,7 @@ class Wire:
         return cast(bytes, self.encode(Refusal(error.code, error.message, error.hint)))
 
     def decode_error(self, data: bytes) -> HoldfastError:
-        """The error as it was raised on the other side."""
+        """Return the error as it was raised on the other side."""
         return raised(self._decoder(Refusal).decode(data))
 
     @cached_property
@@ -62,30 +62,30 @@ class Wire:
 
 
 MSGPACK = Wire(msgspec.msgpack.Encoder, msgspec.msgpack.Decoder)
-"""Between processes of one machine."""
+"""The encoding between processes of one machine."""
 JSON = Wire(msgspec.json.Encoder, msgspec.json.Decoder)
-"""Over HTTP."""
+"""The encoding over HTTP."""
 
 
 def raised(refusal: Refusal) -> HoldfastError:
-    """The error that a refusal tells of."""
+    """Return the error that a refusal describes."""
     return KINDS.get(refusal.reason, HoldfastError)(refusal.message, hint=refusal.hint)
 
 
 @cache
 def command_types() -> tuple[type[Command[Any]], ...]:
-    """Every command that can be asked of a store."""
+    """Return every command that can be sent to a store."""
     return tuple(sorted(_commands(Command), key=lambda found: found.__name__))
 
 
 def answer_type(kind: type[Command[Any]]) -> Any:
-    """What the command is answered with."""
+    """Return the type of the command's answer."""
     base = kind.__orig_bases__[0]  # type: ignore[attr-defined]
     return get_args(base)[0]
 
 
 def _commands(base: type[Command[Any]]) -> Iterator[type[Command[Any]]]:
-    """Find the commands that clients send: those that are not generic, and not made of others."""
+    """Yield the commands that clients send: those that are neither generic nor wrap others."""
     for found in base.__subclasses__():
         if not getattr(found, "__parameters__", ()) and not issubclass(found, Guarded | Once):
             yield found

@@ -1,4 +1,4 @@
-"""What a task asks its supervisor for an endpoint for."""
+"""Purposes for which a task requests an endpoint from its supervisor."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 
 
 class JobName(msgspec.Struct, frozen=True, tag="job"):
-    """A job that a task submits: the intent, and the key of the task store that it is stored at."""
+    """A job that a task submits: its intent, and the key of the task store that holds it."""
 
     key: str
     intent: str
 
 
 class Tables(msgspec.Struct, frozen=True, tag="tables"):
-    """The data source, which may read the state of other tasks, too."""
+    """The data source, which may also read the state of other tasks."""
 
 
 Purpose: TypeAlias = JobName | Tables | None
-"""What a task wants an endpoint for; None: its own stores."""
+"""The purpose of an endpoint; None: the task's own stores."""

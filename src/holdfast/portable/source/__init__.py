@@ -1,5 +1,5 @@
-"""The Spark data source `holdfast`, as far as it runs where nothing of Holdfast need be installed.
+"""The Spark data source `holdfast`: the part that runs where Holdfast need not be installed.
 
-These modules import PySpark and PyArrow, too, which every worker of Spark has. Where the store is a
-database, they go on with `holdfast.spark.source`, on machines that have Holdfast.
+These modules also import PySpark and PyArrow, which every Spark worker has. If the store is a
+database, they use `holdfast.spark.source`, on machines where Holdfast is installed.
 """

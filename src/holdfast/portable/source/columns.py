@@ -1,4 +1,4 @@
-"""The columns of a DataFrame that is written: whose entries its rows are, and what they hold."""
+"""The columns of a DataFrame that is written: the scope, key, value and expiry of each entry."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from holdfast.errors import InvalidInput, InvalidType
 from holdfast.portable.identifier import MAX_ASSET_LENGTH, check_id, check_map_index
 
 Owner: TypeAlias = tuple[Any, ...]
-"""What the scope's columns of a row hold."""
+"""The values of a row's scope columns."""
 Entry: TypeAlias = tuple[str, str, str | None]
-"""Key, value, and when it expires, as the wire has it."""
+"""Key, value and expiry time, as in the wire format."""
 
 _TASK: Final = ("dag_id", "run_id", "task_id", "map_index")
 _MADE: Final = ("version", "updated_at", "writer", "asset_id")
-"""What reading the tables shows, and the store makes by itself."""
+"""Columns that appear when reading the tables, and that the store generates itself."""
 _OPTIONAL: Final = ("map_index", "expires_at")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Columns(NamedTuple):
-    """Which columns there are, of those that say whose an entry is and when it expires."""
+    """The scope columns of a DataFrame, and whether it has the optional ones."""
 
     scope: tuple[str, ...]
     has_map_index: bool
@@ -37,7 +37,11 @@ class Columns(NamedTuple):
         return self.scope == _TASK
 
     def rows(self, batch: pa.RecordBatch, expires_at: str | None) -> Iterator[tuple[Owner, Entry]]:
-        """Each row as whose it is and its entry. `expires_at` is for all, where no column is."""
+        """Yield the owner and the entry of each row. `expires_at` applies if there is no such
+        column.
+
+        Raise InvalidInput for a row with a null.
+        """
         owners = zip(*(self._part_of_scope(batch, name) for name in self.scope), strict=True)
         keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
         times: Any = repeat(None)
@@ -53,7 +57,7 @@ class Columns(NamedTuple):
             yield owner, (key, value, expires_at)
 
     def scope_of(self, owner: Owner, key: str) -> dict[str, Any]:
-        """The scope, as the wire has it; `key` is that of a row, to tell of it."""
+        """Return the scope as in the wire format; `key` is that of a row, to name it in errors."""
         try:
             if self.is_task:
                 *names, index = owner
@@ -99,7 +103,8 @@ class Columns(NamedTuple):
 
 
 def columns_of(table: str, schema: StructType) -> Columns:
-    """What a DataFrame of this schema has for the table; an error where it does not fit."""
+    """Return the columns of a DataFrame of this schema; raise InvalidInput or InvalidType unless it
+    fits the table."""
     names = schema.fieldNames()
     scope = _scope_columns(table, names)
     wanted = (*scope, "key", "value", *(("expires_at",) if scope == _TASK else ()))

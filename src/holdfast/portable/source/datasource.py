@@ -1,4 +1,4 @@
-"""The data source `holdfast`, as Spark finds it."""
+"""The data source class that Spark registers as `holdfast`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HoldfastSource(DataSource):
     """`spark.read.format("holdfast").option("table", …)`, and the same with `df.write`."""
 
     default: ClassVar[Location | None] = None
-    """Where the store is, unless the options say so. None: what is configured where Spark plans."""
+    """The store to use unless the options name one. None: the one configured where Spark plans."""
     reading: ClassVar[tuple[str, ...]] = READING
     """The options for reading."""
 

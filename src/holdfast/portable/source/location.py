@@ -1,4 +1,4 @@
-"""Where the store of the data source is."""
+"""Location of the data source's store, from options, defaults and configuration."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Location(NamedTuple):
     url: str
     token: str = ""
     backend: str = ""
-    """The configured backend behind a database; empty: the product's own."""
+    """The backend configured with a database; empty: the built-in one."""
     retention: timedelta | None = None
-    """How long entries are kept that do not say it. None: it is not known here."""
+    """The default retention of entries. None: not known here."""
 
     @property
     def is_server(self) -> bool:
@@ -32,7 +32,10 @@ def is_server(url: str) -> bool:
 
 
 def locate(options: Mapping[str, str], default: Location | None) -> Location:
-    """What the options say, or else the default, or else what is configured where this runs."""
+    """Return the location in the options, or else the default, or else the one configured here.
+
+    Raise InvalidInput for options that contradict each other, and NoToken for a server without one.
+    """
     url, token = options.get("url"), options.get("token")
     if url is None:
         if token is not None:
@@ -66,7 +69,8 @@ def checked_token(token: str | None) -> str:
 
 
 def configured() -> Location:
-    """The store that is configured for this process."""
+    """Return the store that is configured for this process; raise InvalidInput without Holdfast
+    here."""
     try:
         from holdfast.settings import load
     except ModuleNotFoundError:
@@ -83,7 +87,11 @@ def configured() -> Location:
 
 
 class installed_here:  # noqa: N801  (it reads as a statement)
-    """For the import of a part of Holdfast that is not shipped, because it reaches a database."""
+    """Context for importing a part of Holdfast that is not shipped, because it connects to a
+    database.
+
+    Raises MissingDependency where that is not installed.
+    """
 
     def __enter__(self) -> None:
         pass

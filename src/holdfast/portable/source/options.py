@@ -12,8 +12,8 @@ READING: Final = (*WRITING, "where", "columns", "partitions")
 
 
 def check_options(given: Iterable[str], known: Collection[str], doing: str) -> None:
-    """Raise InvalidInput unless all the options are known. Spark adds none of its own, but for a
-    table of its catalog."""
+    """Raise InvalidInput unless all the options are known. Spark adds options of its own only for a
+    table in its catalog."""
     unknown = sorted(set(given) - set(known))
     if "provider" in unknown:
         raise InvalidInput(

@@ -10,10 +10,10 @@ from holdfast.errors import HoldfastError
 
 
 class plainly(ContextDecorator):  # noqa: N801  (it reads as a statement)
-    """Let Spark show an error of Holdfast without the traceback in front of it.
+    """Have Spark show an error of Holdfast without the traceback in front of it.
 
-    It is for Python workers of Spark: they read this variable of the environment when they report
-    an error, and end then.
+    It is for Spark's Python workers: they read this environment variable when they report an error,
+    and then exit.
     """
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""The option `where`: what rows must be, in words of SQL, for the store to find them itself."""
+"""The option `where`: an SQL predicate by which the store itself filters rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ GRAMMAR = (
 
 
 def parse_where(table: str, where: str) -> tuple[dict[str, Any], ...]:
-    """The tests that a predicate is, as a Scan has them; InvalidInput where it is none."""
+    """Return the tests of a predicate, in the form of a Scan; raise InvalidInput for invalid
+    ones."""
     words = Words(table, where)
     tests = [words.condition()]
     while not words.at_end:
@@ -33,7 +34,7 @@ def parse_where(table: str, where: str) -> tuple[dict[str, Any], ...]:
 
 
 class Words:
-    """A predicate, word by word."""
+    """Recursive-descent parser for a predicate."""
 
     def __init__(self, table: str, where: str) -> None:
         self._table = table
@@ -77,7 +78,8 @@ class Words:
         return values
 
     def literal(self, column: str) -> int | str:
-        """A value for the column: times are written as text, in UTC unless they say otherwise."""
+        """Return a value for the column. Times are written as text, in UTC unless they have an
+        offset."""
         word = self.take()
         if word.lstrip("-").isdecimal():
             return int(word)

@@ -1,4 +1,4 @@
-"""Reading a table of the store, in ranges side by side."""
+"""Reading a table of the store, in parallel ranges."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from holdfast.portable.source.served import Served
 
 DEFAULT_PARTITIONS = 8
 ROWS = 20_000
-"""So many rows are worth a partition of their own."""
+"""Number of rows that justify a partition of their own."""
 FIRST_SLICE = 2_000
 LARGEST_SLICE = 50_000
 BYTES = 8 * 2**20
-"""About so much is asked of a server at once."""
+"""Approximate size of one response of a server."""
 
 
 class Reading(NamedTuple):
-    """What is read: some columns of a table, of the rows that pass the tests."""
+    """A query: some columns of a table, for the rows that pass the tests."""
 
     location: Location
     table: str
@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What a Scan says about it, in the words of the wire."""
+        """The fields of a Scan command, as in the wire format."""
         return {"table": self.table, "columns": self.schema.fieldNames(), "tests": self.tests}
 
     @property
@@ -45,20 +45,21 @@ class Reading(NamedTuple):
 
 
 class Range(InputPartition):
-    """From after one row's identity up to another's; empty: from the first, to the last."""
+    """A range of rows, from after one row's identity up to and including another's; an empty bound
+    stands for the first or last row."""
 
     def __init__(self, after: Sequence[Any], until: Sequence[Any], plan: str) -> None:
         self.after = tuple(after)
         self.until = tuple(until)
         self.plan = plan
-        """Ranges of one plan belong together."""
+        """Identifies the plan; ranges of one plan belong together."""
 
 
 class TableReader(DataSourceReader):
-    """Reads what it was told to.
+    """Reads the rows of a query.
 
-    It takes none of Spark's filters: what it returned for one filter, Spark 4.3 would return for
-    every other query on the same DataFrame, whatever filters that has.
+    It accepts none of Spark's filters: the result for one filter would be returned by Spark 4.3 for
+    every other query on the same DataFrame, whatever its filters.
     """
 
     def __init__(self, reading: Reading, partitions: int) -> None:
@@ -88,7 +89,8 @@ class TableReader(DataSourceReader):
 def make_reader(
     location: Location, table: str, schema: StructType, options: Mapping[str, str]
 ) -> DataSourceReader:
-    """A reader of the schema's columns of a table, for the options `where` and `partitions`."""
+    """Return a reader of the schema's columns of a table, with the options `where` and
+    `partitions`."""
     where = options.get("where")
     tests = parse_where(table, where) if where is not None else ()
     said = options.get("partitions", str(DEFAULT_PARTITIONS))
@@ -98,7 +100,7 @@ def make_reader(
 
 
 def plan(reading: Reading, partitions: int) -> list[Sequence[Any]]:
-    """The bounds between the ranges."""
+    """Return the bounds between the ranges."""
     fields: dict[str, Any] = {"table": reading.table, "most": partitions, "rows": ROWS}
     if reading.location.is_server:
         return list(Served(reading.location).ask("PlanScan", **fields))
@@ -108,7 +110,7 @@ def plan(reading: Reading, partitions: int) -> list[Sequence[Any]]:
 
 
 def served_batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, slice by slice, each as it is at one moment."""
+    """Yield the rows of a range, slice by slice. Each slice is consistent in itself."""
     server = Served(reading.location)
     after: Sequence[Any] | None = part.after
     limit = FIRST_SLICE
@@ -123,7 +125,7 @@ def served_batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
 
 
 def record_batch(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Columns of values as Spark takes them; times are microseconds since 1970."""
+    """Return columns of values as an Arrow batch for Spark; times are microseconds since 1970."""
     arrays = [
         pa.array(values, pa.int64()).cast(kind)
         if pa.types.is_timestamp(kind)

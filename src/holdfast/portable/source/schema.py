@@ -1,4 +1,4 @@
-"""The tables of the data source, as Spark sees them."""
+"""The tables of the data source as Spark schemas."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _TYPES: dict[str, DataType] = {
 
 
 def full_schema(table: str) -> StructType:
-    """The whole table."""
+    """Return the schema of the whole table."""
     return StructType([field_of(table, column) for column in TABLES[table]])
 
 
 def field_of(table: str, column: str) -> StructField:
-    """One column; InvalidInput where there is none of that name."""
+    """Return the field of one column; raise InvalidInput if there is no such column."""
     return StructField(column, _TYPES.get(kind_of(table, column), StringType()))
 
 
 def check_schema(table: str, schema: StructType) -> None:
-    """A schema that the user gave chooses columns; each has the type that it has."""
+    """Raise InvalidType unless the fields of a user's schema have the types of the columns."""
     for given in schema.fields:
         known = field_of(table, given.name).dataType
         if given.dataType != known:

@@ -1,4 +1,4 @@
-"""The server of a location, asked for tables and loads."""
+"""Commands of the data source to a server: tables and bulk loads."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from holdfast.portable.source.location import Location
 from holdfast.portable.transport import Transport
 
 RETRY_WINDOW = 60.0
-"""Seconds that a server may be away for before a read or write fails."""
+"""Seconds that a server may be unreachable before a read or write fails."""
 
 
 class Served:
-    """A server, asked in JSON. `command` is the command's name, `fields` are its own."""
+    """A client that sends JSON commands to the server of a location."""
 
     def __init__(self, location: Location, timeout: float = 30.0) -> None:
         self._transport = Transport(
@@ -21,7 +21,8 @@ class Served:
         )
 
     def ask(self, command: str, *, once: bool = False, **fields: Any) -> Any:
-        """The answer. `once` is for commands that write: they are then carried out once."""
+        """Send a command and return the result. Commands that write use `once`, to execute only
+        once."""
         return ask(self._transport, command, fields, once=once)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Bulk-loading entries: executors bring them to the store, and the driver puts them into effect.
+"""Bulk-loading entries: executors stage them in the store, and the driver commits them.
 
-A bad row does not fail Spark's task, which would be tried again for nothing: it is reported to the
+A bad row does not fail the Spark task, which would be retried in vain: it is reported to the
 driver, which fails the write.
 """
 
@@ -27,9 +27,9 @@ from holdfast.portable.source.served import Served
 
 MOST_ENTRIES = 20_000
 MOST_CHARACTERS = 2**20
-"""So much is sent at once: little enough for any server, and enough to be fast."""
+"""Maximum size of one request: small enough for any server, and large enough to be fast."""
 LONGEST_ANSWER = 3600.0
-"""Seconds that a server may take over a whole load."""
+"""Seconds that a server may take to process a whole load."""
 
 
 class Load(NamedTuple):
@@ -39,20 +39,20 @@ class Load(NamedTuple):
     location: Location
     columns: Columns
     writer: dict[str, str]
-    """In the words of the wire. A server puts the bearer of the token in its place."""
+    """As in the wire format. A server replaces it with the bearer of the token."""
     expires_at: str | None
-    """When entries expire that do not say so themselves."""
+    """Expiry of entries that do not have their own."""
     max_value_bytes: int
     as_kept: bool
-    """Whether values come from a store as it keeps them."""
+    """Whether values are in a store's own form, as they were read from one."""
 
     def ask(self, command: str, **fields: Any) -> Any:
-        """Ask the store something about the load."""
+        """Execute a command of this load in the store."""
         with closing(self._store(LONGEST_ANSWER)) as store:
             return self._asked(store, command, fields)
 
     def add(self, part: int, batches: Iterable[pa.RecordBatch]) -> int:
-        """Bring rows to the store; how many there were."""
+        """Send rows to the store, and return how many there were."""
         count = 0
         with closing(self._store()) as store:
             for lots, size in self._lots(batches):
@@ -64,7 +64,7 @@ class Load(NamedTuple):
         return count
 
     def _lots(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[Any], int]]:
-        """As many entries as are sent at once, by scope, and how many those are."""
+        """Yield entries grouped by scope, as many as are sent at once, with their number."""
         lots: dict[Owner, list[Entry]] = {}
         count = characters = 0
         for batch in batches:
@@ -101,21 +101,21 @@ class Load(NamedTuple):
 
 
 class EntryWriter(DataSourceArrowWriter):
-    """Writes entries: all of them, or none."""
+    """Writes all the entries, or none."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
 
     @plainly()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        # Each try of a task has its own number, and only the one that Spark commits counts.
+        # Each attempt of a Spark task has its own id, and only the one that Spark commits counts.
         context = TaskContext.get()
         assert context is not None
         part = context.taskAttemptId()
         try:
             return report(part, self._load.add(part, iterator))
         except HoldfastError as error:
-            if error.status >= 500:  # another try of the task may succeed
+            if error.status >= 500:  # a retry of the task may succeed
                 raise
             return report(part, 0, (error.message, error.hint))
 
@@ -136,7 +136,7 @@ class EntryWriter(DataSourceArrowWriter):
 def make_writer(
     location: Location, table: str, schema: StructType, overwrite: bool, as_kept: bool = False
 ) -> DataSourceArrowWriter:
-    """A writer of entries to a table, for a load that is begun here."""
+    """Start a load, and return a writer of its entries to a table."""
     columns = columns_of(table, schema)
     if overwrite:
         raise InvalidInput(
@@ -152,7 +152,10 @@ def make_writer(
 
 
 def default_expiry(location: Location) -> str | None:
-    """When an entry that is written now and does not say it expires, as the wire has it."""
+    """Return the default expiry of an entry written now, as in the wire format; None for never.
+
+    Raise InvalidInput if the default retention is not known here.
+    """
     kept = location.retention
     if kept is None:
         try:
@@ -169,7 +172,7 @@ def default_expiry(location: Location) -> str | None:
 
 
 def largest_value() -> int:
-    """How large a value may be by that configuration. A server has its own."""
+    """Return the configured maximum size of a value, for a database. A server has its own."""
     with installed_here():
         from holdfast.spark.source import stored
     return stored.largest_value()
@@ -183,7 +186,8 @@ def user() -> str:
 
 
 def report(part: int, rows: int, refusal: tuple[str, str] | None = None) -> WriterCommitMessage:
-    """What the driver learns of a part. A class of our own would not be known everywhere."""
+    """Return a commit message that reports a part to the driver. It is of Spark's own class,
+    because one of ours would not be known everywhere."""
     message = WriterCommitMessage()
     vars(message).update(part=part, rows=rows, refusal=refusal)
     return message

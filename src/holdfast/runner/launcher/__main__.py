@@ -1,4 +1,4 @@
-"""The launcher process, which a supervisor starts."""
+"""Entry point of the launcher process, which a supervisor starts."""
 
 import gc
 import socket

@@ -1,8 +1,9 @@
 """The launcher: a process without secrets that forks a child for each order.
 
-It has loaded what children need, so that a child starts in milliseconds. It copies their output to
-their logs, tells the supervisor how they end, and leaves nothing of theirs running: each child is
-a process group of its own, killed when its first process has ended, and when the launcher has.
+It has loaded the modules that children need, so a child starts in milliseconds. It copies their
+output to their logs, reports their exit to the supervisor, and leaves none of their processes
+running: each child has its own process group, which is killed when the first process of the group
+has ended, and when the launcher has.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _Child:
     output: int
     log: int | None = None
     room: int = 0
-    """Bytes that the log may still grow by; below zero once its end was written."""
+    """Bytes that the log may still grow by; negative once its last line was written."""
 
     def write(self, data: bytes) -> None:
         if self.log is None or self.room < 0:
@@ -56,7 +57,7 @@ class _Child:
 
 
 class Launcher:
-    """The process's loop: orders, ends of children, and their output."""
+    """Event loop of the process, which handles orders, exits of children, and their output."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = Channel(control)
@@ -64,26 +65,26 @@ class Launcher:
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
         self._lifeline, self._life = os.pipe()
-        """Children watch the reading end; it closes when this process is gone."""
+        """A pipe whose reading end children watch: it reaches EOF when this process is gone."""
         self._woken, waker = socket.socketpair()
         for end in (self._woken, waker):
             end.setblocking(False)
         self._waker = waker
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        # It ends when the supervisor does, which lets tasks end first.
+        # The launcher ends when the supervisor does, which lets tasks end first.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         self._selector.register(control, selectors.EVENT_READ, self._take_orders)
         self._selector.register(self._woken, selectors.EVENT_READ, self._reap)
 
     def run(self) -> None:
-        """Until the supervisor closes its end."""
+        """Handle events until the supervisor closes its end of the channel; then kill children."""
         self._open = True
         while self._open:
             for key, _ in self._selector.select():
-                # What came before it may have been the end of the child that it is about, and its
-                # descriptor may be another's by now.
+                # An event before this one may have been the end of its child, and the descriptor
+                # may have been reused since.
                 if self._selector.get_map().get(key.fd) is key:
                     key.data()
         for child in self._children.values():
@@ -92,7 +93,7 @@ class Launcher:
     def _take_orders(self) -> None:
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control.sock, _READ, 64)
-        except ConnectionResetError:  # the supervisor has died with notices that it had not read
+        except ConnectionResetError:  # the supervisor has died with unread notices
             data, descriptors = b"", []
         self._descriptors += descriptors
         self._open = bool(data)
@@ -132,7 +133,8 @@ class Launcher:
         self._tell(Launched(order.child, pid))
 
     def _become_child(self, sock: socket.socket, output: int) -> None:
-        """Nothing of the launcher stays open here: not its control, nor other children's ends."""
+        """Run the child's work and exit, after closing the launcher's control channel and the
+        descriptors of other children."""
         status = 1
         try:
             os.setsid()
@@ -161,7 +163,7 @@ class Launcher:
             os._exit(status)
 
     def _copy_output(self, child: _Child) -> bool:
-        """Some of a child's output to its log; False where there is none now."""
+        """Copy available output of a child to its log; return False if there is none now."""
         try:
             data = os.read(child.output, _READ)
         except BlockingIOError:
@@ -172,7 +174,7 @@ class Launcher:
         return bool(data)
 
     def _forget_output(self, child: _Child) -> None:
-        with suppress(KeyError):  # its end may have been seen before
+        with suppress(KeyError):  # its EOF may have been handled before
             self._selector.unregister(child.output)
 
     def _reap(self) -> None:
@@ -182,7 +184,7 @@ class Launcher:
         for child in list(self._children.values()):
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
-                _kill_group(pid)  # what it has left behind keeps the number of the group taken
+                _kill_group(pid)  # its remaining processes keep the group's id from being reused
                 self._bury(child, os.waitstatus_to_exitcode(status))
 
     def _bury(self, child: _Child, status: int) -> None:
@@ -201,7 +203,7 @@ class Launcher:
 
 
 def _open_log(path: str) -> int:
-    """Where it cannot be written the output is dropped: a task must not wait for its log."""
+    """Open a log. If that fails, return /dev/null: a task must not wait for its log."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -211,7 +213,7 @@ def _open_log(path: str) -> int:
 
 
 def _preload_spark() -> None:
-    with suppress(Exception):  # the task that needs it imports it again, and says what is wrong
+    with suppress(Exception):  # the task that needs it imports it again, and reports the error
         from holdfast.spark.session.preload import preload
 
         preload()

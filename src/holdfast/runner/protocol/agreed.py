@@ -1,4 +1,4 @@
-"""What a scheduler and its supervisor agree on."""
+"""Lease, heartbeat and limits that a scheduler and its supervisor share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from holdfast.model.dag import CallbackKind
 from holdfast.model.run import TaskState
 
 LEASE = timedelta(seconds=30)
-"""How long a run, an attempt or a watch belongs to who has it without a heartbeat."""
+"""Duration of the lease of a run, attempt or watch without a heartbeat."""
 HEARTBEAT = 2.0
-"""Seconds from one heartbeat to the next."""
+"""Interval between heartbeats in seconds."""
 ALIVE = 2.0
-"""Seconds from one sign of life of a supervisor to the next."""
+"""Interval between a supervisor's `Alive` notices in seconds."""
 MOST_INTERRUPTIONS = 5
-"""In a row, after which a task has failed: perhaps it is what kills those around it."""
+"""Interruptions in a row after which a task has failed: it may be what kills other processes."""
 
 CALLBACKS: dict[TaskState, CallbackKind] = {
     TaskState.SUCCESS: "success",

@@ -1,4 +1,4 @@
-"""What a supervisor and its launcher tell each other."""
+"""Messages between a supervisor and its launcher."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 
 
 class Launch(msgspec.Struct, frozen=True, tag="launch"):
-    """Fork a child. The end of the channel that it shall have comes along as a descriptor."""
+    """Order to fork a child; the child's end of the channel is sent along as a descriptor."""
 
     child: int
 
 
 class WriteLog(msgspec.Struct, frozen=True, tag="log"):
-    """Where a child's output goes. Until this is known, it waits in the pipe."""
+    """Order to write a child's output to a log; until then the output waits in the pipe."""
 
     child: int
     path: str
@@ -22,14 +22,14 @@ class WriteLog(msgspec.Struct, frozen=True, tag="log"):
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):
-    """Send a signal to a child's process, or with SIGKILL to all of its group."""
+    """Order to send a signal to a child's process, or SIGKILL to its whole process group."""
 
     child: int
     signal: int
 
 
 class PreloadSpark(msgspec.Struct, frozen=True, tag="preload"):
-    """Load what Spark tasks need."""
+    """Order to import the modules that Spark tasks need."""
 
 
 Order: TypeAlias = Launch | WriteLog | Kill | PreloadSpark
@@ -41,7 +41,7 @@ class Launched(msgspec.Struct, frozen=True, tag="launched"):
 
 
 class Exited(msgspec.Struct, frozen=True, tag="exited"):
-    """A child's end: its exit status, or minus the number of the signal that ended it."""
+    """Notice of a child's end, with its exit status or the negative number of its signal."""
 
     child: int
     status: int

@@ -1,4 +1,4 @@
-"""What the processes of a runner tell each other: who is to do what, and what came of it."""
+"""Startup messages to child processes, and the reports that they send back."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from holdfast.spark.session.address import SparkAddress, SparkStartup
 
 
 class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
-    """Run one attempt of a task instance."""
+    """Startup of a child that runs one attempt of a task instance."""
 
     file: str
     writer: TaskWriter
     run: Run
     max_tries: int
-    """How many attempts there may be before the task has failed, counted from its last clearing."""
+    """Number of the attempt whose failure is final; retries are counted from the last clearing."""
     rules: Rules
     spark: SparkAddress | None = None
     aliases: dict[str, tuple[AssetScope, ...]] = {}
-    """The assets behind each alias among its inlets."""
+    """The assets behind each alias among the task's inlets."""
 
 
 class CallbackStartup(msgspec.Struct, frozen=True, kw_only=True, tag="callback"):
-    """Call what a task, or the DAG itself, wants called when something has happened to it."""
+    """Startup of a child that calls the callbacks of a task, or of the DAG itself, for an event."""
 
     file: str
     run: Run
     kind: CallbackKind
     task: TaskStartup | None = None
-    """None: the callback of the DAG."""
+    """None for the callbacks of the DAG."""
     error: str = ""
     exception: bytes | None = None
-    """The pickled exception, where there was one that pickles."""
+    """The pickled exception, if there was one that pickles."""
 
     @property
     def whose(self) -> str:
@@ -47,13 +47,13 @@ class CallbackStartup(msgspec.Struct, frozen=True, kw_only=True, tag="callback")
 
 
 class ParseStartup(msgspec.Struct, frozen=True, tag="parse"):
-    """Import a DAG file and say what it holds."""
+    """Startup of a child that imports a DAG file and reports its DAGs."""
 
     file: str
 
 
 class WatchStartup(msgspec.Struct, frozen=True, kw_only=True, tag="watch"):
-    """Run a watcher of an asset until it ends."""
+    """Startup of a child that runs a watcher of an asset until it ends."""
 
     file: str
     dag_id: str
@@ -65,56 +65,56 @@ Startup: TypeAlias = TaskStartup | CallbackStartup | ParseStartup | WatchStartup
 
 
 class Succeeded(msgspec.Struct, frozen=True, kw_only=True, tag="succeeded"):
-    """The task returned."""
+    """Report of a task that has returned."""
 
     result: str | None = None
-    """What it returned, as JSON; None for None."""
+    """The return value as JSON; None for None."""
     events: tuple[EmittedEvent, ...] = ()
-    """What happened to its outlets: at least one event for each concrete asset among them."""
+    """The events of its outlets, at least one for each concrete asset among them."""
 
 
 class Skipped(msgspec.Struct, frozen=True, tag="skipped"):
-    """The task said that there is nothing to do."""
+    """Report of a task that has skipped itself, as there is nothing to do."""
 
     reason: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """The task raised."""
+    """Report of a task, or of other work of a child, that has raised an exception."""
 
     error: str
     """One line: the exception's type and message."""
     may_retry: bool = True
     exception: bytes | None = None
     spark_is_busy: bool = False
-    """The task did not begin, because what an earlier attempt runs on Spark does not end."""
+    """The task did not begin, because an earlier attempt's work on Spark does not end."""
     file_is_broken: bool = False
     """The task did not begin, because its DAG file cannot be imported."""
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):
-    """What a DAG file holds, which may be nothing, or why it cannot be imported."""
+    """Report of an import: the DAGs of the file, if any, or why it cannot be imported."""
 
     dags: tuple[DagSpec, ...] = ()
     error: str = ""
-    """A traceback, or a message for what a traceback would not help with."""
+    """A traceback, or a message if a traceback would not help."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The Spark server answers."""
+    """Report that the Spark server responds to requests."""
 
     address: SparkAddress
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """Nothing more to say."""
+    """Report of work that has ended without a result."""
 
 
 Report: TypeAlias = Succeeded | Skipped | Failed | Parsed | Ready | Done
 
 STARTUP = b"S"
 REPORT = b"R"
-"""The frames of a channel that hold one."""
+"""Kinds of channel frames that hold a startup or a report."""
 
 startup_decoder: msgspec.msgpack.Decoder[Startup] = msgspec.msgpack.Decoder(Startup)
 report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)

@@ -1,4 +1,4 @@
-"""Between a scheduler or triggerer and its supervisor."""
+"""Messages between a scheduler or triggerer and its supervisor."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from holdfast.runner.protocol.messages import Parsed
 
 
 class UseServer(msgspec.Struct, frozen=True, tag="server"):
-    """With what to reach the store: where `workers.server_url` is set, the first order of all, and
-    the answer to each `NeedToken`."""
+    """Order to access the store through a server.
+
+    If `workers.server_url` is set, this is the first order, and the response to each `NeedToken`.
+    """
 
     url: str
     token: str
 
 
 class ParseFile(msgspec.Struct, frozen=True, tag="parse"):
-    """Import a DAG file, in a process of its own, and say what it holds."""
+    """Order to import a DAG file, in its own process, and to report its DAGs."""
 
     file: str
 
 
 class RunTask(msgspec.Struct, frozen=True, tag="run"):
-    """Start and supervise the next attempt of a task instance."""
+    """Order to start and supervise the next attempt of a task instance."""
 
     file: str
     run: Run
@@ -36,17 +38,17 @@ class RunTask(msgspec.Struct, frozen=True, tag="run"):
 
 
 class CallBack(msgspec.Struct, frozen=True, tag="call"):
-    """Call the DAG's callbacks for the end of a run, or those of a task whose attempt ended without
-    a supervisor that could call them."""
+    """Order to call the DAG's callbacks for the end of a run, or the callbacks of a task whose
+    attempt ended without a supervisor that could call them."""
 
     number: int
-    """Which of the scheduler's orders it is; `CalledBack` repeats it."""
+    """The number of the scheduler's order, which `CalledBack` repeats."""
     file: str
     run: Run
     kind: CallbackKind
     error: str
     attempt: RunTask | None = None
-    """What was ordered then; None: the callbacks of the DAG."""
+    """The order of the attempt; None for the callbacks of the DAG."""
 
     @property
     def whose(self) -> str:
@@ -55,14 +57,14 @@ class CallBack(msgspec.Struct, frozen=True, tag="call"):
         return str(self.attempt.instance.scope) if self.attempt else run
 
     def from_file(self, file: str) -> CallBack:
-        """The same with the DAG as another file has it."""
+        """Return a copy of the order that takes the DAG from another file."""
         replace = msgspec.structs.replace
         attempt = self.attempt and replace(self.attempt, file=file)
         return replace(self, file=file, attempt=attempt)
 
 
 class WatchAsset(msgspec.Struct, frozen=True, tag="watch"):
-    """Run a watcher, and again when it ends."""
+    """Order to run a watcher, and to restart it when it ends."""
 
     file: str
     dag_id: str
@@ -70,17 +72,17 @@ class WatchAsset(msgspec.Struct, frozen=True, tag="watch"):
 
 
 class Unwatch(msgspec.Struct, frozen=True, tag="unwatch"):
-    """End a watcher."""
+    """Order to end a watcher."""
 
     watcher: WatcherSpec
 
 
 class WarmSpark(msgspec.Struct, frozen=True, tag="spark"):
-    """There will be Spark tasks: have Spark ready for them."""
+    """Order to have Spark ready, because there will be Spark tasks."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
-    """Interrupt all attempts and end."""
+    """Order to interrupt all attempts and end."""
 
 
 Order: TypeAlias = (
@@ -94,31 +96,31 @@ class FileParsed(msgspec.Struct, frozen=True, tag="parsed"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The attempt that was ordered is over, and the store tells how."""
+    """Notice that an ordered attempt is over; the store has its outcome."""
 
     scope: TaskScope
     error: str = ""
     """Why it was not begun, or not recorded."""
     begun: bool = True
-    """False where no process could be had for it, which the store knows nothing of."""
+    """False if no process could be started for it, of which the store has no record."""
     called: bool = True
-    """False where its callbacks are yet to be called, if it has ended."""
+    """False if its callbacks are still to be called, provided that it has ended."""
 
 
 class CalledBack(msgspec.Struct, frozen=True, tag="called"):
-    """The callbacks have returned, or never will."""
+    """Notice that callbacks have returned, or never will."""
 
     number: int
     called: bool = True
-    """False where they could not be called, because the DAG's file is broken."""
+    """False if they could not be called because the DAG's file is broken."""
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
-    """Sent now and then."""
+    """Notice that the supervisor is alive, sent periodically."""
 
 
 class NeedToken(msgspec.Struct, frozen=True, tag="token"):
-    """The server does not accept the token any more, as after a time without connection."""
+    """Request for a new token: the server rejects the old one, as after a lost connection."""
 
 
 Notice: TypeAlias = FileParsed | Ended | CalledBack | Alive

@@ -1,1 +1,1 @@
-"""The scheduler process: which runs and tasks are due."""
+"""The scheduler process: decides which runs and tasks are due."""

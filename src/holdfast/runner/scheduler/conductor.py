@@ -1,4 +1,4 @@
-"""Carrying runs out: decides what comes next in each, and has a supervisor do it."""
+"""Execution of runs: decides what comes next in each, and orders it from a supervisor."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
 
 LOOK_AGAIN = 1.0
-"""Seconds after which a run is looked at in any case: somebody may have cleared a task of it."""
+"""Seconds after which a run is checked in any case: somebody may have cleared a task of it."""
 
 SCHEDULER = ApiWriter("scheduler")
 
@@ -59,7 +59,7 @@ class Left(NamedTuple):
     before: TaskInstance
     """The task instance as it was before the attempt."""
     interrupted: bool = False
-    """They are called for an interruption alone: another supervisor calls them for other ends."""
+    """Call them for an interruption only: another supervisor calls them for other outcomes."""
 
     @property
     def attempt(self) -> int:
@@ -72,9 +72,9 @@ class Call:
 
     order: CallBack
     tries: int = 0
-    """How often they were tried in vain: the supervisor died, or the DAG's file was broken."""
+    """Number of failed tries: the supervisor died, or the DAG's file was broken."""
     again_at: float | None = None
-    """When they are to be ordered again, by the monotonic clock; None: they are under way."""
+    """Time of the next try on the monotonic clock; None while one is under way."""
 
 
 @dataclass
@@ -84,14 +84,14 @@ class ActiveRun:
     run: Run
     dag: DagSpec
     tasks: Sequence[TaskInstance] = ()
-    """As they were when last looked at."""
+    """The task instances as they were at the last check."""
     ordered: dict[TaskScope, TaskInstance] = field(default_factory=dict)
-    """Attempts that the supervisor was told to start and has not told the end of, each with its
-    task instance as it was before."""
+    """Attempts that the supervisor was ordered to start and has not reported the end of, each with
+    its task instance as it was before."""
     left: dict[TaskScope, Left] = field(default_factory=dict)
-    """Attempts that have lost their supervisor, or that it could not call back for."""
+    """Attempts that have lost their supervisor, or whose callbacks it could not call."""
     look_at: float = 0.0
-    """When to look again, by the monotonic clock."""
+    """Time of the next check on the monotonic clock."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -104,16 +104,16 @@ class Conductor:
     def __init__(self, settings: Settings) -> None:
         Offloading.of(settings).check()
         self._supervisor = SupervisorLink(settings)
-        # While the supervisor starts: loading the database library takes as long.
+        # Imported while the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
         self.dags: dict[str, DagSpec] = {}
-        """The DAGs as their files have them now. Of one that is missing, because its file is broken
-        or away, no task is started and nothing called back."""
+        """The DAGs as currently defined by their files. For a DAG that is absent, because its file
+        is broken or missing, no task is started and no callback is called."""
         self._importing: Counter[str] = Counter()
-        """Files, with how often the supervisor has died while it imported them."""
+        """Files, with the number of times that the supervisor died while it imported them."""
         self._parsed: list[FileParsed] = []
         self._calls: dict[int, Call] = {}
         self._numbers = count(1)
@@ -122,7 +122,7 @@ class Conductor:
         self._renewed = time.monotonic()
 
     def parse(self, file: str) -> None:
-        """Have a file imported; `parsed` will tell what it holds, or what is wrong with it."""
+        """Order the import of a file; `parsed` will return its DAGs or its error."""
         if (shown := printable(file)) != file:
             error = InvalidDag(
                 f"the path {shown} has control characters, or bytes that are not UTF-8",
@@ -134,23 +134,26 @@ class Conductor:
         self._supervisor.order(ParseFile(file))
 
     def parsed(self) -> list[FileParsed]:
-        """What came of imports since the last call."""
+        """Return the results of imports since the last call."""
         parsed, self._parsed = self._parsed, []
         return parsed
 
     @property
     def calls_back(self) -> bool:
-        """Whether callbacks are still to be called, or have not returned."""
+        """True while callbacks are still to be called, or have not returned."""
         return bool(self._calls)
 
     def warm_spark(self) -> None:
-        """Have Spark ready for tasks to come."""
+        """Have the supervisor start Spark for future tasks."""
         self._spark = True
         self._supervisor.order(WarmSpark())
 
     def adopt(self, run: Run, dag: DagSpec, most_running: int | None = None) -> ActiveRun:
-        """Hold a run from now on. Conflict where another process does, and lives, or where it
-        would begin and so many of its DAG run already."""
+        """Claim a run and carry it out from now on.
+
+        Raise Conflict if a live process holds it, or if it would begin and `most_running` runs of
+        its DAG are running already.
+        """
         dead = run.owner if run.owner is not None and has_ended(run.owner) else None
         claimed = self.store.execute(
             c.ClaimRun(
@@ -170,7 +173,7 @@ class Conductor:
         return active
 
     def turn(self, timeout: float) -> None:
-        """Wait for something to happen, for so long at most, and do what is to be done then."""
+        """Wait for notices for up to `timeout` seconds, handle them, and do the work now due."""
         for notice in self._supervisor.notices(timeout):
             self._take(notice)
         now = time.monotonic()
@@ -185,7 +188,7 @@ class Conductor:
                 self._order_call(call)
 
     def release(self) -> None:
-        """Let go of all runs, so that another process can go on with them at once."""
+        """Release all runs, so that another process can continue them at once."""
         for dag_id, run_id in self.runs:
             try:
                 self.store.execute(c.ReleaseRun(dag_id, run_id, this_process()))
@@ -194,7 +197,7 @@ class Conductor:
         self.runs.clear()
 
     def close(self) -> None:
-        """Interrupt what runs, and let go of it."""
+        """Interrupt the running attempts and release the runs."""
         for call in self._calls.values():
             if call.again_at is not None:
                 log.warning("callbacks of %s were not called, and will not be", call.order.whose)
@@ -203,7 +206,7 @@ class Conductor:
         self.store.close()
 
     def abandon(self) -> None:
-        """End at once, without a word to the tasks."""
+        """Kill the supervisor at once, without notice to the tasks."""
         self._supervisor.kill()
 
     def _take(self, notice: Notice | None) -> None:
@@ -229,7 +232,7 @@ class Conductor:
                 self._call_again(notice.number, "the DAG file cannot be imported")
 
     def _count_start(self, notice: Ended) -> None:
-        """Where no process can be had, again and again, there is no use in going on."""
+        """Count failed starts. Raise RunnerFailed if an attempt repeatedly gets no process."""
         if notice.begun:
             self._not_begun.pop(notice.scope, None)
             return
@@ -242,7 +245,7 @@ class Conductor:
             )
 
     def _begin_again(self) -> None:
-        """There is a new supervisor: what the one before was doing is done anew."""
+        """Have a new supervisor redo what the previous one was doing."""
         for active in self.runs.values():
             active.left |= {scope: Left(before) for scope, before in active.ordered.items()}
             active.ordered.clear()
@@ -262,7 +265,7 @@ class Conductor:
                 del self.runs[active.key]
 
     def _import_again(self, file: str) -> None:
-        """Perhaps the file is what kills supervisors: then it is broken, and the others go on."""
+        """Retry an import, up to a limit: a file that kills supervisors is broken; others go on."""
         self._importing[file] += 1
         if self._importing[file] < MOST_INTERRUPTIONS:
             self._supervisor.order(ParseFile(file))
@@ -272,7 +275,7 @@ class Conductor:
         self._take(FileParsed(file, Parsed(error=error)))
 
     def _call_again(self, number: int, why: str) -> None:
-        """Later, and not for ever: callbacks, too, may be what kills supervisors."""
+        """Retry callbacks with backoff, up to a limit: they, too, may be what kills supervisors."""
         call = self._calls[number]
         call.tries += 1
         if call.tries < MOST_INTERRUPTIONS:
@@ -285,7 +288,7 @@ class Conductor:
         del self._calls[number]
 
     def _order_call(self, call: Call) -> None:
-        """Have callbacks called; later, where the DAG's file is broken or away."""
+        """Order callbacks, or postpone them if the DAG's file is broken or missing."""
         dag = self.dags.get(call.order.run.dag_id)
         if dag is None:
             call.again_at = time.monotonic() + LOOK_AGAIN
@@ -295,7 +298,7 @@ class Conductor:
         self._supervisor.order(call.order)
 
     def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
-        """Nobody supervises these attempts of the run any more: end them, and what they left."""
+        """Interrupt attempts of the run that nobody supervises, and kill their processes."""
         dag_id, run_id = active.key
         running = c.ListTaskInstances(dag_id=dag_id, run_id=run_id, states=(TaskState.RUNNING,))
         alone = [one for one in self.store.execute(running) if one.scope not in active.ordered]
@@ -312,7 +315,7 @@ class Conductor:
                 expired=expired,
             )
         )
-        # Not by the answer, which says less where it was lost and the command sent again.
+        # Not from the response, which is incomplete if the first was lost and the command retried.
         still = {one.scope for one in self.store.execute(running)}
         for one in alone:
             if one.scope not in still:
@@ -333,7 +336,7 @@ class Conductor:
             self.runs.pop(key, None)
 
     def _advance(self, active: ActiveRun) -> None:
-        """Bring a run as far as it can go now."""
+        """Advance a run as far as possible now."""
         try:
             self._go_on(active)
         except (StaleAttempt, NotFound) as error:
@@ -358,7 +361,7 @@ class Conductor:
             self._finish(active, decision.ended)
 
     def _settle(self, active: ActiveRun) -> Decision:
-        """Make changes until there are none to make; what remains is to start tasks, or the end."""
+        """Make changes until none are left; return the tasks to start, or the run's end."""
         dag_id, run_id = active.key
 
         def results(task_id: str, key: str) -> Sequence[tuple[int, str]]:
@@ -366,7 +369,7 @@ class Conductor:
 
         made: Decision | None = None
         failed: set[tuple[str, int]] = set()
-        """Tasks that have failed before any attempt."""
+        """Task instances that have failed without an attempt."""
         while True:
             tasks = self.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
             active.tasks = [
@@ -396,14 +399,14 @@ class Conductor:
             }
 
     def _end_unsupervised(self, active: ActiveRun) -> None:
-        """Attempts that a supervisor of the process before this one began, and nobody has now."""
+        """Interrupt attempts that an earlier process's supervisor began and nobody has now."""
         for one in active.tasks:
             if one.state is TaskState.RUNNING and one.scope not in active.ordered:
                 self._interrupt(active, "nobody supervised it any more", expired=True)
                 return
 
     def _call_back_for_left(self, active: ActiveRun) -> None:
-        """Call the callbacks of attempts that have ended and whose supervisor may not have."""
+        """Call the callbacks of ended attempts whose supervisor may not have called them."""
         for one in active.tasks:
             if one.scope not in active.left or one.state is TaskState.RUNNING:
                 continue
@@ -415,7 +418,7 @@ class Conductor:
             if attempt is None or attempt.outcome is Outcome.STOPPED:
                 continue  # somebody has marked it
             if not left.interrupted or attempt.outcome is Outcome.INTERRUPTED:
-                # Once in vain: its own supervisor may have begun to call them.
+                # Counted as one failed try: its own supervisor may have begun to call them.
                 self._call_back(active, kind, one.error, left.before, tries=1)
 
     def _call_back(
@@ -426,8 +429,10 @@ class Conductor:
         before: TaskInstance | None = None,
         tries: int = 0,
     ) -> None:
-        """Call the callbacks of a task, whose instance was that before its attempt, or of the run,
-        if there are any."""
+        """Call the callbacks, if any, of a task or, without `before`, of the run.
+
+        `before` is the task instance as it was before its attempt.
+        """
         attempt = None
         callbacks = active.dag.callbacks
         if before is not None:
@@ -447,11 +452,11 @@ class Conductor:
             self._order_call(self._calls[number])
 
     def _end_overdue(self, active: ActiveRun, tasks: Sequence[TaskInstance]) -> bool:
-        """Whether the run has taken too long, and something had to be ended for that."""
+        """Fail the unfinished tasks of a run that exceeds its timeout; return whether any were."""
         limit, started = active.dag.run_timeout, active.run.started_at
         if limit is None or started is None or datetime.now(UTC) < started + limit:
             return False
-        # By their states in the store: one that was ordered may have ended, and is called back for.
+        # By the states in the store: an ordered attempt may have ended, and gets its callbacks.
         unfinished = [one for one in tasks if one.state is None or not one.state.ended]
         for one in unfinished:
             reason = f"the run took longer than its dagrun_timeout of {limit}"

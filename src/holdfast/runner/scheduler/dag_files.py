@@ -1,4 +1,4 @@
-"""A directory of DAG files, and which of them have changed."""
+"""Directory of DAG files, with detection of changes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Changes(NamedTuple):
 
 
 class DagDirectory:
-    """The Python files under a directory that speak of Holdfast and of a DAG.
+    """The Python files under a directory that mention Holdfast and a DAG.
 
-    Links are followed anew each time, also those to directories: one that is set to another
-    directory is a change of files.
+    Symbolic links, including those to directories, are resolved anew each time: pointing one to
+    another directory is a change of files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -39,34 +39,35 @@ class DagDirectory:
         self._seen: dict[str, _Stamp] | None = None
         self._dag_files: set[str] = set()
         self._unread: set[str] = set()
-        """Those of them that could not be read when last looked at."""
+        """The DAG files that could not be read at the last check."""
 
     def name(self, file: str) -> str:
-        """What the store knows a file by: its path inside the directory, as `printable` has it."""
+        """Return the name of a file in the store: its `printable` path inside the directory."""
         return printable(Path(file).relative_to(self._directory).as_posix())
 
     def holds(self, file: str) -> bool:
-        """Whether a path is one inside the directory."""
+        """Return whether a path is inside the directory."""
         return Path(file).is_relative_to(self._directory)
 
     def has(self, file: str) -> bool:
-        """Whether it was a DAG file when last looked."""
+        """Return whether a path was a DAG file at the last check."""
         return file in self._dag_files
 
     def forget(self, file: str) -> None:
-        """Have the file looked at anew: what was seen of it has come to nothing."""
+        """Discard the recorded state of a file, so that it is checked again."""
         if self._seen is not None:
             self._seen[file] = ()
 
     def recall(self, files: Iterable[str]) -> None:
-        """DAG files of earlier times: those of them that are gone will be told."""
+        """Add DAG files that were known earlier; `changes` reports those that are gone."""
         self._dag_files.update(files)
 
     def changes(self) -> Changes:
-        """Since the last call. A change of a module that is no DAG file may change all of them.
+        """Return the DAG files that have changed or are gone since the last call.
 
-        A file that cannot be read counts as a DAG file, whose import will say why, and is read
-        again at each call.
+        A change of a module that is no DAG file may affect all of them, so all count as changed. A
+        file that cannot be read counts as a DAG file, whose import will report the reason, and is
+        read again at each call.
         """
         seen = self._seen or {}
         try:
@@ -75,7 +76,7 @@ class DagDirectory:
                 for file in self._files()
                 if (stamp := _stamp(file, seen.get(file))) is not None
             }
-        except OSError:  # a directory vanished while it was read; there is a next time
+        except OSError:  # a directory vanished while it was read; the next call retries
             return Changes([], [])
         if present == self._seen and not self._unread:
             return Changes([], [])
@@ -90,7 +91,7 @@ class DagDirectory:
         return Changes(sorted(changed), sorted(before - self._dag_files))
 
     def _read(self, files: set[str], present: Set[str]) -> None:
-        """Find out which files are DAG files; what is known of the others holds on."""
+        """Determine which of `files` are DAG files; the status of others does not change."""
         self._dag_files = (self._dag_files & present) - files
         self._unread = set()
         for file in files & present:
@@ -102,12 +103,14 @@ class DagDirectory:
                 self._unread.add(file)
 
     def _files(self) -> Iterator[str]:
-        """Yield the Python files. Each directory is read once, by the path with the fewest links,
-        so that loops of links end. Raise OSError where a directory cannot be read for a reason
-        other than its permissions."""
+        """Yield the Python files. Raise OSError if a directory cannot be read for a reason other
+        than its permissions.
+
+        Each directory is read once, by the path with the fewest links, so that cycles of links end.
+        """
         read: set[tuple[int, int]] = set()
         roots = [str(self._directory)]
-        for root in roots:  # which grows: links are followed after all that is there without them
+        for root in roots:  # which grows: links are followed after all real directories
             for folder, folders, names in os.walk(root, onerror=_pass_over):
                 status = os.stat(folder)
                 if (status.st_dev, status.st_ino) in read:
@@ -121,7 +124,7 @@ class DagDirectory:
 
 
 def printable(path: str) -> str:
-    """Return a path with control characters, and bytes that are not UTF-8, written as escapes."""
+    """Return a path with control characters, and bytes that are not UTF-8, escaped."""
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], text)
 
@@ -132,14 +135,14 @@ def _pass_over(error: OSError) -> None:
 
 
 def _stamp(file: str, before: _Stamp | None) -> _Stamp | None:
-    """Return what tells one state of a file from another; None where there is no regular file, and
-    what it was before where that cannot be found out for the moment."""
+    """Return a fingerprint of a file's state; None if there is no regular file, and `before` if the
+    state cannot be read at the moment."""
     try:
         status = os.stat(file)
     except OSError as error:
         return None if error.errno in _ABSENT else before
     if not stat.S_ISREG(status.st_mode):
-        return None  # to open a FIFO would wait for a writer
+        return None  # opening a FIFO would block until there is a writer
     return (
         *(status.st_mtime_ns, status.st_ctime_ns),
         *(status.st_size, status.st_dev, status.st_ino),

@@ -1,4 +1,4 @@
-"""What is to be done next in a run: a function of its DAG and of where its tasks stand."""
+"""Decision on the next steps of a run, as a function of its DAG and the states of its tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.model.dag import Axis, DagSpec, LiteralAxis, ResultAxis, TaskSpec
 from holdfast.model.run import RETURN_VALUE, RunState, TaskInstance, TaskState, TriggerRule
 
 Results: TypeAlias = Callable[[str, str], Sequence[tuple[int, str]]]
-"""What a finished task left under a key, as (map index, JSON)."""
+"""Returns the results of a finished task under a key, as (map index, JSON)."""
 Start: TypeAlias = tuple[str, int]
 """A task id and map index."""
 
@@ -27,24 +27,24 @@ ENDED: Final = frozenset(state for state in TaskState if state.ended)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, in this order: change, start, and end or look again."""
+    """The next steps of a run, in this order: change, start, and end or check again."""
 
     changes: tuple[TaskChange, ...] = ()
     start: tuple[Start, ...] = ()
-    """In the order of the DAG, as many as may run now."""
+    """The instances to start, in the order of the DAG, as many as may run now."""
     ended: RunState | None = None
-    """What the run has come to once the changes are made; None while something is left to do."""
+    """The final state of the run once the changes are made; None while something is left to do."""
     wake_at: datetime | None = None
-    """When the first of the tasks that wait for a time may start."""
+    """The earliest time at which a task that waits for a time may start."""
 
 
 def decide(
     dag: DagSpec, tasks: Sequence[TaskInstance], now: datetime, results: Results
 ) -> Decision:
-    """Decide about a run whose known task instances are these.
+    """Decide on the next steps of a run with these known task instances.
 
-    `results` is asked for when a mapped task is expanded: about to start, over tasks that have
-    ended since any of its instances last started.
+    `results` is called when a mapped task is expanded: when it is about to start, over tasks that
+    have ended since any of its instances last started.
     """
     known: defaultdict[str, list[TaskInstance]] = defaultdict(list)
     for instance in tasks:
@@ -58,7 +58,7 @@ def decide(
 
 
 class _Task:
-    """Where a task stands: the states of its instances by map index, without those removed."""
+    """The states of a task's instances by map index, without removed ones."""
 
     def __init__(self, instances: Iterable[TaskInstance]) -> None:
         self.instances = {one.scope.map_index: one for one in instances}
@@ -74,7 +74,7 @@ class _Task:
 
     @property
     def open(self) -> bool:
-        """Whether anything may still be decided about it."""
+        """True while something may still be decided about the task."""
         return not self.states or not OPEN.isdisjoint(self.states.values())
 
     def started_since(self, time: datetime | None) -> bool:
@@ -84,14 +84,14 @@ class _Task:
 
     @property
     def ended_at(self) -> datetime | None:
-        """When the last of its instances ended; None where that is not known."""
+        """The time at which the last of its instances ended; None if not known."""
         ends = [self.instances[i].ended_at for i in self.states if i in self.instances]
         times = [end for end in ends if end is not None]
         return max(times) if times and len(times) == len(ends) else None
 
 
 class _Standing:
-    """What has been decided so far. Tasks are settled after those upstream of them."""
+    """The decisions so far. Tasks are settled after their upstream tasks."""
 
     def __init__(
         self, dag: DagSpec, tasks: Sequence[TaskInstance], now: datetime, results: Results
@@ -111,7 +111,7 @@ class _Standing:
         self.wake_at: datetime | None = None
 
     def settle(self, spec: TaskSpec, instances: Iterable[TaskInstance]) -> None:
-        """Decide about a task, all of whose upstream tasks are settled."""
+        """Decide about a task whose upstream tasks are all settled."""
         task = self.tasks[spec.task_id] = _Task(instances)
         if task.open:
             upstream = self.upstream(spec)
@@ -128,7 +128,7 @@ class _Standing:
         self.counts[spec.task_id] = Counter(task.states.values())
 
     def upstream(self, spec: TaskSpec) -> Counter[TaskState]:
-        """The states of all instances upstream; counted once for tasks that wait for the same."""
+        """Count the upstream instances by state, once for tasks with the same upstream."""
         if spec.upstream not in self.sums:
             self.sums[spec.upstream] = Counter()
             for one in spec.upstream:
@@ -138,9 +138,9 @@ class _Standing:
     def expand(
         self, spec: TaskSpec, axes: Sequence[Axis], task: _Task, verdict: Verdict
     ) -> Verdict:
-        """Bring the instances of a mapped task in line with what it maps over, once that is known.
+        """Fit the instances of a mapped task to what it maps over, once known; return the verdict.
 
-        Until then it has a single instance, which stands for all of them.
+        Until then the task has a single instance, which stands for all of them.
         """
         sources = [axis.task_id for axis in axes if isinstance(axis, ResultAxis)]
         if verdict == "go":
@@ -163,9 +163,9 @@ class _Standing:
         return verdict
 
     def await_sources(self, sources: Sequence[str]) -> Verdict:
-        """Whether the tasks whose results are mapped over have left them.
+        """Return the verdict on whether the tasks whose results are mapped over have returned them.
 
-        Of a mapped one, those that its instances left count, however many that are.
+        For a mapped source, the results of its instances count, however many there are.
         """
         states = Counter[TaskState]()
         for source in sources:
@@ -178,9 +178,9 @@ class _Standing:
         return judge(TriggerRule.ALL_SUCCESS, states)
 
     def is_current(self, task: _Task, sources: Sequence[str]) -> bool:
-        """Whether the task was expanded over the results that its sources have now.
+        """Return whether the task was expanded over the current results of its sources.
 
-        An instance that started after them shows it: the task was expanded in between.
+        An instance that started after the sources ended shows that the task was expanded since.
         """
         ends = [self.tasks[source].ended_at for source in sources if source in self.tasks]
         return all(task.started_since(end) for end in ends)
@@ -194,7 +194,7 @@ class _Standing:
     def length_of(self, axis: Axis) -> int:
         if isinstance(axis, LiteralAxis):
             return axis.length
-        # What the task pushed under the first key comes before that part of what it returned.
+        # A value pushed under the first key takes precedence over that part of the return value.
         by_key = bool(axis.path) and isinstance(axis.path[0], str)
         pushed = dict(self.results(axis.task_id, str(axis.path[0]))) if by_key else {}
         inside = ResultAxis(axis.task_id, axis.path[1:])
@@ -213,7 +213,7 @@ class _Standing:
         return _length(*next(iter(found.values())))
 
     def fit_to(self, spec: TaskSpec, task: _Task, wanted: Iterable[int]) -> None:
-        """Have these instances, and of the others only those that have begun."""
+        """Add the missing ones of the `wanted` instances, and remove others that are still open."""
         wanted = dict.fromkeys(wanted)
         for index, state in list(task.states.items()):
             if index not in wanted and state in OPEN:
@@ -224,7 +224,7 @@ class _Standing:
                 self.change(spec, task, index, TaskState.SCHEDULED)
 
     def close(self, spec: TaskSpec, task: _Task, state: TaskState, reason: str) -> None:
-        """Give what has not begun its end."""
+        """End the instances that are still open in the given state."""
         for index, before in task.states.items():
             if before in OPEN:
                 self.change(spec, task, index, state, reason)
@@ -236,7 +236,7 @@ class _Standing:
         self.changes.append(TaskChange(spec.task_id, index, state, reason))
 
     def launch(self, spec: TaskSpec, task: _Task) -> None:
-        """Start what may start now, and note when the rest may."""
+        """Start the instances that may start now, and note when the others may."""
         free = self.free
         if spec.max_active is not None:
             free = min(free, spec.max_active - self.running[spec.task_id])
@@ -254,7 +254,7 @@ class _Standing:
         self.free -= started
 
     def remove(self, instances: Iterable[TaskInstance]) -> None:
-        """Forget what the DAG no longer has."""
+        """Remove open instances of a task that the DAG no longer has."""
         for one in instances:
             if one.state in OPEN:
                 scope = one.scope
@@ -269,7 +269,10 @@ class _Standing:
         )
 
     def end(self) -> RunState | None:
-        """A run in which something waits and nothing can come of it has failed."""
+        """Return the final state of the run; None while it goes on.
+
+        A run in which tasks wait for something that cannot happen any more has failed.
+        """
         if self.start or self.wake_at is not None or self.running:
             return None
         stuck = any(not ENDED.issuperset(counts) for counts in self.counts.values())
@@ -281,9 +284,10 @@ Verdict: TypeAlias = TaskState | Literal["go", "wait"]
 
 
 def judge(rule: TriggerRule, upstream: Mapping[TaskState, int]) -> Verdict:
-    """What a trigger rule says, given how many instances upstream are in which state.
+    """Apply a trigger rule to the number of upstream instances in each state.
 
-    Either the task may start, or it has to wait, or it never will and ends in the state given.
+    Return "go" if the task may start, "wait" if it has to wait, or the state in which it ends
+    because it never will start.
     """
     rules = TriggerRule
     success = upstream.get(TaskState.SUCCESS, 0)
@@ -328,7 +332,7 @@ def judge(rule: TriggerRule, upstream: Mapping[TaskState, int]) -> Verdict:
 
 
 class _NotMappable(Exception):
-    """What has no length, or too great a one."""
+    """A task is mapped over a value without a length, or over too many values."""
 
 
 def _length(axis: ResultAxis, text: str) -> int:
@@ -378,5 +382,5 @@ def _in_words(states: Mapping[TaskState, int]) -> str:
 
 
 def _merged(changes: Iterable[TaskChange]) -> tuple[TaskChange, ...]:
-    """One change for each instance, the last decided."""
+    """Return one change for each instance, the last one decided."""
     return tuple({(one.task_id, one.map_index): one for one in changes}.values())

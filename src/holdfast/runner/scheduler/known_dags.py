@@ -1,4 +1,4 @@
-"""The DAGs that a scheduler has files of, kept as the files are, and told to the store."""
+"""DAGs of a scheduler, kept up to date with their files and reported to the store."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from holdfast.runner.scheduler.dag_files import DagDirectory, printable
 from holdfast.stores import errors as refusal
 
 TRY_AGAIN: Final = 30.0
-"""Seconds after which a broken file is imported again: what it needs may be there by then. Each
-time that it is still broken they double, up to `SELDOM`."""
+"""Seconds after which a broken file is imported again: what it needs may be there by then. They
+double each time that it is still broken, up to `SELDOM`."""
 SELDOM: Final = 600.0
 PATIENCE: Final = 30.0
-"""Seconds for which a scheduler that starts waits for files that are slow to import."""
+"""Seconds for which a starting scheduler waits for files that are slow to import."""
 SEE: Final = 5.0
-"""Seconds from one word to the store about what is here to the next."""
+"""Interval in seconds between reports to the store about which DAGs are present."""
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -35,16 +35,19 @@ class _Broken(NamedTuple):
     """A file that cannot be used now, and why."""
 
     found: FileParsed | None
-    """What it holds, where that is sound and does not go together with another file."""
+    """The result of its import, if that is valid but conflicts with another file."""
     error: str
     since: float
     wait: float
-    """Seconds until it is tried again."""
+    """Seconds until the next try."""
 
 
 class KnownDags:
-    """A DAG whose file is broken or away is not among `dags`: it starts nothing, and its runs that
-    are under way start no more tasks until it is back."""
+    """The DAGs of a scheduler's directory.
+
+    A DAG whose file is broken or missing is not among `dags`: no run of it is started, and its
+    active runs start no more tasks until it is back.
+    """
 
     def __init__(
         self, conductor: Conductor, directory: DagDirectory, stale_after: timedelta
@@ -55,31 +58,31 @@ class KnownDags:
         self._stale_after = stale_after
         self.dags: dict[str, DagSpec] = {}
         self._held = self._recall()
-        """The DAGs of each file when it was last sound and saved."""
+        """The ids of each file's DAGs when it was last valid and saved."""
         self._latest: dict[str, set[str]] = {}
-        """Those that it had when it was last imported, saved or not."""
+        """The ids of each file's DAGs when it was last imported, saved or not."""
         self._awaited: set[str] = set()
         """Files that are being imported."""
         self._again: set[str] = set()
-        """Those of them that have changed meanwhile."""
+        """Files that have changed while they are being imported."""
         self._unsaved: list[FileParsed] = []
         self._broken: dict[str, _Broken] = {}
         self._gone: set[str] = set()
-        """Files that are to be forgotten, unless one that is being imported has their DAGs."""
+        """Deleted files to be forgotten, unless one that is being imported has their DAGs."""
         self._unanswered: set[str] | None = None
-        """Files that were there at the start and have not yet been imported once."""
+        """Files that were present at the start and have not yet been imported once."""
         self._began_at = time.monotonic()
         self._complete_at: float | None = None
         self._seen_at = float("-inf")
 
     @property
     def complete(self) -> bool:
-        """Whether every file was imported once, or took too long; before, a DAG that is new could
-        miss what starts it."""
+        """True once every file was imported, or took too long. Before that, a new DAG could miss an
+        event that starts it."""
         return self._complete_at is not None
 
     def look(self) -> None:
-        """Find what has changed in the directory."""
+        """Check the directory for changes, import changed files, and report to the store."""
         went_before = frozenset(self._gone)
         changed, gone = self._directory.changes()
         for file in changed:
@@ -97,18 +100,18 @@ class KnownDags:
         self._see()
 
     def save(self) -> None:
-        """Take in what came of imports."""
+        """Save the results of imports."""
         self._unsaved += self._conductor.parsed()
         while self._unsaved:
             self._save(self._unsaved[0])
             del self._unsaved[0]
 
     def broken_file(self, dag_id: str) -> str | None:
-        """The file of a DAG that is not among `dags` for being broken."""
+        """Return the file of a DAG that is not among `dags` because the file is broken."""
         return next((file for file in self._broken if dag_id in self._held.get(file, ())), None)
 
     def why_without(self, dag_id: str) -> str:
-        """What is wrong with a DAG that is not among `dags`."""
+        """Return the reason why a DAG is not among `dags`."""
         for file, held in self._held.items():
             if dag_id in held and file in self._broken:
                 return f"its file {file} is broken; `holdfast dags errors` shows why"
@@ -117,7 +120,7 @@ class KnownDags:
         return "no DAG file holds it"
 
     def _recall(self) -> dict[str, set[str]]:
-        """What an earlier scheduler has found in this directory."""
+        """Return the DAG ids by file that an earlier scheduler found in this directory."""
         held: dict[str, set[str]] = {}
         for info in self._store.execute(c.ListDags()):
             if info.file and self._directory.holds(file := spec_of(info).file):
@@ -147,7 +150,10 @@ class KnownDags:
                 self._complete_at = now
 
     def _forget(self, gone: Iterable[str]) -> None:
-        """A round after they went, or later: a DAG that has moved is then with its new file."""
+        """Forget deleted files, at least one round after their deletion.
+
+        By then a DAG that has moved is known by its new file.
+        """
         for file in sorted(gone):
             if not self._directory.has(file):
                 self._try_refused()
@@ -157,7 +163,7 @@ class KnownDags:
             self._gone.discard(file)
 
     def _see(self) -> None:
-        """Tell the store what is here, and have it call stale what nobody has."""
+        """Report the present DAGs to the store, and have it mark as stale those that nobody has."""
         now = time.monotonic()
         if self._complete_at is None or now < self._seen_at + SEE:
             return
@@ -184,14 +190,14 @@ class KnownDags:
                 self._import(found.file)
             return
         if not self._directory.has(found.file):
-            return  # it has gone meanwhile, which is told as that
+            return  # it is gone meanwhile, which is reported separately
         if not os.path.exists(found.file):
             self._directory.forget(found.file)
             return
         self._use(found)
 
     def _use(self, found: FileParsed) -> None:
-        """Let what a file holds be known, or set the file aside."""
+        """Save and use the DAGs of a file, or set the file aside as broken."""
         dags = found.parsed.dags
         if not found.parsed.error:
             self._latest[found.file] = {dag.dag_id for dag in dags}
@@ -206,7 +212,7 @@ class KnownDags:
         self._try_refused()
 
     def _refusal(self, found: FileParsed) -> str:
-        """Why what a sound file holds cannot be saved; empty where it now is."""
+        """Save the DAGs of a valid file; return why that was refused, or an empty string."""
         name, ids = self._directory.name, self._latest[found.file]
         others = [file for file, held in self._held.items() if held & ids and file != found.file]
         left = self._held.get(found.file, set()) - ids
@@ -231,7 +237,7 @@ class KnownDags:
         return ""
 
     def _now_in(self, file: str) -> set[str]:
-        """The DAGs of another file, by what is known of it."""
+        """Return the ids of the DAGs of another file, as far as known."""
         return self._latest.get(file, self._held[file]) if self._directory.has(file) else set()
 
     def _set_aside(self, found: FileParsed, error: str) -> None:
@@ -251,14 +257,14 @@ class KnownDags:
         self._store.execute(c.SaveFileError(self._directory.name(found.file), error))
 
     def _try_refused(self) -> None:
-        """Another file has changed, perhaps the one that was in the way."""
+        """Retry refused files: another file has changed, perhaps the one in conflict."""
         for file, broken in list(self._broken.items()):
             untouched = self._broken.get(file) is broken and file not in self._awaited
             if broken.found is not None and untouched:
                 self._use(broken.found)
 
     def _put(self, file: str, dags: tuple[DagSpec, ...]) -> None:
-        """Let the file hold these DAGs and no others; runs that are under way go on with them."""
+        """Replace the DAGs of a file; active runs continue with the new ones."""
         others = {id: dag for id, dag in self.dags.items() if dag.file != file}
         self.dags = self._conductor.dags = others | {dag.dag_id: dag for dag in dags}
         for active in self._conductor.runs.values():

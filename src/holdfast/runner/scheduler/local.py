@@ -25,7 +25,7 @@ REFRESH = 0.25
 
 
 class View(Protocol):
-    """Where the progress of a run is shown."""
+    """A display of a run's progress."""
 
     def update(
         self, run: Run, tasks: list[TaskInstance], progress: Mapping[TaskScope, Any]
@@ -33,7 +33,7 @@ class View(Protocol):
 
 
 class LocalRun:
-    """A run of this process's own. Use it in a `with` statement: leaving it stops the run."""
+    """A run carried out by this process. Use it in a `with` statement: leaving it stops the run."""
 
     def __init__(self, settings: Settings, file: Path) -> None:
         if not file.is_file():
@@ -49,15 +49,19 @@ class LocalRun:
         self.stop()
 
     def stop(self) -> None:
-        """Ask the tasks to end, and let go of the run."""
+        """Ask the tasks to end, and release the run."""
         self._conductor.close()
 
     def abandon(self) -> None:
-        """End at once, without a word to the tasks."""
+        """Kill the supervisor at once, without notice to the tasks."""
         self._conductor.abandon()
 
     def load(self, dag_id: str | None) -> DagSpec:
-        """The file's DAG, or the one of its DAGs that is named; all of them are saved."""
+        """Import and save all DAGs of the file; return the only one, or the one with `dag_id`.
+
+        Raise InvalidDag if the file is broken or has no DAG, InvalidInput if `dag_id` is needed,
+        and NotFound if there is no such DAG.
+        """
         self._conductor.parse(self._file)
         while not (parsed := self._conductor.parsed()):
             self._conductor.turn(REFRESH)
@@ -74,8 +78,8 @@ class LocalRun:
         return dag
 
     def _save(self, dags: tuple[DagSpec, ...]) -> None:
-        """Under the name that a scheduler has for the file, where one knows it: its path inside a
-        directory."""
+        """Save DAGs under the name that a scheduler has for the file, its path inside a directory,
+        if one knows it, and under the file's own name otherwise."""
         ids = {dag.dag_id for dag in dags}
         path = Path(self._file)
         known = self._conductor.store.execute(c.ListDags())
@@ -83,7 +87,10 @@ class LocalRun:
         self._conductor.store.execute(c.SaveFile((names or [path.name])[0], dags))
 
     def begin(self, dag: DagSpec, run_id: str | None, conf: str | None) -> Run:
-        """A new run, or the unfinished one with that id, held by this process unless it ended."""
+        """Return a new run, or the one with that id, and hold it unless it has ended.
+
+        Raise InvalidInput if there is a `conf` for a run that exists.
+        """
         run = self._known(dag, run_id)
         if run is None:
             new = manual_run(dag.dag_id, datetime.now(UTC), run_id, conf or "{}")
@@ -97,7 +104,10 @@ class LocalRun:
         return run
 
     def carry_on(self, view: View) -> RunState:
-        """To the end of the run and of its callbacks."""
+        """Carry out the run and its callbacks to the end, and return the final state.
+
+        Raise StaleAttempt if the run was lost to another process.
+        """
         active = self._active
         while active.key in self._conductor.runs:
             self._conductor.turn(REFRESH)
@@ -119,7 +129,7 @@ class LocalRun:
         return list(tasks)
 
     def _in_order(self, tasks: Iterable[TaskInstance]) -> list[TaskInstance]:
-        """As the DAG has them, and not by name."""
+        """Return the tasks in the order of the DAG, and not by name."""
         places = {task.task_id: place for place, task in enumerate(self._active.dag.tasks)}
         return sorted(tasks, key=lambda one: places.get(one.scope.task_id, len(places)))
 
@@ -143,7 +153,7 @@ class LocalRun:
         for key in (spark_progress.KEY, "progress"):
             for one in store.execute(c.List(where, prefix=key)).found:
                 if one.entry.key == key and isinstance(one.scope, TaskScope):
-                    with suppress(UnreadableValue):  # the run goes on without
+                    with suppress(UnreadableValue):  # the run goes on without it
                         found[one.scope] = decode_entry(one.entry.value, f"`{key}` of {one.scope}")
         return found
 

@@ -1,4 +1,4 @@
-"""`holdfast scheduler`: starts runs when they are due, and carries out all that are to be."""
+"""`holdfast scheduler`: creates runs when they are due, and carries out all runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from holdfast.runner.scheduler.known_dags import KnownDags
 from holdfast.settings import Settings
 
 ROUND = 1.0
-"""Seconds from one look at files, schedules and queued runs to the next."""
+"""Interval in seconds between checks of files, schedules and queued runs."""
 SEEN_ELSEWHERE: Final = timedelta(seconds=30)
-"""For so long after another scheduler has had a DAG, its runs are left to that one."""
+"""Time after another scheduler has had a DAG during which its runs are left to that scheduler."""
 _CARRIED_OUT: Final = tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL)
 _PAGE: Final = 1000
 
@@ -39,19 +39,22 @@ log = logging.getLogger("holdfast.scheduler")
 
 
 class Scheduler:
-    """Everything that it knows comes from the files and from the store: another may take over."""
+    """Creates runs and carries them out.
+
+    All its state comes from the files and the store, so that another scheduler can take over.
+    """
 
     def __init__(self, settings: Settings, directory: Path) -> None:
-        files = DagDirectory(directory)  # before anything is started: it may not be there
+        files = DagDirectory(directory)  # before anything is started: it may not exist
         self._conductor = Conductor(settings)
         self._store = self._conductor.store
         self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
         self._cleanup = PeriodicCleanup(self._store, settings.state_store)
         self._waiting: dict[str, str] = {}
-        """DAGs whose runs were told to wait, and why."""
+        """DAGs whose waiting runs were logged, and the reason."""
 
     def run(self, stopping: Event) -> None:
-        """Until told to stop; then what runs is interrupted and let go of."""
+        """Schedule runs until `stopping` is set; then interrupt and release them."""
         next_round = 0.0
         try:
             while not stopping.is_set():
@@ -95,7 +98,7 @@ class Scheduler:
             except StoreUnavailable:
                 raise
             except HoldfastError as error:
-                # Such as that another scheduler was quicker; no DAG stops the others.
+                # For example, another scheduler was quicker; no DAG must stop the others.
                 log.warning("no run of %s was made: %s", dag_id, error.message)
 
     def _create_scheduled_runs(self, dag: DagSpec, info: DagInfo, most: int) -> None:
@@ -141,7 +144,7 @@ class Scheduler:
         self._tell_waiting(unfinished, infos, now)
 
     def _running_runs(self) -> Iterator[Run]:
-        """Of all DAGs, in pages: there may be any number of them."""
+        """Yield the running runs of all DAGs, read in pages as there may be any number of them."""
         offset = 0
         while True:
             page = self._store.execute(
@@ -159,7 +162,7 @@ class Scheduler:
             offset += _PAGE
 
     def _queued_runs(self, dag_id: str, most: int) -> tuple[Run, ...]:
-        """The oldest of a DAG."""
+        """Return the oldest queued runs of a DAG."""
         return self._store.execute(
             c.ListRuns(
                 dag_id=dag_id,
@@ -173,7 +176,7 @@ class Scheduler:
     def _tell_waiting(
         self, unfinished: dict[str, Unfinished], infos: dict[str, DagInfo], now: datetime
     ) -> None:
-        """Once for each DAG that has runs and no sound file, here or at another scheduler."""
+        """Log once each DAG that has runs but no valid file, here or at another scheduler."""
         waiting = {
             dag_id: self._known.why_without(dag_id)
             for dag_id in unfinished
@@ -188,7 +191,7 @@ class Scheduler:
         self._waiting = waiting
 
     def _is_held(self, run: Run, now: datetime) -> bool:
-        """Whether a process seems to carry the run out; claiming it tells for certain."""
+        """Return whether a process seems to hold the run; only a claim is certain."""
         if (run.dag_id, run.run_id) in self._conductor.runs:
             return True
         if run.owner is None or run.leased_until is None or run.leased_until <= now:
@@ -198,7 +201,7 @@ class Scheduler:
     def _adopt(self, run: Run, dag: DagSpec) -> None:
         try:
             self._conductor.adopt(run, dag, dag.max_active_runs)
-        except (Conflict, InvalidInput, NotFound) as error:  # another one has it, or had it
+        except (Conflict, InvalidInput, NotFound) as error:  # another process has it, or had it
             log.info("%s", error.message)
         else:
             went_on = "goes on" if run.state is RunState.RUNNING else "begins"

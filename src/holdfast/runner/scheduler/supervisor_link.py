@@ -1,4 +1,4 @@
-"""The supervisor process. A scheduler or triggerer starts it, and talks to it over a socket."""
+"""Link of a scheduler or triggerer to its supervisor process, over a socket."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from holdfast.settings import VARIABLE_PREFIX, Settings
 from holdfast.wire.channel import ORDER, Channel, encode
 
 SILENCE = 30.0
-"""Seconds without a word after which a supervisor counts as hanging."""
+"""Seconds without a message after which a supervisor counts as hanging."""
 MOST_STARTS = 3
-"""In a row, of supervisors that end before they have said a word."""
+"""Maximum restarts in a row of supervisors that end before they have sent a message."""
 
 _SECRETS = {f"{VARIABLE_PREFIX}DATABASE__URL", f"{VARIABLE_PREFIX}API__SIGNING_KEY"}
 
@@ -42,7 +42,7 @@ log = logging.getLogger("holdfast.supervisor")
 
 
 class SupervisorLink:
-    """A supervisor as the one who needs it sees it; when it dies, another one is started."""
+    """A supervisor process and the channel to it; when it dies, another one is started."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -51,17 +51,18 @@ class SupervisorLink:
         self._start()
 
     def order(self, order: Order) -> None:
-        with suppress(OSError):  # it has died, which `notices` tells
+        with suppress(OSError):  # it has died, which `notices` reports
             self._channel.send(ORDER, encode(order))
 
     def notices(self, timeout: float) -> Iterator[Notice | None]:
-        """What it has said, waiting for a first word for so long at most.
+        """Yield the supervisor's notices; wait for the first for up to `timeout` seconds.
 
-        None: it has died with all that it ran, and there is a new one.
+        None means that the supervisor has died with all that it ran, and that there is a new one.
+        Raise RunnerFailed if supervisors repeatedly end as soon as they have started.
         """
         due = time.monotonic() + timeout
         if time.monotonic() > self._asked + 2 * ALIVE:
-            self._heard = time.monotonic()  # who has not listened cannot say that it was silent
+            self._heard = time.monotonic()  # time without listening does not count as silence
         try:
             notice = self._notices.get(timeout=timeout)
             while True:
@@ -78,21 +79,21 @@ class SupervisorLink:
             pass
         self._asked = time.monotonic()
         if self._asked > due + 2 * ALIVE:
-            self._heard = self._asked  # this process was stopped, and so perhaps the other
+            self._heard = self._asked  # this process was suspended, and perhaps the other too
         if self._asked > self._heard + SILENCE:
             log.warning("the supervisor does not answer; starting another one")
             self._popen.kill()
             self._heard = time.monotonic()
 
     def stop(self) -> None:
-        """Let it interrupt its attempts and end, and wait for that."""
+        """Have the supervisor interrupt its attempts and end, and wait for that."""
         self.order(Stop())
         self._popen.wait()
         self._listener.join()
         self._channel.close()
 
     def kill(self) -> None:
-        """End it at once; its launcher notices, and ends the tasks."""
+        """Kill the supervisor; its launcher notices and ends the tasks."""
         self._popen.kill()
 
     def _start(self) -> None:
@@ -134,7 +135,7 @@ def _use_server(settings: Settings) -> UseServer:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What the supervisor inherits: where it has a server, not what leads past it."""
+    """Return the supervisor's environment; if it uses a server, without secrets that bypass it."""
     if not settings.workers.server_url:
         return dict(os.environ)
     return {name: text for name, text in os.environ.items() if name not in _SECRETS}

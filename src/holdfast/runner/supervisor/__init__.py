@@ -1,1 +1,1 @@
-"""The supervisor process: attempts and watchers, each in a child of its own."""
+"""The supervisor process: runs attempts and watchers, each in its own child process."""

@@ -1,4 +1,4 @@
-"""The supervisor process, which a scheduler or triggerer starts."""
+"""Entry point of the supervisor process, which a scheduler or triggerer starts."""
 
 import gc
 import logging
@@ -14,8 +14,8 @@ from holdfast.wire.channel import Channel
 
 def main() -> None:
     hide_this_process()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the scheduler's matter
-    # First, because it loads what tasks need while this process loads what the database needs.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the scheduler handles a terminal's Ctrl-C
+    # First, so that it imports the tasks' modules while this process imports the database's.
     launcher = LauncherLink()
     logging.basicConfig(format="%(name)s: %(message)s", stream=sys.stderr)
 
@@ -25,7 +25,7 @@ def main() -> None:
         Supervisor(Channel(socket.socket(fileno=int(sys.argv[1]))), launcher).run()
     except HoldfastError as error:
         sys.exit(f"error: {error}")
-    gc.freeze()  # else the interpreter would look through all objects before it ends
+    gc.freeze()  # else the interpreter would traverse all objects at exit
 
 
 if __name__ == "__main__":

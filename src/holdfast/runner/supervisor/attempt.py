@@ -1,4 +1,4 @@
-"""One attempt of a task instance, from its process's start to its recorded end."""
+"""Supervision of one attempt, from the start of its process to its recorded end."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ from holdfast.store import Store
 from holdfast.wire.channel import encode
 
 GRACE = 10.0
-"""Seconds that a task has to end by itself after SIGTERM."""
+"""Seconds that a task has to end after SIGTERM before it is killed."""
 FAREWELL = 5.0
-"""Seconds that its process has to end after its report, or after it closed its channel."""
+"""Seconds that a task's process has to end after its report, or after closing its channel."""
 CALLBACK_LIMIT = 60.0
-"""Seconds that callbacks may take."""
+"""Timeout of callbacks in seconds."""
 PAUSE = 0.1
-"""Seconds before callbacks are tried with another launcher."""
+"""Seconds before callbacks are retried with another launcher."""
 
 log = logging.getLogger("holdfast.supervisor")
 
 
 class Surroundings(NamedTuple):
-    """What an attempt needs of its supervisor."""
+    """The resources of a supervisor that its attempts and watchers use."""
 
     store: Store
     launcher: LauncherLink
@@ -65,7 +65,7 @@ class Surroundings(NamedTuple):
 
 
 class Attempt:
-    """Runs in a thread of its own; `tick` and `stop` are for others."""
+    """One attempt of a task instance. `run` has its own thread; others call `tick` and `stop`."""
 
     def __init__(self, order: RunTask, surroundings: Surroundings) -> None:
         self._order = order
@@ -94,7 +94,7 @@ class Attempt:
 
     def _begin(self, child: Child) -> Ended:
         scope = self._order.instance.scope
-        if self._stop is not None:  # it came while there was no child to be told
+        if self._stop is not None:  # it was stopped before there was a child to signal
             return Ended(scope)
         try:
             self._declared = Declared.by(self._order.task, self._with.store)
@@ -107,22 +107,24 @@ class Attempt:
         except HoldfastError:
             raise
         except Exception as error:
-            # Our own mistake, which must not leave the task running for ever in the store.
+            # A bug of ours, which must not leave the task running forever in the store.
             log.exception("supervising %s failed", scope)
             why = f"its supervisor failed: {type(error).__name__}: {error}"
             self._finish(self.writer, Failed(error=why), None)
             return Ended(scope, called=False)
 
     def call_back(self, kind: CallbackKind, error: str) -> bool:
-        """Call the task's callbacks for an attempt whose own supervisor could not. Return whether
-        they were called, or never will be."""
+        """Call the task's callbacks for an attempt whose own supervisor could not.
+
+        Return True if they were called, or never will be.
+        """
         self._declared = Declared.by(self._order.task, self._with.store)
         instance = self._order.instance
         writer = TaskWriter(instance.scope, instance.attempt + 1)
         return self._call_back(writer, kind, error, None)
 
     def stop(self, why: StopReason) -> None:
-        """Ask the task to end, and make it after a while."""
+        """Send SIGTERM to the task; `tick` kills it `GRACE` seconds later."""
         if self._stop is None:
             self._stop = why
         if self._child is not None and self._kill_at is None:
@@ -130,7 +132,7 @@ class Attempt:
             self._child.kill(signal.SIGTERM)
 
     def tick(self) -> None:
-        """Called now and then: what has to happen at its time."""
+        """Enforce the execution timeout and the kill after `stop`; to be called periodically."""
         now = time.monotonic()
         if self._timeout_at is not None and now > self._timeout_at:
             self._timeout_at = None
@@ -167,12 +169,12 @@ class Attempt:
         except HoldfastError as error:
             child.kill()
             child.wait(FAREWELL)
-            # Where nobody saw its end, the launcher has died, and Spark with it.
+            # Without an exit status, the launcher has died, and Spark with it.
             return None if child.status is None else Failed(error=str(error))
         task = self._order.task
         if task.execution_timeout is not None:
             self._timeout_at = time.monotonic() + task.execution_timeout.total_seconds()
-        if self._stop is not None:  # while it waited for Spark
+        if self._stop is not None:  # it was stopped while it waited for Spark
             child.kill()
         try:
             child.channel.send(STARTUP, encode(startup))
@@ -206,7 +208,7 @@ class Attempt:
     def _finish(
         self, writer: TaskWriter, report: Report | None, status: int | None
     ) -> Ending | None:
-        """Record the end; None where the attempt was superseded before that."""
+        """Record the end and return it; None if the attempt was superseded before that."""
         task, instance, now = self._order.task, self._order.instance, datetime.now(UTC)
         ending = ending_of(task, instance, report, status, self._stop, now)
         try:
@@ -216,7 +218,7 @@ class Attempt:
         except StoreUnavailable:
             raise
         except HoldfastError as error:
-            # The success did not stand, such as for a staged write whose version has moved on.
+            # The success was refused, as for a staged write whose version has changed since.
             failed = Failed(error=error.message)
             ending = ending_of(task, instance, failed, status, None, now)
             return self._record(writer, ending)
@@ -228,7 +230,7 @@ class Attempt:
         try:
             self._with.store.execute(finish)
         except StoreUnavailable:
-            # The answer may have been lost after the commit; only the store can tell.
+            # The response may have been lost after the commit; only the store knows.
             if not self._is_recorded(writer, ending.outcome):
                 self._with.store.execute(finish)
         return ending
@@ -259,9 +261,11 @@ def call_back(
     path: Path,
     task: ChildIdentity | None = None,
 ) -> bool:
-    """Run callbacks of a task, or of a run, in a process of their own, and again where the launcher
-    dies meanwhile. What comes of them changes nothing else. Return False where the DAG's file is
-    broken: they may be called once it is mended."""
+    """Run callbacks of a task or run in their own process; retry if the launcher dies meanwhile.
+
+    Their outcome has no other effect. Return False if the DAG's file is broken: they may be called
+    once it is fixed.
+    """
     identity = CallbackIdentity(startup.run.dag_id, startup.run.run_id, task)
     why = ""
     for _ in range(MOST_INTERRUPTIONS):
@@ -287,8 +291,10 @@ def call_back(
 def _call(
     surroundings: Surroundings, startup: CallbackStartup, path: Path, identity: CallbackIdentity
 ) -> Report | None:
-    """Return what became of the callbacks; None where their process did not tell. Raise
-    LauncherGone where nobody knows."""
+    """Run callbacks in a child and return its report; None if it ended without one.
+
+    Raise LauncherGone if the launcher died, so that the outcome is unknown.
+    """
     child = surroundings.launcher.launch()
     report = None
     try:

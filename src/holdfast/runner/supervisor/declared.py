@@ -1,4 +1,4 @@
-"""What a task declares: the assets that its process may use, and the events that it may report."""
+"""Assets that a task declares: its process may use them, and report events of its outlets."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from holdfast.store import Store
 
 
 class Declared(NamedTuple):
-    """The assets of a task, as they were when its attempt began."""
+    """The assets that a task declares, as they were when its attempt began."""
 
     named: tuple[AssetScope, ...]
-    """Those among its inlets and outlets."""
+    """The assets among its inlets and outlets."""
     aliases: dict[str, tuple[AssetScope, ...]]
-    """Those behind each alias among its inlets."""
+    """The assets behind each alias among its inlets."""
 
     @classmethod
     def by(cls, task: TaskSpec, store: Store) -> Declared:
-        """Look up what a task declares. What the store does not know stays as it was given."""
+        """Look up the assets that a task declares; those unknown to the store stay as given."""
         aliases: dict[str, tuple[AssetScope, ...]] = {}
         named: dict[AssetScope, None] = {}
         for one in (*task.inlets, *task.outlets):
@@ -37,7 +37,7 @@ class Declared(NamedTuple):
         return cls(tuple(named), aliases)
 
     def child(self, writer: TaskWriter) -> ChildIdentity:
-        """Return who the process of the task's attempt is."""
+        """Return the identity of the process of the task's attempt."""
         scopes = [*self.named, *(scope for behind in self.aliases.values() for scope in behind)]
         return ChildIdentity(
             writer,
@@ -58,7 +58,7 @@ def _scope(info: AssetInfo) -> AssetScope:
 
 
 def own_report(task: TaskSpec, report: Report | None) -> Report | None:
-    """Return the report of a task, or its failure where it has events that are not its own."""
+    """Return the report of a task, or a failure if it has events of undeclared outlets."""
     if isinstance(report, Succeeded):
         for event in report.events:
             if not _is_own(task, event):
@@ -72,7 +72,7 @@ def own_report(task: TaskSpec, report: Report | None) -> Report | None:
 
 def _is_own(task: TaskSpec, event: EmittedEvent) -> bool:
     aliases = {one.name for one in task.outlets if isinstance(one, AliasSpec)}
-    # A reference has one of the two.
+    # A reference has only one of name and URI.
     named = any(
         one.name in (None, event.name) and one.uri in (None, event.uri)
         for one in task.outlets

@@ -1,4 +1,4 @@
-"""What becomes of a task instance when an attempt of it has ended."""
+"""State of a task instance after an attempt: success, skip, interruption, retry or failure."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from holdfast.runner.protocol.messages import Failed, Report, Skipped, Succeeded
 
 LONGEST_DELAY = timedelta(days=1)
 FIRST_PAUSE = timedelta(seconds=2)
-"""Before a task begins again that was interrupted twice in a row; then it grows."""
+"""Pause before the next attempt after two interruptions in a row; it doubles with each further."""
 LONGEST_PAUSE = timedelta(seconds=30)
 
 
 class StopReason(StrEnum):
-    """Why a supervisor ends an attempt before its time."""
+    """The reason for which a supervisor stops an attempt early."""
 
     INTERRUPT = "interrupt"
-    """It stops itself."""
+    """The supervisor itself stops."""
     TIMEOUT = "timeout"
     LOST = "lost"
-    """The attempt is not the newest any more."""
+    """The attempt is no longer the newest."""
     SPARK = "spark"
-    """The Spark that the task ran on has died."""
+    """The Spark server that the task used has died."""
     SILENT = "silent"
-    """The task has closed its connection and goes on without."""
+    """The task has closed its channel and keeps running."""
 
 
 def ending_of(
@@ -39,7 +39,10 @@ def ending_of(
     stop: StopReason | None,
     now: datetime,
 ) -> Ending:
-    """`report` is what the task said, and `status` its exit status or minus a signal."""
+    """Return the outcome of an attempt and the next state of its task instance.
+
+    `report` is the task's report, and `status` its exit status or the negative number of a signal.
+    """
     exit_status = status if status is not None and status >= 0 else None
     number = -status if status is not None and status < 0 else None
     if isinstance(report, Succeeded):
@@ -80,7 +83,10 @@ def ending_of(
 
 
 def _interrupted(instance: TaskInstance, reason: str, now: datetime) -> Ending:
-    """The task is not to blame. It is tried again, after longer and longer pauses."""
+    """Return the ending of an attempt whose task is not to blame: it is retried with backoff.
+
+    After `MOST_INTERRUPTIONS` in a row the task has failed.
+    """
     before = instance.interruptions
     if before + 1 >= MOST_INTERRUPTIONS:
         error = f"{reason}, {MOST_INTERRUPTIONS} times in a row"
@@ -95,7 +101,7 @@ def _interrupted(instance: TaskInstance, reason: str, now: datetime) -> Ending:
 
 
 def retry_delay(task: TaskSpec, failures: int) -> timedelta:
-    """How long to wait after one more failure than these."""
+    """Return the delay before the retry that follows one more failure than `failures`."""
     if not task.retry_backoff:
         return min(task.retry_delay, task.max_retry_delay or task.retry_delay)
     longest = min(task.max_retry_delay or LONGEST_DELAY, LONGEST_DELAY)

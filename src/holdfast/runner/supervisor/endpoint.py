@@ -1,4 +1,4 @@
-"""Where processes beside the task's own, such as Spark's executors, reach its stores."""
+"""Endpoints by which processes other than the task's, such as executors, access its stores."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from holdfast.wire.purpose import JobName, Purpose, Tables
 def open_endpoint(
     endpoints: Endpoints, store: Store, child: ChildIdentity, purpose: Purpose
 ) -> Endpoint:
-    """Open an endpoint for the attempt alone, or for a job of the task while its intent is
-    current; and for the assets that the task declares. Raise StaleAttempt where the attempt is
-    over."""
+    """Open an endpoint for the attempt alone, or for a job of the task while its intent is current.
+
+    It also gives access to the assets that the task declares. Raise StaleAttempt if the attempt is
+    over.
+    """
     scope, attempt = child.scope, child.writer.attempt
     assert attempt is not None
     if isinstance(purpose, JobName):

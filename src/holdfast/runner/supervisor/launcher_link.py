@@ -1,4 +1,4 @@
-"""The launcher as its supervisor sees it: children to be had, spoken to, and ended."""
+"""A supervisor's link to its launcher: starts, signals and awaits child processes."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from holdfast.settings import VARIABLE_PREFIX
 from holdfast.wire.channel import LARGEST_OF_TASK, ORDER, Channel, encode
 
 LOG_LIMIT = 256 * 2**20
-"""Bytes of output that are kept of one attempt."""
+"""Maximum bytes of output that are logged for one attempt."""
 HOME = f"{VARIABLE_PREFIX}CORE__HOME"
-"""The one setting that tasks have from the environment: where the files of their jobs are."""
+"""The only setting that tasks inherit from the environment: it locates the files of their jobs."""
 WITHHELD = frozenset(
     {
         "HOLDFAST_TOKEN",
         *("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "MYSQL_PWD"),
     }
 )
-"""Credentials of whoever started the runner, for a server of Holdfast or for its database."""
+"""Credentials of the user who started the runner, for a Holdfast server or its database."""
 
 _notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
 
 
 class LauncherGone(HoldfastError):
-    """The process that starts the tasks has ended."""
+    """The launcher process, which starts the tasks, has ended."""
 
     code = "launcher_gone"
 
 
 class Child:
-    """A forked process, waiting for its startup."""
+    """A forked process, which waits for its startup message."""
 
     def __init__(self, launcher: LauncherLink, number: int, channel: Channel, mark: str) -> None:
         self._launcher = launcher
@@ -64,21 +64,21 @@ class Child:
         self.channel = channel
         self.process: Process | None = None
         self.status: int | None = None
-        """Its exit status, or minus a signal's number; None while it runs, and where nobody saw
-        its end."""
+        """The exit status, or the negative number of a signal; None while the process runs, and if
+        its end was not observed."""
 
     def log_to(self, path: Path) -> None:
-        with suppress(LauncherGone):  # and the child with it, which its end tells
+        with suppress(LauncherGone):  # and the child with it, which `wait` reports
             self._launcher.order(WriteLog(self._number, str(path), LOG_LIMIT))
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """A signal for it, or SIGKILL for all of its group. Nothing happens where it has ended."""
+        """Send a signal to the process, or SIGKILL to its group. Do nothing if it has ended."""
         with suppress(LauncherGone):
             self._launcher.order(Kill(self._number, number))
 
     @contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """It is killed where this takes longer."""
+        """Kill the process if the `with` block takes longer than `seconds`."""
         timer = Timer(seconds, self.kill)
         timer.daemon = True
         timer.start()
@@ -88,7 +88,7 @@ class Child:
             timer.cancel()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until its end; False where that did not come in time."""
+        """Wait for the end of the process; return False on timeout."""
         return self._ended.wait(timeout)
 
     def wait_launched(self) -> None:
@@ -111,7 +111,7 @@ class Child:
 
 
 class LauncherLink:
-    """A launcher process, started anew when it has died, and the children that it has forked."""
+    """A launcher process, restarted after it has died, and the children that it has forked."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -127,7 +127,7 @@ class LauncherLink:
             for name, text in os.environ.items()
             if name == HOME or not (name.startswith(VARIABLE_PREFIX) or name in WITHHELD)
         }
-        # Its children have it in their environment, too, by which they are known later.
+        # Its children inherit the mark in their environment, by which they are recognized later.
         self._mark = environ[MARK] = uuid4().hex
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "holdfast.runner.launcher", str(its.fileno())],
@@ -142,7 +142,10 @@ class LauncherLink:
         Thread(target=_listen, args=listening, daemon=True).start()
 
     def launch(self) -> Child:
-        """A new child. It waits for a startup on its channel."""
+        """Return a new child, which waits for a startup message on its channel.
+
+        Raise LauncherGone if this link is closed or the launcher dies meanwhile.
+        """
         ours, its = socket.socketpair()
         with self._lock:
             if self._closed:
@@ -161,7 +164,7 @@ class LauncherLink:
         return child
 
     def preload_spark(self) -> None:
-        """Let children find what Spark tasks need already loaded."""
+        """Have the launcher import the modules of Spark tasks, so that children need not."""
         with self._lock:
             if not self._spark:
                 self._spark = True
@@ -172,7 +175,7 @@ class LauncherLink:
             self._send(order)
 
     def close(self) -> None:
-        """End the launcher and with it all children; there will be no others."""
+        """End the launcher and all its children; no others can be started."""
         with self._lock:
             self._closed = True
         self._control.close()
@@ -189,7 +192,7 @@ class LauncherLink:
 
 
 def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int, Child]) -> None:
-    """Pass on what one launcher tells, until it ends and its children with it."""
+    """Dispatch the notices of one launcher to its children until it ends, and they with it."""
     while (frame := control.receive()) is not None:
         notice = _notice_decoder.decode(frame[1])
         children[notice.child].take(notice)
@@ -199,5 +202,5 @@ def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int
     while children:
         child = children.popitem()[1]
         if child.process is not None:
-            kill_group(child.process)  # it ends by itself, but not while it holds Python's lock
+            kill_group(child.process)  # it ends by itself, but not while it holds the GIL
         child.end(None)

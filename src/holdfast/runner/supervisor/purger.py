@@ -1,4 +1,4 @@
-"""Deleting the objects that entries have left, where the workers' credentials are."""
+"""Purge of unreferenced objects, in the supervisor because it has the workers' credentials."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from holdfast.store import Store
 from holdfast.stores.offload.configuration import Offloading
 
 INTERVAL = 30.0
-"""Seconds after which the queue is looked at in any case, and for which a turn in which objects
-could not be deleted goes on: their storage may be away."""
+"""Seconds after which the queue is checked in any case, and after which a pass ends in which
+objects could not be deleted, because the storage may be unavailable."""
 LAST_TURN = 10.0
-"""Seconds that are left for it at the end."""
+"""Time limit in seconds of the last pass, when the supervisor stops."""
 
 log = logging.getLogger("holdfast.supervisor")
 
 
 class Purger:
-    """A thread that empties the purge queue: after each attempt, and now and then."""
+    """A thread that empties the purge queue after each attempt, and periodically."""
 
     def __init__(self, store: Store, offloading: Offloading) -> None:
         self._store = offloading.opened(store)
@@ -32,11 +32,11 @@ class Purger:
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something to delete."""
+        """Wake the thread, because there may be something to delete."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Look once more, and end."""
+        """Empty the queue once more, and end the thread."""
         self._stopping = True
         self._woken.set()
         self._thread.join(LAST_TURN)
@@ -51,7 +51,7 @@ class Purger:
         began = time.monotonic()
         failed = 0
         try:
-            # What fails is not due again for a while, and does not keep others waiting.
+            # A failed deletion is not due again for a while, and does not delay others.
             while (done := self._store.purge()).more:
                 failed += done.failed
                 passed = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""A supervisor's side of the pipe: carries out what a child asks for, and hears its report."""
+"""A supervisor's side of the pipe: executes the commands of a child and receives its report."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def relay(
     max_value_bytes: int = 0,
     endpoint: Callable[[Purpose], Endpoint] = no_endpoint,
 ) -> Report | None:
-    """Until the child reports, which is its last word, or its end of the channel closes.
+    """Serve a child until its report, which is its last message, or until its channel closes.
 
-    What is none of its messages did not come from our side of the child, and the channel is of no
-    use any more.
+    Return the report; None without one, and after an invalid message, which did not come from our
+    code in the child and makes the channel unusable.
     """
     while (frame := channel.receive()) is not None:
         kind, data = frame

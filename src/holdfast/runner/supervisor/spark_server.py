@@ -1,4 +1,4 @@
-"""The Spark that a supervisor's tasks share: one server, started when it is first needed."""
+"""Spark server that a supervisor's tasks share, started when it is first needed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from holdfast.wire.channel import encode
 
 
 class SparkServer:
-    """Started again when it has died, or when the launcher has and took it along."""
+    """The shared Spark server, restarted after it has died, alone or with the launcher."""
 
     def __init__(self, settings: Settings, launcher: LauncherLink) -> None:
         self._settings = settings
         self._launcher = launcher
-        # Now, while it lives: a supervisor that is stopped may outlive it.
+        # Identified now, while it lives: a supervisor that is stopped may outlive it.
         self._runner = identify(os.getppid())
         self._lock = Lock()
         self._current: _Serving | None = None
 
     def warm(self) -> None:
-        """Let Spark start, and let tasks find it loaded, while other things go on."""
+        """Start Spark in the background, and preload its modules for tasks."""
         if not self._settings.spark.remote:
             self._serving()  # first: it takes longer, and the launcher does one thing at a time
         self._launcher.preload_spark()
 
     def address(self) -> SparkAddress:
-        """Where it listens, once it does."""
+        """Return the server's address once it listens. Raise SparkUnavailable if it fails."""
         self._launcher.preload_spark()
         if self._settings.spark.remote:
             from holdfast.spark.session.session import address_of
@@ -58,7 +58,7 @@ class SparkServer:
                 time.sleep(0.05)
 
     def is_lost(self, address: SparkAddress) -> bool:
-        """Whether the server that an attempt had is gone, and was one of ours."""
+        """Return whether the server that an attempt used was one of ours and is gone."""
         if self._settings.spark.remote:
             return False
         with socket.socket() as probe:
@@ -84,7 +84,7 @@ class _Serving:
         startup = SparkStartup(
             master=spark.master, conf=dict(spark.conf), directory=str(directory), runner=runner
         )
-        with suppress(OSError):  # it has died, which `_listen` finds out
+        with suppress(OSError):  # it has died, which `_listen` detects
             child.channel.send(STARTUP, encode(startup))
         Thread(target=self._listen, daemon=True).start()
 

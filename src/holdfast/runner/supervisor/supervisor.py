@@ -1,4 +1,4 @@
-"""What a supervisor does: a thread for each attempt and watcher, and one that keeps time."""
+"""Supervisor of attempts and watchers, with a thread for each, for deadlines and for leases."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ from holdfast.wire.channel import NOTICE, Channel, encode
 TICK = 0.1
 PARSE_LIMIT = 60.0
 TOKEN_LIMIT = 10.0
+"""Seconds that the scheduler has to respond with a new token."""
 STORE_AWAY = 1.0
-"""Seconds after which callbacks ask again for a store that is away."""
-"""Seconds that the scheduler has to answer with a new token."""
+"""Seconds before callbacks retry while the store is unavailable."""
 MOST_IMPORTS = 3
-"""How often a file is tried whose import was not to blame for its end."""
+"""Maximum tries to import a file while the process of the import, or the launcher, is killed."""
 
 log = logging.getLogger("holdfast.supervisor")
 
 
 class _ImportKilled(HoldfastError):
-    """The process of an import was killed, perhaps by somebody who wanted its memory."""
+    """The process of an import was killed, perhaps for its memory."""
 
     code = "import_killed"
 
@@ -70,7 +70,7 @@ class _ImportKilled(HoldfastError):
 class Supervisor:
     def __init__(self, scheduler: Channel, launcher: LauncherLink) -> None:
         settings = load()
-        with suppress(OSError):  # there will be no logs, which the launcher says
+        with suppress(OSError):  # there will be no logs, which the launcher reports
             settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
         self._scheduler = scheduler
         self._launcher = launcher
@@ -93,7 +93,7 @@ class Supervisor:
         self._imports = Semaphore(os.cpu_count() or 1)
 
     def run(self) -> None:
-        """Until told to stop, or until the scheduler is gone."""
+        """Carry out orders until one to stop, SIGTERM, or the end of the scheduler."""
         signal.signal(signal.SIGTERM, lambda number, frame: self._scheduler.end_input())
         self._tell(Alive())  # before any order: a task may kill this process at once
         for keeps_on in (self._keep_time, self._keep_leases):
@@ -154,7 +154,11 @@ class Supervisor:
                 watching.stop()
 
     def _begin(self, work: Callable[[Order], None], order: Order) -> None:
-        """In a thread of its own. What is to be recorded or called is waited for at the end."""
+        """Carry out an order in its own thread.
+
+        The thread is joined at the end unless the order is an import or to warm Spark, which have
+        nothing to record or call.
+        """
 
         def run() -> None:
             try:
@@ -259,7 +263,7 @@ class Supervisor:
         self._begin(lambda _: watching.run(), order)
 
     def _keep_time(self) -> None:
-        """What may not wait for anything, least of all for the database."""
+        """Enforce deadlines and report `Alive`; never wait for anything, such as the database."""
         told = 0.0
         while True:
             time.sleep(TICK)
@@ -282,7 +286,7 @@ class Supervisor:
         writers = {attempt.writer: attempt for attempt in attempts if attempt.writer is not None}
         watches = {one.watch: one for one in list(self._watchings.values()) if one.watch}
         if not writers and not watches and not self._through_server:
-            return  # a server is asked all the same: its answer renews the token
+            return  # a server gets a request all the same: its response renews the token
         heartbeat = c.Heartbeat(
             process=this_process(), lease=LEASE, attempts=tuple(writers), watches=tuple(watches)
         )
@@ -296,7 +300,7 @@ class Supervisor:
             log.warning("no heartbeat: %s", error.message)
             return
         for writer in lost.attempts:
-            # Its end may have been recorded meanwhile; then it is not lost but over.
+            # The end may have been recorded meanwhile; then the attempt is over, not lost.
             if writers[writer].writer == writer:
                 writers[writer].stop(StopReason.LOST)
         for watch in lost.watches:
@@ -304,7 +308,7 @@ class Supervisor:
                 watches[watch].lose()
 
     def _new_token(self) -> str:
-        """Ask the scheduler for a token; return the one before where it does not answer."""
+        """Request a token from the scheduler; return the previous one if there is no response."""
         with self._token_came:
             before = self._token
             self._tell(NeedToken())

@@ -1,4 +1,4 @@
-"""One watcher of an asset, run again whenever it ends."""
+"""Supervision of one watcher of an asset, which is restarted whenever it ends."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from holdfast.wire.channel import encode
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 GRACE = 5.0
-"""Seconds that a trigger has to clean up."""
+"""Seconds that a trigger has to clean up before it is killed."""
 
 log = logging.getLogger("holdfast.triggerer")
 
 
 class Watching:
-    """Runs in a thread of its own; `stop` is for others."""
+    """One watcher of an asset. `run` has its own thread; others call `stop` and `lose`."""
 
     def __init__(self, order: WatchAsset, surroundings: Surroundings) -> None:
         self._order = order
@@ -40,7 +40,7 @@ class Watching:
         self._stopped = Event()
         self._child: Child | None = None
         self.watch: Watch | None = None
-        """What is to be renewed, while there is one."""
+        """The watch whose lease is to be renewed, while there is one."""
 
     def run(self) -> None:
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
@@ -55,12 +55,15 @@ class Watching:
             self._stopped.wait(pause)
 
     def stop(self) -> None:
-        """For good."""
+        """End the watcher for good."""
         self._stopped.set()
         self.lose()
 
     def lose(self) -> None:
-        """Somebody else watches now: end, let the trigger clean up, and ask again later."""
+        """End the trigger, with time to clean up, as another process has the watch now.
+
+        The watch is claimed again later.
+        """
         if self._child is not None:
             self._child.kill(signal.SIGTERM)
             timer = Timer(GRACE, self._child.kill)
@@ -73,12 +76,12 @@ class Watching:
         return f"watcher `{spec.name}` of asset `{spec.asset.name}`"
 
     def _watch_once(self) -> str:
-        """Until it ends; why it failed, if it did."""
+        """Run the watcher until it ends; return why it failed, or an empty string."""
         try:
             self.watch = self._claim()
             return self._run_child(self.watch)
         except Conflict:
-            return ""  # another triggerer has it; it may end one day
+            return ""  # another triggerer has the watch; that one may end some day
         except (HoldfastError, OSError) as error:
             return str(error)
         finally:

@@ -1,4 +1,4 @@
-"""What a forked child does: it learns what it is to do, does it, and reports."""
+"""Main function of a forked child: receives a startup message, does its work, and reports."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ log = logging.getLogger("holdfast.task")
 
 
 class Stopped(BaseException):
-    """The supervisor has asked the task to end. Not an Exception, so that few catch it."""
+    """The supervisor has asked the task to end. Not an Exception, so that few handlers catch it."""
 
 
 def main(sock: socket.socket, lifeline: int) -> int:
-    """Exit status: 0 where the work was done, 1 where it failed."""
+    """Do the child's work and return its exit status: 0 for success, 1 for failure."""
     withhold_secrets()
     channel = Channel(sock, LARGEST_OF_TASK)
     store = PipeStore(channel)
@@ -53,12 +53,12 @@ def main(sock: socket.socket, lifeline: int) -> int:
     startup = startup_decoder.decode(frame[1])
     _log_to_stderr()
     if isinstance(startup, CallbackStartup):
-        # Who stops all processes of a runner at once does not stop what it is to say of their end.
+        # A SIGTERM to all processes of a runner must not stop the callbacks that report their end.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process = os.getpid()
     report = _do_startup(startup, store, channel)
     if os.getpid() != process:
-        return 0  # a fork that the task made and let run on to here
+        return 0  # a fork of the task that has run on to here
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends now in any case
     _flush()
     status = 1 if isinstance(report, Failed) else 0
@@ -106,7 +106,7 @@ def _do_startup(startup: Startup, store: PipeStore, channel: Channel) -> Report:
         return Failed(error="it was asked to stop")
     except HoldfastError as error:
         return Failed(error=str(error))
-    except BaseException as error:  # SystemExit and KeyboardInterrupt of the task's own, too
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt of the task
         traceback.print_exc()
         return Failed(error=f"{type(error).__name__}: {error}")
 
@@ -129,14 +129,14 @@ def _stopper(store: PipeStore) -> Callable[[int, FrameType | None], None]:
 
 
 def _watch(lifeline: int) -> None:
-    """Without the launcher nobody would end this process; it takes its whole group along."""
+    """Kill this process and its group when the launcher is gone, as nobody else would."""
     os.read(lifeline, 1)
     os.killpg(0, signal.SIGKILL)
 
 
 def _log_to_stderr() -> None:
-    # New streams, because those of the launcher were made for other files. Line by line, so that
-    # what was printed before a kill is in the log.
+    # New streams, because the launcher's were made for other files. Line-buffered, so that output
+    # before a kill is in the log.
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(
             io.BufferedWriter(io.FileIO(number, "w", closefd=False)),

@@ -1,4 +1,4 @@
-"""Putting the context of a task or callback together."""
+"""Construction of the context of a task or callback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.store import Store
 
 
 def run_context(run: Run, store: Store, dag: DAG, params: dict[str, Param]) -> TaskContext:
-    """What every task of a run knows."""
+    """Return the context that all tasks of a run have in common."""
     dag_run = DagRun.of(run)
     context = TaskContext(
         dag=dag,
@@ -46,7 +46,7 @@ def run_context(run: Run, store: Store, dag: DAG, params: dict[str, Param]) -> T
 
 
 def task_context(startup: TaskStartup, store: Store, dag: DAG, task: TaskNode) -> TaskContext:
-    """What one task instance knows."""
+    """Return the context of one task instance."""
     context = run_context(startup.run, store, dag, {**dag.params, **task._settings.params})
     ti = TaskInstance(startup.writer, startup.max_tries, store, task)
     owner = f"task `{task.task_id}`"
@@ -71,8 +71,10 @@ def task_context(startup: TaskStartup, store: Store, dag: DAG, task: TaskNode) -
 
 
 def _assets(task: TaskNode, aliases: Mapping[str, Sequence[AssetScope]]) -> Iterator[AssetScope]:
-    """The concrete assets that a task declares. What is behind an alias among its outlets is
-    known only once the task has said it."""
+    """Yield the concrete assets that a task declares.
+
+    The assets behind an alias among its outlets are known only once the task has reported them.
+    """
     for inlet in task.inlets:
         if isinstance(inlet, AssetAlias):
             for scope in aliases.get(inlet.name, ()):

@@ -1,4 +1,4 @@
-"""Executing a task, or the callbacks of one, in its own process."""
+"""Execution of a task or of callbacks, in their own process."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ log = logging.getLogger("holdfast.task")
 
 
 def execute(startup: TaskStartup, store: Store) -> Succeeded | Skipped | Failed:
-    """Run one attempt of a task instance, and say what came of it."""
+    """Run one attempt of a task instance and return its report."""
     scope = startup.writer.scope
     if startup.spark is not None:
-        # Functions and columns that the file makes as it is imported are then those of Connect.
+        # Functions and columns that the file creates on import are then those of Spark Connect.
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     try:
         dag = find_dag(startup.file, scope.dag_id, scope.task_id)
@@ -114,11 +114,11 @@ def _run(operator: BaseOperator, context: TaskContext) -> Any:
         operator.post_execute(known, result)
     except (Exception, SystemExit) as error:
         if type(error) is KeyError and error.args and context.might_have(error.args[0]):
-            # A function that takes `**context` has a plain dict of it, which explains nothing.
+            # A function that takes `**context` gets a plain dict, whose KeyError explains nothing.
             error.add_note(str(context.absent(error.args[0])))
         raise
     except BaseException:
-        # It is being stopped from outside.
+        # The task is being stopped from outside.
         try:
             operator.on_kill()
         except Exception:
@@ -129,7 +129,10 @@ def _run(operator: BaseOperator, context: TaskContext) -> Any:
 
 @contextmanager
 def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -> Iterator[None]:
-    """Where the task uses Spark, a session for it."""
+    """Put a Spark session into the context if the task uses Spark.
+
+    Raise InvalidDag if the run has no Spark.
+    """
     if not operator.uses_spark:
         yield
         return
@@ -143,8 +146,8 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
     from holdfast.spark.session.session import task_session
     from holdfast.spark.source.registration import register_in_task
 
-    # Executors cannot import the DAG file, nor what lies beside it: what they need of it travels
-    # with the functions.
+    # Executors cannot import the DAG file or the modules beside it, so what they need of these is
+    # pickled with the functions.
     register = cast(Callable[[ModuleType], None], cloudpickle.register_pickle_by_value)
     for module in own_modules(startup.file):
         register(module)
@@ -156,7 +159,10 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
 
 
 def encode_result(task_id: str, result: Any) -> str:
-    """What a task returned, as JSON; errors name the task and the path inside the result."""
+    """Return a task's result as JSON. Raise InvalidInput or InvalidType if that is not possible.
+
+    Errors name the task and the path inside the result.
+    """
     if type(result).__name__ == "DataFrame":
         raise InvalidType(
             f"task `{task_id}` returned a DataFrame: write it, and return its path",
@@ -170,7 +176,7 @@ def encode_result(task_id: str, result: Any) -> str:
 
 
 def call_back(startup: CallbackStartup, store: Store) -> Done | Failed:
-    """Call what a task or its DAG wants called. One that fails is logged, and stops no other."""
+    """Call the callbacks of a task or DAG. One that fails is logged, and does not stop others."""
     task_id = startup.task.writer.scope.task_id if startup.task else None
     try:
         dag = find_dag(startup.file, startup.run.dag_id, task_id)

@@ -1,4 +1,4 @@
-"""Importing a DAG file, and saying what it holds."""
+"""Import of DAG files."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from holdfast.sdk.dag import DAG, made
 from holdfast.wire.channel import encode
 
 REPLACED_WITHIN: Final = 10.0
-"""Seconds for which a task waits for a file that is away."""
+"""Seconds for which a task waits for a missing file."""
 CHANGED_WITHIN: Final = 1.0
-"""And for the rest of one that cannot be right."""
+"""Seconds for which a task waits for a change of an invalid file, which may be incomplete."""
 
 
 def module_name(path: str) -> str:
-    """The name under which a DAG file is imported: always the same for one file."""
+    """Return the module name for the import of a DAG file, which is always the same for a file."""
     path = os.path.realpath(path)
     stem = re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
     return f"holdfast_dag_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}_{stem}"
 
 
 def own_modules(path: str) -> list[ModuleType]:
-    """A DAG file that was imported, and the modules of its directory that it has imported."""
+    """Return the module of an imported DAG file, and the imported modules of its directory."""
     folder = os.path.dirname(os.path.realpath(path)) + os.sep
     installed = tuple(os.path.realpath(place) + os.sep for place in (sys.prefix, sys.base_prefix))
     found = [sys.modules[module_name(path)]]
@@ -46,7 +46,10 @@ def own_modules(path: str) -> list[ModuleType]:
 
 
 def load_file(path: str) -> list[DAG]:
-    """Import a file anew and answer with its DAGs, if any, in the order in which they were made."""
+    """Import a file anew and return its DAGs, if any, in the order in which they were made.
+
+    Raise InvalidDag if two of them have the same id.
+    """
     module = _import(path)
     held = [one for one in vars(module).values() if isinstance(one, DAG)]
     found = [one for one in made if one.module == module.__name__ or one in held]
@@ -62,8 +65,11 @@ def load_file(path: str) -> list[DAG]:
 
 
 def find_dag(path: str, dag_id: str, task_id: str | None = None) -> DAG:
-    """One DAG of a file, which has that task. A file that is being replaced may be away, cut short
-    or without the DAG for a moment: while it changes it is read again."""
+    """Return a DAG of a file. Raise InvalidDag if there is no such DAG, or if it lacks the task.
+
+    A file that is being replaced may be missing, truncated or without the DAG for a moment, so it
+    is read again while it changes.
+    """
     deadline = time.monotonic() + REPLACED_WITHIN
     while True:
         read = _stamp(path)
@@ -90,10 +96,10 @@ def _find_dag(path: str, dag_id: str) -> DAG:
 
 
 def parse(startup: ParseStartup) -> Parsed:
-    """What a file holds, or why it cannot be imported; never an exception."""
+    """Import a file and return its DAGs, or the error of its import instead of raising it."""
     try:
         parsed = Parsed(dags=tuple(one.spec(startup.file) for one in load_file(startup.file)))
-        encode(parsed)  # what cannot be sent is a mistake in the file, and is reported as one
+        encode(parsed)  # a DAG that cannot be sent is an error in the file, and reported as one
     except HoldfastError as error:
         line = line_in(startup.file, error)
         return Parsed(error=f"{startup.file}:{line}: {error}" if line else str(error))
@@ -124,7 +130,7 @@ def _import(path: str) -> ModuleType:
 
 
 def _changes(path: str, since: tuple[int, ...]) -> bool:
-    """Whether a file is another than it was, or is there again, waiting a little for it."""
+    """Wait briefly for a file to change or to reappear, and return whether it has."""
     deadline = time.monotonic() + (CHANGED_WITHIN if since else REPLACED_WITHIN)
     while _stamp(path) in (since, ()):
         if time.monotonic() > deadline:
@@ -134,7 +140,7 @@ def _changes(path: str, since: tuple[int, ...]) -> bool:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """What tells one state of a file from another; empty where there is none."""
+    """Return a fingerprint of a file's state; empty if there is no file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Exceptions of a user's code, without the frames that only lead there."""
+"""Exceptions and tracebacks of user code, without the frames that lead to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGEST_PICKLE = 256 * 1024
 
 
 def trimmed(error: BaseException) -> TracebackType | None:
-    """The traceback from the first frame of the user's on; None where there is none."""
+    """Return the traceback from the first frame of user code on; None if there is none."""
     frame = error.__traceback__
     while frame is not None and frame.tb_frame.f_code.co_filename.startswith((*_OURS, "<frozen ")):
         frame = frame.tb_next
@@ -27,25 +27,25 @@ def trimmed(error: BaseException) -> TracebackType | None:
 
 
 def formatted(error: BaseException) -> str:
-    """The traceback as text."""
+    """Return the exception with its trimmed traceback as text."""
     text = "".join(traceback.format_exception(type(error), error, trimmed(error))).rstrip()
     return printable(text)
 
 
 def printable(text: str) -> str:
-    """What any database and terminal takes: file names in messages may be no Unicode."""
+    """Escape NUL and invalid Unicode, as in file names, which databases and terminals reject."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 def line_in(file: str, error: BaseException) -> int | None:
-    """The last line of a file that the error came through."""
+    """Return the last line of a file in the error's traceback; None if there is none."""
     steps = traceback.walk_tb(error.__traceback__)
     lines = [number for frame, number in steps if frame.f_code.co_filename == file]
     return lines[-1] if lines else None
 
 
 def one_line(error: BaseException) -> str:
-    """The type and message, as short as a list shows it."""
+    """Return the error's type and the first line of its message, short enough for a list."""
     text = error.message if isinstance(error, HoldfastError) else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     name = type(error).__name__
@@ -53,7 +53,7 @@ def one_line(error: BaseException) -> str:
 
 
 def pickled(error: BaseException) -> bytes | None:
-    """The exception for another process; None where it does not pickle."""
+    """Return the pickled exception for another process; None if it does not pickle or is large."""
     try:
         data = pickle.dumps(error)
         pickle.loads(data)  # noqa: S301  (our own; some exceptions pickle and cannot be read back)

@@ -1,4 +1,4 @@
-"""Running the trigger of a watcher."""
+"""Execution of a watcher's trigger."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from holdfast.stores.buffered import BufferedStore
 
 
 def watch(startup: WatchStartup, store: Store) -> Done:
-    """Run a watcher until it ends. What it wrote goes with its next event, in one transaction;
-    what it raises is raised, and what it wrote since its last event is dropped."""
+    """Run a watcher until it ends.
+
+    Its writes are committed with its next event, in one transaction. Exceptions of the watcher
+    propagate, and its writes since its last event are then dropped.
+    """
     asset, watcher = _find(startup)
     store = startup.rules.offloading.over(store)
     scope = AssetScope(name=asset.name, uri=asset.uri)
@@ -57,7 +60,7 @@ async def _run(
 
 
 def _events(trigger: BaseEventTrigger) -> AsyncIterable[TriggerEvent]:
-    """Run the trigger. Raise InvalidType where its `run` yields nothing at all."""
+    """Return the events of the trigger. Raise InvalidType if its `run` is no async generator."""
     events: object = trigger.run()
     if not isinstance(events, AsyncIterable):
         if inspect.iscoroutine(events):

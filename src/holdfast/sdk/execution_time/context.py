@@ -1,4 +1,4 @@
-"""Names that Airflow has in its module of the same name."""
+"""Names from Airflow's module of the same name."""
 
 from holdfast.portable.retention import NEVER_EXPIRE
 

@@ -1,5 +1,5 @@
-"""What a command from outside may hold. Programs of ours check values where they make them; what
-comes over HTTP, or from the process of a task, may have been made by anything."""
+"""Validation of commands that come over HTTP or from the process of a task. Our own programs check
+values where they create them; these commands may have been created by anything."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ log = logging.getLogger("holdfast.server")
 
 
 def decode_command(body: bytes, identity: Identity, max_value_bytes: int) -> c.Command[Any]:
-    """Their command in a body; InvalidInput where it is none, or holds what cannot be stored."""
+    """Return the caller's command in a body. Raise InvalidInput where it is not one, or holds
+    values that cannot be stored."""
     command = signed(identity, JSON.decode_command(body))
     return checked(command, max_value_bytes, rb"\u0000" in body)
 
 
 def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -> c.Command[Any]:
-    """Return the command as it is to be carried out; raise InvalidInput where it holds what cannot
-    be stored."""
+    """Return the command as it is to be executed. Raise InvalidInput where it holds values that
+    cannot be stored."""
     texts = command.texts()
     if isinstance(command, AddToLoad):
-        # The store checks its values, since it is to keep them in another form.
+        # The store checks its values, since it stores them in another form.
         command = msgspec.structs.replace(command, max_value_bytes=max_value_bytes)
         texts = iter(())
     _check(command, "")
@@ -61,7 +62,7 @@ def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -
 
 
 def utc(time: datetime, what: str) -> datetime:
-    """The same time in UTC; InvalidInput where it has no time zone, or is not in our calendar."""
+    """Return the same time in UTC. Raise InvalidInput without a time zone, or out of range."""
     if time.tzinfo is None:
         raise InvalidInput(f"{what} has no time zone", hint="for UTC, put a Z behind it")
     try:
@@ -71,7 +72,7 @@ def utc(time: datetime, what: str) -> datetime:
 
 
 def _check(value: Any, name: str) -> None:
-    """Numbers and times that the types let through and databases do not take."""
+    """Raise InvalidInput for numbers and times that the types allow and databases reject."""
     if type(value) in _HARMLESS:
         return
     if isinstance(value, msgspec.Struct):
@@ -91,7 +92,7 @@ def _check(value: Any, name: str) -> None:
 
 
 def _check_text(value: Any, name: str) -> None:
-    """The one character that not every database takes."""
+    """Raise InvalidInput for U+0000, which not every database accepts."""
     if isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
             _check_text(getattr(value, field), field)

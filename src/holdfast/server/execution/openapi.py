@@ -1,5 +1,4 @@
-"""How the routes of workers are described in OpenAPI, since FastAPI sees only that they take a
-request."""
+"""OpenAPI descriptions of the routes for workers, since FastAPI sees only a request parameter."""
 
 from __future__ import annotations
 
@@ -106,7 +105,7 @@ def operation(
     parameters: Sequence[Description],
     body: Description | None,
 ) -> Description:
-    """What FastAPI is told of a route of the two stores."""
+    """Return FastAPI's options for a route of the two stores."""
     name = endpoint.__name__
     by = "_by_name" if "by-name" in path else "_by_uri" if "by-uri" in path else ""
     responses = problems(404, 409, 501, 502, *(BODY if body else ()))
@@ -128,7 +127,7 @@ def operation(
 
 
 def tokens() -> Description:
-    """What FastAPI is told of the route for tokens."""
+    """Return FastAPI's options for the route for tokens."""
     body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Bearer"})
     answer = _json(_object({"token": {"type": "string"}}))
     return {
@@ -141,7 +140,7 @@ def tokens() -> Description:
 
 
 def supported_commands() -> Description:
-    """What FastAPI is told of the route that lists them."""
+    """Return FastAPI's options for the route that lists the commands."""
     names = _json({"type": "array", "items": {"type": "string"}})
     return {
         "operation_id": "list_commands",
@@ -150,7 +149,7 @@ def supported_commands() -> Description:
 
 
 def commands() -> Description:
-    """What FastAPI is told of the route for commands."""
+    """Return FastAPI's options for the route for commands."""
     body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Command"})
     return {
         "operation_id": "post_command",
@@ -167,8 +166,8 @@ def commands() -> Description:
 
 @cache
 def command_schemas() -> Description:
-    """The commands, and everything that they are made of; without the one that only the store of a
-    custom backend takes."""
+    """Return the schemas of the commands, and of everything that they consist of; without the
+    command that only the store of a custom backend takes."""
     described = tuple(kind for kind in command_types() if kind is not CleanUpBackend)
     every: Any = Union[described]  # noqa: UP007  (made from a list)
     [command, wanted], parts = msgspec.json.schema_components(
@@ -179,8 +178,8 @@ def command_schemas() -> Description:
 
 
 def _understood(schema: Any) -> Any:
-    """Without `"items": false`, which generators of clients do not know; the number of items says
-    the same."""
+    """Return the schema without `"items": false`, which client generators do not know; the number
+    of items says the same."""
     if isinstance(schema, list):
         return [_understood(part) for part in schema]
     if not isinstance(schema, dict):
@@ -193,7 +192,8 @@ def _understood(schema: Any) -> Any:
 
 
 def _renewing(responses: dict[int | str, Description]) -> dict[int | str, Description]:
-    """They may come with a new token: the store was asked, and the bearer was found good."""
+    """Describe the header of a new token on responses for which the store was asked, and the bearer
+    was found good."""
     for status in responses.keys() & {200, 204, 404, 409}:
         responses[status]["headers"] = _RENEWED
     return responses

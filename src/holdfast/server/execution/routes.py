@@ -1,5 +1,5 @@
-"""What workers ask: the wire of Airflow's task SDK for the two stores, and beside it every command
-that a store takes."""
+"""Routes for workers: the wire protocol of Airflow's task SDK for the two stores, and a route for
+every command that a store takes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from holdfast.server.tokens import Verified
 from holdfast.wire.codec import JSON, command_types
 
 AIRFLOWS = "__airflow_state_ref__"
-"""How Airflow's workers mark a reference. On their own wire it is one, elsewhere any word."""
+"""The field by which Airflow's workers mark a reference. Outside of their wire it means nothing."""
 
 Registered: TypeAlias = Callable[[Endpoint], Endpoint]
 Change: TypeAlias = Callable[[TaskWriter | WatcherWriter], c.AssetWrite]
@@ -74,7 +74,7 @@ def _route(
 def _asset_route(
     method: str, path: str, *parameters: d.Description, body: d.Description | None = None
 ) -> Registered:
-    """By the asset's name and by its URI."""
+    """Register a route by the asset's name and one by its URI."""
 
     def add(endpoint: Endpoint) -> Endpoint:
         _route(method, f"/asset/by-name/{path}", d.NAME, *parameters, body=body)(endpoint)
@@ -185,14 +185,14 @@ async def clear_asset_store(request: Request) -> Response:
 
 
 class TaskValue(msgspec.Struct, forbid_unknown_fields=True):
-    """What is written to a key of a task store."""
+    """The body that writes a key of a task store."""
 
     value: Any
     expires_at: datetime | None = None
 
 
 class AssetValue(msgspec.Struct, forbid_unknown_fields=True):
-    """What is written to a key of an asset's store."""
+    """The body that writes a key of an asset's store."""
 
     value: Any
 
@@ -213,13 +213,13 @@ def _task(request: Request) -> TaskIdentity | JobIdentity:
 
 
 def _task_scope(request: Request) -> TaskScope:
-    """The token's own task instance, where the query has nothing."""
+    """Return the token's own task instance. Raise InvalidInput where there is a query."""
     _query(request)
     return _own_scope(request)
 
 
 def _own_scope(request: Request) -> TaskScope:
-    """The task instance of the path, which must be the token's own."""
+    """Return the task instance of the path, which must be the token's own."""
     scope = _task(request).scope
     given = request.path_params["ti_id"]
     if given != scope.ti_text:
@@ -249,7 +249,7 @@ def _asset_entry(request: Request) -> tuple[AssetScope, str]:
 
 
 def _asset(request: Request, *others: str) -> tuple[AssetScope, dict[str, str]]:
-    """The asset that the query names, and the whole query, which has these others too."""
+    """Return the asset that the query names, and the whole query, which also has these names."""
     by = "name" if "/by-name/" in request.scope["path"] else "uri"
     query = _query(request, by, *others)
     scope = AssetScope(name=query[by]) if by == "name" else AssetScope(uri=query[by])
@@ -265,7 +265,7 @@ def _flag(name: str, text: str) -> bool:
 
 
 def _query(request: Request, *names: str, optional: Sequence[str] = ()) -> dict[str, str]:
-    """What the query has, which is these names, maybe the optional ones, and no others."""
+    """Return the query, which must have these names, may have the optional ones, and no others."""
     raw = request.scope["query_string"]
     if not raw and not names:
         return {}
@@ -300,8 +300,8 @@ def _decoded(
 async def _written(
     request: Request, decoder: msgspec.json.Decoder[Any], scope: StoreScope, key: str
 ) -> tuple[Any, str]:
-    """The body, and its value as it is stored. A large one goes through: no task is interrupted
-    for that."""
+    """Return the body, and its value as it is stored. A large value is accepted: no task is
+    interrupted for its size."""
     sent = _json(request)
     body, text = await read_aside(sent, _with_text, sent, decoder)
     limit = settings_of(request).state_store.max_value_storage_bytes
@@ -335,7 +335,7 @@ async def _change(request: Request, change: Change) -> Response:
 
 
 def _signed(request: Request, change: Change) -> c.Command[Any]:
-    """The write to an asset, by whom the token says."""
+    """Return the write to an asset, by the identity of the token."""
     identity = identity_of(request)
     if isinstance(identity, WatcherIdentity):
         return c.Emit(identity.watch, (change(WatcherWriter()),))
@@ -346,7 +346,8 @@ _REQUEST = re.compile(r"([A-Za-z0-9_-]{1,64}):([0-9]{1,19})", re.ASCII)
 
 
 def _request_id(request: Request) -> RequestId | None:
-    """Of this bearer's client: nobody gets at the answers of another by calling itself alike."""
+    """Return the id of a request of this bearer's client: nobody can get the answers of another
+    bearer by using the same client name."""
     given = request.headers.get("idempotency-key")
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""One line of JSON for each request. No token and no query is ever in it."""
+"""The access log: one line of JSON for each request, without tokens and queries."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Line(msgspec.Struct):
     ms: float
     who: str
     commands: list[str]
-    """What the store was asked."""
+    """The commands that were sent to the store."""
     bytes: int
     request: str
 
 
 class AccessLog:
-    """Writes lines to stderr as they come."""
+    """Writes lines to stderr, one for each request."""
 
     def __init__(self) -> None:
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, scope: Scope, status: int, seconds: float, size: int, request_id: str) -> None:
-        """What came of a request that took so long and was answered with so many bytes."""
+        """Log the status of a request, its duration and the size of its response."""
         verified: Verified | None = scope.get(VERIFIED)
         line = Line(
             datetime.now(UTC),

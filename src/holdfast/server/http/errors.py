@@ -1,7 +1,8 @@
-"""Errors as responses: one shape, on every route.
+"""Errors as responses: one format, on every route.
 
-`{"detail": {"reason": …, "message": …, "hint": …}}`, with the status of the error. Where it helps
-to wait, `Retry-After` says how many seconds, and `Retry-After-Ms` how many milliseconds.
+`{"detail": {"reason": …, "message": …, "hint": …}}`, with the status of the error. Where a retry
+may help, `Retry-After` says after how many seconds, and `Retry-After-Ms` after how many
+milliseconds.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from holdfast.wire.codec import Refusal
 
 MEDIA_TYPE = "application/json"
 REQUEST_ID = "holdfast.request_id"
-"""Where the scope of a request has what the log calls it."""
+"""The key of a request's scope that holds its id in the log."""
 PAUSE = 1.0
-"""Seconds after which it is worth asking again, where nothing more is known."""
+"""Seconds until a retry, where nothing more is known."""
 MOST_TOLD = 5
-"""How many mistakes of one request are told."""
+"""How many mistakes of one request are reported."""
 
 log = logging.getLogger("holdfast.server")
 
@@ -45,7 +46,7 @@ _REASONS = {404: "not_found", 405: "method_not_allowed"}
 
 
 class TooOften(TooManyRequests):
-    """Too many requests, and after how many seconds the next one may come."""
+    """Too many requests, with the seconds to wait before the next one."""
 
     def __init__(self, message: str, *, hint: str = "", wait: float = PAUSE) -> None:
         super().__init__(message, hint=hint)
@@ -53,7 +54,7 @@ class TooOften(TooManyRequests):
 
 
 def respond(scope: Scope, error: Exception) -> Response:
-    """The response that tells of an error of ours, or of one that FastAPI raises."""
+    """Return the response for an error of ours, or for one that FastAPI raises."""
     if isinstance(error.__cause__, HoldfastError):
         error = error.__cause__
     if isinstance(error, HoldfastError):
@@ -77,8 +78,8 @@ def respond(scope: Scope, error: Exception) -> Response:
 
 
 def unexpected(scope: Scope, error: Exception) -> Response:
-    """For what should not have happened: the log has the rest."""
-    path = scope["raw_path"].decode("ascii")  # decoded, it may hold the end of a line
+    """Log an unexpected error and return a response that refers to the log."""
+    path = scope["raw_path"].decode("ascii")  # decoded, it may contain a line break
     log.error("request %s: %s %s", scope[REQUEST_ID], scope["method"], path, exc_info=error)
     return _response(
         500,
@@ -89,7 +90,7 @@ def unexpected(scope: Scope, error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Have every error of the app's routes, and of FastAPI itself, told in this shape."""
+    """Report every error of the app's routes, and of FastAPI itself, in this format."""
     for kind in (HoldfastError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _handle)
     app.add_exception_handler(Exception, _handle_unexpected)
@@ -104,12 +105,12 @@ async def _handle_unexpected(request: Request, error: Exception) -> Response:
 
 
 def body(reason: str, message: str, hint: str = "") -> bytes:
-    """The one shape."""
+    """Return the body of an error response."""
     return msgspec.json.encode({"detail": _Detail(reason, message, hint)})
 
 
 class _Detail(Refusal, frozen=True, omit_defaults=True):
-    """The hint is left out where there is none."""
+    """The detail of an error. The hint is omitted where there is none."""
 
 
 def _headers(error: HoldfastError) -> dict[str, str]:
@@ -119,19 +120,19 @@ def _headers(error: HoldfastError) -> dict[str, str]:
         return _waiting(error.wait)
     if isinstance(error, StoreUnavailable):
         return _waiting(PAUSE)
-    # What comes after it on the connection belongs to a request that was not read to its end.
+    # The following bytes on the connection belong to a request that was not read to its end.
     return {"connection": "close"} if error.status in (400, 408, 413, 431) else {}
 
 
 def _allowed(scope: Scope) -> list[str]:
-    """The methods of all routes at the path: each route knows its own alone."""
+    """Return the methods of all routes at the path: each route knows only its own."""
     routes = [route for route in scope["app"].routes if route.matches(scope)[0] != Match.NONE]
     return sorted({method for route in routes for method in route.methods})
 
 
 def _discreet(error: HoldfastError) -> HoldfastError:
-    """Which database it is and what it said is for whoever runs the server, and so is what a custom
-    backend raised: it may hold a password."""
+    """Return the error without details that are only for the server's operator: the database and
+    its message, and the error of a custom backend, which may contain a password. Log them."""
     if isinstance(error, BackendFailed) and (cause := str(error.__cause__ or "")):
         log.error("%s", error.message, exc_info=error.__cause__)
         return type(error)(

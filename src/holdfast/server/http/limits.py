@@ -1,4 +1,4 @@
-"""What a client may ask of the server: how large, how slow, how often, how many at once."""
+"""Limits on clients: size, duration, rate and number of requests."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from holdfast.server.tokens import Bearer
 A = TypeVar("A")
 
 REFUSAL = "holdfast.refusal"
-"""Where the protocol says in a request's scope that the rest of it will not come, and why."""
+"""The key of a request's scope that holds the error because of which reading has stopped."""
 MOST_UNDER_WAY = 1000
 MOST_BODY_BYTES = 256 * 2**20
-"""Bytes of large bodies that a process holds at the same time, or [api] max_body_bytes where that
-is more."""
+"""Bytes of large bodies that a process holds at once, or [api] max_body_bytes if that is larger."""
 MOST_CONNECTIONS = 10_000
 RESERVED_FILES = 256
-"""Open files that are not for connections: databases, logs, libraries."""
+"""Open files that are reserved for other uses than connections: databases, logs, libraries."""
 LONGEST_HEAD = 10.0
 """Seconds that the head of a request may take, where [api] request_timeout is longer."""
 SILENCE = 10.0
-"""Seconds after which the log tells again that a limit is reached."""
+"""Seconds between two warnings that a limit is reached."""
 MOST_BEARERS = 10_000
 BURST = 1.0
-"""Seconds' worth of requests that may come at once."""
+"""Seconds' worth of requests that may come in a burst."""
 
 
 LARGE_BODY = 2**16
-"""Bytes from which on a body is read in a thread: to check all of it may take seconds."""
+"""Bytes from which on a body is decoded in a thread: checking all of it may take seconds."""
 
 
 log = logging.getLogger("holdfast.server")
 
 
 class ClientGone(Exception):
-    """The client has left before its request was complete."""
+    """The client has disconnected before its request was complete."""
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int, bodies: Bodies) -> bytes:
-    """The whole body; RequestTooLarge where it is over the limit, by its own word or in fact."""
+    """Return the whole body. Raise RequestTooLarge if its declared or actual size is over the
+    limit."""
     parts: list[bytes] = []
     size = 0
     for name, value in scope["headers"]:
@@ -80,7 +80,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int, bodies: Bodies) 
 
 
 async def read_aside(body: bytes, read: Callable[..., A], *args: Any) -> A:
-    """Make something of a body, without holding up the event loop where it is large."""
+    """Decode a body, without blocking the event loop where it is large."""
     if len(body) < LARGE_BODY:
         return read(*args)
     return await asyncio.to_thread(read, *args)
@@ -103,7 +103,7 @@ def too_slow(what: str, seconds: float) -> HoldfastError:
 
 
 class Overloaded(StoreUnavailable):
-    """The server has enough to do."""
+    """The server has too much to do."""
 
 
 def overloaded() -> HoldfastError:
@@ -113,7 +113,7 @@ def overloaded() -> HoldfastError:
 
 
 class Alarm:
-    """Warns of a limit that is reached, now and then."""
+    """Logs a warning that a limit is reached, at most once per `SILENCE`."""
 
     def __init__(self, message: str) -> None:
         self._message = message
@@ -127,9 +127,10 @@ class Alarm:
 
 
 class Bodies:
-    """The bytes of all bodies that have come, whole or in part, and are not answered yet.
+    """The bytes of all bodies that have been received, whole or in part, and are not answered yet.
 
-    The beginning of each is not counted, so that large bodies do not keep out small requests.
+    The first `LARGE_BODY` bytes of each are not counted, so that large bodies do not block small
+    requests.
     """
 
     def __init__(self, most: int) -> None:
@@ -138,7 +139,8 @@ class Bodies:
         self._alarm = Alarm(f"bodies of requests have {most:,} bytes: more are refused")
 
     def hold(self, scope: Scope, size: int) -> None:
-        """Note how much of a request's body has come; Overloaded where that is too much."""
+        """Record how much of a request's body has been received. Raise Overloaded if it is too
+        much."""
         held = scope.get(_HELD, 0)
         more = size - LARGE_BODY - held
         if more <= 0:
@@ -154,14 +156,13 @@ class Bodies:
 
 
 _HELD = "holdfast.held"
-"""Where the scope of a request has how many bytes of its body are counted."""
+"""The key of a request's scope that holds how many bytes of its body are counted."""
 
 
 class Connections:
-    """The connections on which no request is being carried out, the longest-waiting first.
+    """Connections without a request in progress, the longest-waiting first.
 
-    Where there are too many, they make way for new ones: those who send nothing do not keep out
-    those who do.
+    Where there are too many, they are closed for new ones: idle clients do not block active ones.
     """
 
     def __init__(self) -> None:
@@ -173,16 +174,17 @@ class Connections:
         )
 
     def wait(self, connection: Closable) -> None:
-        """Note that it waits for a request from now on."""
+        """Record that the connection waits for a request from now on."""
         self._waiting.pop(connection, None)
         self._waiting[connection] = None
 
     def leave(self, connection: Closable) -> None:
-        """Note that it does not wait."""
+        """Record that the connection no longer waits."""
         self._waiting.pop(connection, None)
 
     def make_way(self, new: Closable) -> bool:
-        """Close the one that has waited longest, for a new one; False where none waits."""
+        """Close the connection that has waited longest, for a new one; return False if there is
+        none."""
         self._alarm.ring()
         oldest = next(iter(self._waiting), new)
         if oldest is new:
@@ -193,17 +195,17 @@ class Connections:
 
 
 class Turns:
-    """Pipelined requests of all connections, in the order in which they may begin.
+    """Queue of the pipelined requests of all connections.
 
-    One begins in each turn of the event loop, which accepts one connection in each: however many
-    were sent at once, a new connection does not wait for them.
+    One starts in each iteration of the event loop, which accepts one connection in each: however
+    many were sent at once, a new connection does not wait for them.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def wait(self, begin: Callable[[], None]) -> None:
-        """Call it when its turn has come."""
+        """Queue a request; `begin` is called when its turn has come."""
         self._waiting.append(begin)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_soon(self._take)
@@ -224,7 +226,7 @@ class Closable(Protocol):
 
 
 def most_connections() -> int:
-    """How many connections the limit of open files leaves room for."""
+    """Return the number of connections for which the limit of open files leaves room."""
     if sys.platform == "win32":
         return MOST_CONNECTIONS
     import resource
@@ -236,20 +238,20 @@ def most_connections() -> int:
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as the system lets it."""
+    """Raise the limit of open files of this process to the hard limit."""
     if sys.platform == "win32":
         return
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # a system may name a limit that it does not grant
+    with suppress(ValueError, OSError):  # a system may report a limit that it does not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class RateLimit:
-    """How often each bearer of a token may ask: so many requests a second, 0 for any number.
+    """Rate limit for each bearer of a token, in requests per second; 0: no limit.
 
-    It remembers, for each, when the requests so far would have ended at the permitted pace.
+    It stores, for each, when the requests so far would have ended at the permitted rate.
     """
 
     def __init__(self, rate: int) -> None:
@@ -257,14 +259,14 @@ class RateLimit:
         self._ends: OrderedDict[Bearer, float] = OrderedDict()
 
     def count(self, bearer: Bearer) -> None:
-        """One request more; TooOften where it comes too early."""
+        """Count a request. Raise TooOften where it comes too early."""
         if not self._rate:
             return
         now = time.monotonic()
         before = self._ends.pop(bearer, 0.0)
         end = max(now, before) + 1 / self._rate
         early = end - now - max(BURST, 1 / self._rate)
-        # Taken out and put in, so that whoever asked last is forgotten last.
+        # Removed and added again, so that the bearer with the latest request is evicted last.
         self._ends[bearer] = before if early > 0 else end
         if early > 0:
             raise TooOften(

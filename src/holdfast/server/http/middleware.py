@@ -1,4 +1,4 @@
-"""The door that every request comes through."""
+"""ASGI middleware for every request: authentication, limits, errors, metrics and the access log."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from holdfast.server.tokens import Tokens, Verified
 from holdfast.settings import Api
 
 GUARDED = (PREFIX, "/api/")
-"""The paths that a token is needed for. Only they take a body."""
+"""Paths that require a token. Only they accept a body."""
 LIVE = "/health/live"
-"""What answers however much there is to do."""
+"""The path that is answered under any load."""
 COUNTED = "holdfast.counted"
-"""Where the scope of a request has whether it is counted as under way."""
+"""The key of a request's scope that holds whether it is counted as in progress."""
 CLIENT_GONE = 499
 
 
 class Door:
-    """Asks each request for its token, takes in its body within the limits, lets it through, and
-    sees to it that it is answered, counted and logged."""
+    """Middleware that verifies the token of each request, reads its body within the limits, passes
+    it on, and makes sure that it is answered, counted and logged."""
 
     def __init__(self, app: ASGIApp, lean: LeanRoutes, tokens: Tokens, api: Api) -> None:
         self._app = app
@@ -68,7 +68,7 @@ class Door:
         async def answer(message: Message) -> None:
             nonlocal code, size
             if message["type"] == "http.response.start":
-                self._leave(scope)  # whether the client reads the answer is its own business
+                self._leave(scope)  # whether the client reads the response does not matter here
                 code = message["status"]
                 headers = message["headers"]
                 headers.append((b"x-request-id", request_id.encode()))
@@ -85,7 +85,7 @@ class Door:
         except ClientGone:
             code = CLIENT_GONE
         except Exception as error:
-            if not code:  # else FastAPI has had it told already
+            if not code:  # else FastAPI has reported it already
                 await problem.unexpected(scope, error)(scope, receive, answer)
         finally:
             self._leave(scope)
@@ -120,7 +120,8 @@ class Door:
         await self._app(scope, give, send)
 
     def _enter(self, scope: Scope) -> None:
-        """Count a request that has come whole; Overloaded where there are too many."""
+        """Count a request that has been received completely. Raise Overloaded if there are too
+        many."""
         if self._under_way >= MOST_UNDER_WAY:
             self._alarm.ring()
             raise overloaded()

@@ -1,5 +1,5 @@
-"""Paths whose ids and keys hold any character: they are matched as they were sent, and each part is
-decoded once, by itself. So `%2F` is a slash inside an id, and never one between two."""
+"""Decoding of paths whose ids and keys may contain any character. They are matched undecoded, and
+each part is decoded once, on its own. So `%2F` is a slash in an id, and never one between two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BROKEN = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 def decoded(part: str, what: str) -> str:
-    """A part of a path as it was meant; InvalidInput where it means nothing."""
+    """Return a part of a path, decoded. Raise InvalidInput where its encoding is invalid."""
     if "%" not in part:
         return part
     if _BROKEN.search(part):

@@ -1,5 +1,5 @@
-"""HTTP as uvicorn speaks it, with limits on the head of a request and on the time that it takes,
-and with errors in our shape where even the request cannot be read."""
+"""uvicorn's HTTP protocol with limits on the head of a request and on its duration, and with errors
+in our format where the request itself cannot be read."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from holdfast.server.http.limits import (
 from holdfast.settings import Api
 
 PIECE = 1024
-"""Bytes of a connection that are parsed at once. They may hold many requests."""
+"""Bytes of a connection that are parsed at once. They may contain many requests."""
 LINGER = 2.0
-"""Seconds for which the rest of a refused request is taken in, so that the client, which may still
-be sending, gets to read the answer."""
+"""Seconds for which the rest of a refused request is read and discarded, so that the client, which
+may still be sending, gets to read the response."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. The limits are those of the application's settings."""
+    """One connection. Its limits are those of the application's settings."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -47,7 +47,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._outlet = _Outlet(self)
         self._deaf = False
         self._in_head = True
-        self._loose_bytes = 0  # of what has come since the last of a body
+        self._loose_bytes = 0  # received since the last part of a body
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._start_timer()
@@ -68,11 +68,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Parse as far as a request that has to wait for the one before."""
+        """Parse up to a request that has to wait for the previous one."""
         for start in range(0, len(data), PIECE):
             if self.pipeline:
                 self._unparsed = data[start:]
-                self._stop_timer()  # it is not the client that is slow
+                self._stop_timer()  # the client is not the one that is slow
                 self.flow.pause_reading()
                 return
             self._feed(data[start : start + PIECE])
@@ -86,7 +86,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._loose_bytes > self._max_head and not self._deaf:
             self._refuse(_head_too_large(self._max_head))
         elif self._in_head and self._timer is None and self._is_idle():
-            # Whatever it was, it has ended uvicorn's own wait for the next request.
+            # Whatever was received, it has cancelled uvicorn's own timeout for the next request.
             self._start_timer()
 
     def on_message_begin(self) -> None:
@@ -102,7 +102,7 @@ class LimitedProtocol(HttpToolsProtocol):
             cast(Any, self.scope)[REFUSAL] = _head_too_large(self._max_head)
         super().on_headers_complete()
         self.cycle.transport = cast(Any, self._outlet)
-        self.headers = []  # those after the body are not the request's
+        self.headers = []  # trailers are not headers of the request
         self._in_head = False
         self._loose_bytes = 0
 
@@ -139,7 +139,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._pipelined = False
         if self._unparsed:
             self.flow.pause_reading()
-        if self._is_idle():  # else the next request was there already
+        if self._is_idle():  # else the next request was received already
             self._connections.wait(self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -149,7 +149,7 @@ class LimitedProtocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, app)
 
     def _begin(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Carry out a request that has waited for the one before."""
+        """Start a request that has waited for the previous one."""
         if self.transport.is_closing():
             return
         super()._start_asgi_task(cycle, app)
@@ -157,12 +157,12 @@ class LimitedProtocol(HttpToolsProtocol):
             self._parse(self._unparsed)
 
     def abort(self) -> None:
-        """Close at once, without a word."""
+        """Close at once, without a response."""
         self._deaf = True
         self.transport.abort()
 
     def finish(self) -> None:
-        """Close, but not while the client is still sending: it would not see the answer."""
+        """Close, but not while the client is still sending: it would not see the response."""
         if self.transport.is_closing():
             return
         if not self._deaf and not self.cycle.more_body:
@@ -177,7 +177,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(LINGER, self._close)
 
     def _close(self) -> None:
-        """Close when the client has read everything, or has had its time to."""
+        """Close when the client has read everything, or its time is up."""
         self.transport.close()
         self._start_unread()
 
@@ -216,7 +216,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(too_slow("the request", self._seconds))
 
     def _refuse(self, error: HoldfastError) -> None:
-        """Take in no more, and say why, in answer to the request that is being read."""
+        """Stop reading, and report the error in the response to the request that is being read."""
         self._deaf = True
         if not self._is_idle():
             self.cycle.keep_alive = False
@@ -231,8 +231,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class _Outlet:
-    """The transport as the answer to a request uses it. Head and body come one right after the
-    other, and are sent as one."""
+    """The transport of a response. Head and body are written one after the other, and sent
+    together."""
 
     def __init__(self, protocol: LimitedProtocol) -> None:
         self.is_closing = protocol.transport.is_closing
@@ -257,7 +257,7 @@ class _Outlet:
             self._send(held)
 
     def _send(self, *parts: bytes) -> None:
-        if not self.is_closing():  # the client may have left since the answer was begun
+        if not self.is_closing():  # the client may have disconnected since the response was started
             self._protocol.transport.writelines(parts)
 
 

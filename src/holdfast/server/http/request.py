@@ -1,4 +1,4 @@
-"""A request as the routes see it: who asks, and how their commands are carried out."""
+"""Helpers for routes: the caller's identity, and the execution of its commands."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from holdfast.store import Store
 A = TypeVar("A")
 
 VERIFIED = "holdfast.verified"
-"""Where the scope of a request has what its token says."""
+"""The key of a request's scope that holds its verified token."""
 GOOD = "holdfast.good"
-"""Where it has whether the store has just found that the token is still good."""
+"""The key that holds whether the store has just confirmed that the token is still good."""
 COMMANDS = "holdfast.commands"
-"""Where it has the names of the commands that were carried out for it."""
+"""The key that holds the names of the commands that were executed for the request."""
 
 
 def identity_of(request: Request) -> Bearer:
-    """Who asks. Every path under /execution and /api has been asked for its token before."""
+    """Return the caller's identity, which the middleware has verified for every path under
+    /execution and /api. Raise NoToken where there is none."""
     verified: Verified | None = request.scope.get(VERIFIED)
     if verified is None:
         raise NoToken("there is no token with the request")
@@ -37,7 +38,7 @@ def settings_of(request: Request) -> Settings:
 
 
 def store_of(request: Request) -> Store:
-    """The store itself, which asks nobody who they are; routes use `perform`."""
+    """Return the store itself, which checks no permissions; routes use `perform`."""
     return cast(Store, request.app.state.store)
 
 
@@ -46,7 +47,7 @@ def tokens_of(request: Request) -> Tokens:
 
 
 async def perform(request: Request, command: Command[A], once: RequestId | None = None) -> A:
-    """Carry the command out for whoever asks; Forbidden where they may not."""
+    """Execute the command for the caller. Raise Forbidden where the caller may not send it."""
     inner: Command[Any] = authorized(identity_of(request), command)
     if once is not None:
         inner = Once(once, inner)
@@ -57,13 +58,13 @@ async def perform(request: Request, command: Command[A], once: RequestId | None 
 
 
 async def execute_counted(request: Request, command: Command[Any], name: str) -> Any:
-    """Carry out, count and log a command that they may ask."""
+    """Execute, count and log a command that the caller may send."""
     request.scope.setdefault(COMMANDS, []).append(name)
     try:
         answer = await store_of(request).aexecute(command)
     except HoldfastError as error:
         metrics.count_command(name, error.code)
-        # What is not there, or has another version, was looked up for a bearer who may.
+        # NotFound and VersionConflict come from a look-up for a bearer with permission.
         request.scope[GOOD] = isinstance(error, NotFound | VersionConflict)
         raise
     metrics.count_command(name, "ok")

@@ -1,6 +1,6 @@
-"""Routes that many requests take, with as little as possible between them and their functions.
+"""Routes for frequent requests, with as little overhead as possible.
 
-FastAPI describes them as it does all others, and does not carry them out.
+FastAPI describes them as all others, but does not execute them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 PREFIX = "/execution/"
 STORE, STATE = f"{PREFIX}store/", f"{PREFIX}state/"
-"""What is below the one is below the other too."""
+"""Two prefixes of the same routes."""
 BODY = "holdfast.body"
-"""Where the scope of a request has its whole body."""
+"""The key of a request's scope that holds its whole body."""
 
 
 class LeanRoutes:
-    """Finds the function for a path, as it was sent and not decoded."""
+    """Finds the function for a path, which is matched undecoded."""
 
     def __init__(self, router: APIRouter) -> None:
         self._routes: dict[str, tuple[re.Pattern[str], APIRoute, dict[str, Endpoint]]] = {}

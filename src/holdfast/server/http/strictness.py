@@ -1,4 +1,4 @@
-"""What no route puts up with: a query that it does not know, and a body that is not JSON."""
+"""Strict checks of all routes: unknown names in a query, and bodies that are not JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.server.http.errors import MEDIA_TYPE
 
 
 def check_query(given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse a name in a query that a route does not know."""
+    """Raise InvalidInput for a name in a query that a route does not know."""
     for name in given:
         if name not in known:
             shown = get_close_matches(name, known, n=3) or known
@@ -21,7 +21,8 @@ def check_query(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def check_content_type(request: Request) -> None:
-    """Refuse a body of another type. One that does not say what it is counts as JSON."""
+    """Raise WrongContentType for a body that is not JSON. Without a content type, it counts as
+    JSON."""
     given = request.headers.get("content-type", MEDIA_TYPE)
     if given.partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise WrongContentType(f"the body is {given[:100]}", hint=f"send it as {MEDIA_TYPE}")

@@ -1,4 +1,4 @@
-"""Entries of many task instances, or of many assets."""
+"""Routes for entries of many task instances, or of many assets."""
 
 from __future__ import annotations
 

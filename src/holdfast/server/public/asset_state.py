@@ -1,4 +1,4 @@
-"""The state of one asset, with its history."""
+"""Routes for the state of one asset, with its history."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AssetStateStoreHistory(Answer):
 
 
 class RewindBody(Body):
-    """Where to go back to: one of `version`, `run_id` and `at`."""
+    """The target of a rewind: one of `version`, `run_id` and `at`."""
 
     version: VersionNumber | None = Field(None, description="As that version left it.")
     run_id: Id | None = Field(None, description="As it was before that run first wrote it.")
@@ -70,7 +70,7 @@ class RewindBody(Body):
 
 
 class Rewound(Answer):
-    """What a rewind put back."""
+    """The result of a rewind."""
 
     put_back: AssetStateStoreVersion | None = Field(
         description="The step that stands again, as a new version. Null, or one that deleted the "
@@ -93,7 +93,7 @@ async def list_asset_state_store(
     return AssetStateStoreCollection(asset_state_store=entries, total_entries=found.total)
 
 
-# Before the route of the entry itself, whose key may hold slashes.
+# Registered before the route of the entry itself, whose key may contain slashes.
 @router.get(PLACE + "/{key:path}/history")
 async def get_asset_state_store_history(
     caller: Asker, scope: AssetInPath, key: AssetKey

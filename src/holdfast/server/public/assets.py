@@ -1,4 +1,4 @@
-"""The assets that DAGs name, and what happened to them."""
+"""Routes for the assets that DAGs name, their events and their loads."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def declare_asset(caller: Asker, body: AssetBody) -> Asset:
     return of_asset(await caller.aexecute(c.DeclareAsset(body.name, body.uri)))
 
 
-# Before the route of one asset, whose id it would be.
+# Registered before the route of one asset, which would take `events` for an id.
 @router.get("/assets/events", responses=problems(404))
 async def list_asset_events(
     caller: Asker,

@@ -1,4 +1,4 @@
-"""Who asks: a person or tool with a user's token."""
+"""The caller of the public API: a person or tool with a user's token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A = TypeVar("A")
 
 
 class Caller:
-    """Whoever sent the request; what they ask is carried out as far as their role allows."""
+    """The sender of a request, whose commands are executed as far as their role allows."""
 
     def __init__(self, request: Request) -> None:
         identity = identity_of(request)
@@ -44,12 +44,12 @@ class Caller:
         return rules(self.settings)
 
     def supports(self, command: type[Command[Any]]) -> bool:
-        """Whether the configured store can carry out commands of that type at all."""
+        """Return whether the configured store can execute commands of that type at all."""
         return store_of(self._request).supports(command)
 
     async def aexecute(self, command: Command[A]) -> A:
-        """Carry the command out; Forbidden where the role does not allow it, and ValueTooLarge
-        where the values of a list are too large to be answered at once. It is not shortened: a
+        """Execute the command. Raise Forbidden where the role does not allow it, and ValueTooLarge
+        where the values of a list are too large for one response. The list is not shortened: a
         client that adds `limit` to `offset` would not see the rest."""
         answer = await perform(self._request, bounded(command))
         if may_go_on(command, answer):
@@ -62,7 +62,7 @@ class Caller:
         return answer
 
     async def follow(self, steps: Steps[A]) -> A:
-        """Carry the steps out, one command after the other."""
+        """Execute the steps, one command after the other."""
         return await arun(self, steps)
 
 

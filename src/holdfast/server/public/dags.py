@@ -1,4 +1,4 @@
-"""The DAGs that the scheduler has found in files."""
+"""Routes for the DAGs that schedulers have found in files."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class DagCollection(Answer):
 
 
 class DagPatch(Body):
-    """What can be changed of a DAG."""
+    """The changes of a DAG."""
 
     is_paused: bool = Field(description="Whether the schedule is to start no more runs of it.")
 
@@ -140,7 +140,7 @@ def fields(dag: DagInfo, now: datetime) -> dict[str, Any]:
 
 
 def summary(schedule: Schedule | None) -> str | None:
-    """A schedule as briefly as it can be told."""
+    """Return a schedule in its shortest form."""
     match schedule:
         case None:
             return None

@@ -1,4 +1,4 @@
-"""One entry of a task instance or an asset: what is shown of it, and how it is read."""
+"""Reading of one entry of a task instance or an asset, and its fields in a response."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class StateStoreValueBody(Body):
 
 
 def fields(entry: Entry[str]) -> dict[str, Any]:
-    """What is shown of an entry; an asset's model leaves out when it expires."""
+    """Return the fields of an entry; an asset's model omits its expiry."""
     return of_entry(entry, decode_entry)
 
 
 async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:
-    """The fields of the entry. A backend that has values and nothing else tells those.
-    UnreadableValue where the value is not JSON."""
+    """Return the fields of the entry; a backend that has only values returns those alone. Raise
+    NotFound where there is no entry, and UnreadableValue where the value is not JSON."""
     if caller.supports(c.GetEntry):
         entry = await caller.aexecute(c.GetEntry(scope, key))
         if entry is not None:

@@ -1,4 +1,4 @@
-"""The errors of the public API, as its description tells of them."""
+"""The errors of the public API, as described in OpenAPI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 
 class ProblemDetail(BaseModel):
-    """What went wrong, for programs and for people."""
+    """The error, for programs and for people."""
 
     reason: str = Field(
         description="What it is, in one word that does not change; docs/reference/errors.md "
@@ -55,9 +55,9 @@ _MEANINGS: dict[int, dict[str, Any]] = {
     503: {"description": "The store does not answer at the moment.", "headers": _WAIT},
 }
 BODY = (408, 413, 415)
-"""What may be wrong with a body as such."""
+"""Statuses for a body that is invalid as such."""
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """These errors, for a route's description."""
+    """Return these errors, for a route's description."""
     return {status: {"model": Problem, **_MEANINGS[status]} for status in statuses}

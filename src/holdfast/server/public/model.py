@@ -1,4 +1,4 @@
-"""What bodies and answers are made of."""
+"""Base classes and field types of request and response bodies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Time = Annotated[
     BeforeValidator(_time),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": [EXAMPLE_TIME]}),
 ]
-"""A time that comes in: RFC 3339, with a zone."""
+"""A time in a request: RFC 3339, with a zone."""
 
 
 def _plain(given: str) -> str:
@@ -66,19 +66,19 @@ VersionNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class Body(BaseModel):
-    """What is sent: fields that are not known are refused, and no type is taken for another."""
+    """A request body: unknown fields are rejected, and types are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Answer(BaseModel):
-    """What is answered: every field is always there."""
+    """A response body: every field is always present."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class LastUpdatedBy(Answer):
-    """Who wrote an entry last."""
+    """The last writer of an entry."""
 
     kind: Literal["task", "watcher", "api"]
     dag_id: str | None = Field(default=None, description="Of the task, and so the next three.")
@@ -91,7 +91,7 @@ class LastUpdatedBy(Answer):
 
 
 class Stored(Answer):
-    """A value, or the reference to one that is kept elsewhere."""
+    """A value, or the reference to an offloaded one."""
 
     value: Any = Field(
         description="The JSON value; null where there is a reference instead. If that is null too, "

@@ -1,4 +1,4 @@
-"""What stands in paths and queries."""
+"""Path and query parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.server.http.path import decoded
 from holdfast.server.public.model import AssetId, Index, KeyPrefix, Time, VersionNumber
 
 ALL = "~"
-"""In the place of an id: of all of them, where a listing says so."""
+"""In place of an id: all of them, where a listing supports it."""
 
 _ID: dict[str, Any] = {"minLength": 1, "maxLength": MAX_ID_LENGTH}
 _KEY: dict[str, Any] = {"minLength": 1, "maxLength": MAX_KEY_LENGTH}
@@ -117,7 +117,7 @@ AssetInPath = Annotated[AssetScope, Depends(_asset)]
 
 
 class EntryPage(NamedTuple):
-    """Which entries of those that there are."""
+    """The filters and the page of a list of entries."""
 
     prefix: str
     updated_since: Time | None

@@ -1,4 +1,4 @@
-"""The runs of DAGs."""
+"""Routes for the runs of DAGs."""
 
 from __future__ import annotations
 

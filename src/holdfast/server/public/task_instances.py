@@ -1,4 +1,4 @@
-"""The task instances of runs, and their attempts."""
+"""Routes for the task instances of runs, and their attempts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TaskInstanceCollection(Answer):
 
 
 class MarkTaskInstanceBody(Body):
-    """What a task instance is to count as."""
+    """The new state of a task instance."""
 
     new_state: Literal["success", "failed"]
 
@@ -154,7 +154,7 @@ async def get_task_instance(caller: Asker, scope: TaskInPath) -> TaskInstanceDet
 async def mark_task_instance(
     caller: Asker, scope: TaskInPath, body: MarkTaskInstanceBody
 ) -> TaskInstance:
-    """Say what a task instance has come to. An attempt of it that runs is ended, and the asset
+    """Mark a task instance as succeeded or failed. A running attempt of it is ended, and the asset
     writes that it staged are dropped."""
     named = (scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
     await caller.follow(find(*named))

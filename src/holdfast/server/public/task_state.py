@@ -1,4 +1,4 @@
-"""The state of one task instance."""
+"""Routes for the state of one task instance."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Work in steps, of which a later attempt does the rest only."""
+"""Checkpointed work: a later attempt does only the remaining steps."""

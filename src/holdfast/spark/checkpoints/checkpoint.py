@@ -1,4 +1,4 @@
-"""Work in a loop, of which a later attempt does the rest only."""
+"""Checkpointed loops: a later attempt processes only the remaining items."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from holdfast.spark.checkpoints.item import name_of, named
 T = TypeVar("T")
 
 INTERVAL: Final = 1.0
-"""Seconds for which what is done may be recorded nowhere."""
+"""Maximum seconds for which completed items may be unrecorded."""
 PER_ENTRY: Final = 2500
 _BYTES: Final = 12
 _LENGTH: Final = 16
-"""Of a digest as text. Among a million items, the chance that two have the same is 1 in 10^17."""
+"""Length of a digest as text. Among a million items, the chance of a collision is 1 in 10^17."""
 
 log = logging.getLogger("holdfast")
 
@@ -36,11 +36,11 @@ def checkpointed(
     name: Callable[[T], str] = name_of,
     retention: timedelta | None = None,
 ) -> Iterator[T]:
-    """The items that no earlier attempt has done, for a loop over them.
+    """Yield the items that no earlier attempt has done, for a loop over them.
 
-    An item is done when the loop asks for the next one. What is done is recorded in the entries
+    An item is done when the loop requests the next one. Completed items are recorded in the entries
     `key/0`, `key/1`, …, once in an interval and when the loop ends, however it ends. Items are
-    known by their names, so that the list may be another one the next time.
+    identified by their names, so that the list may differ between attempts.
     """
     record = Record(task_store, key, retention)
     return _rest(named(items, name), record)
@@ -64,10 +64,10 @@ def digest(name: str) -> str:
 
 
 class Record:
-    """What is done, in entries of a task store; one digest after the other in each.
+    """The completed items, in entries of a task store, each a concatenation of digests.
 
-    A thread of its own writes what is new, so that neither a long item keeps those before it from
-    being recorded, nor a slow store the work from going on.
+    A separate thread writes new digests, so that a long item does not delay the record of those
+    before it, nor a slow store the work.
     """
 
     def __init__(self, task_store: TaskStore, key: str, retention: timedelta | None) -> None:
@@ -95,7 +95,7 @@ class Record:
             try:
                 text = self._store.get(f"{self.key}/{number}")
             except UnknownTaskInstance:
-                break  # a script's first write makes it known
+                break  # a script's first write creates it
             if text is None:
                 break
             found += self._digests(number, text)
@@ -126,7 +126,7 @@ class Record:
         except HoldfastError as failure:
             if error is None:
                 raise
-            # Why the loop was left matters more; what is not recorded is done again.
+            # The reason for leaving the loop matters more; unrecorded items are done again.
             log.warning("%s: the last items are not recorded: %s", self.key, failure.message)
 
     def say(self, items: int, skipped: int) -> None:
@@ -140,7 +140,8 @@ class Record:
             )
 
     def add(self, one: str) -> None:
-        """It is recorded within an interval. Raises what an earlier write failed with."""
+        """Add a completed item, to be recorded within an interval. Raise the error of an earlier
+        write."""
         if self._failure is not None:
             raise self._failure
         self.order.append(one)

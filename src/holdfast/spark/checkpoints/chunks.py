@@ -1,4 +1,4 @@
-"""Output of Spark that is written in chunks, of which a later attempt writes the rest only."""
+"""Output of Spark in checkpointed chunks: a later attempt writes only the remaining ones."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def write_chunks(
     name: Callable[[T], str] = name_of,
     retention: timedelta | None = None,
 ) -> list[str]:
-    """Write what `make` makes of each item into a directory of its own below `path`; return where
-    each item's content is, in the order of the items.
+    """Write the DataFrame that `make` makes of each item into a directory of its own below `path`;
+    return the paths of the items' content, in the order of the items.
 
-    A directory is named after its item, and replaced whole, by a rename. Where this process cannot
+    A directory is named after its item, and replaced whole, by a rename. If this process cannot
     rename it, each attempt writes to a directory of its own below it, and only the one that is
-    returned counts: `read_chunks` reads what was returned. A chunk is recorded once it is written;
-    what an attempt before this one has recorded is not written again, unless it is gone, or
-    another task has replaced it.
+    returned counts: use `read_chunks` with the returned paths. A chunk is recorded once it is
+    written; chunks that earlier attempts have recorded are not written again, unless they are gone,
+    or another task has replaced them.
     """
     base = _absolute(check_path("the path", path)).rstrip("/")
     record = Record(task_store, key, retention)
@@ -71,15 +71,15 @@ def write_chunks(
             places[directory] = _write(writer, directory, edition)
             record.add(digest(places[directory]))
     if (spark := _session()) is not None and renames(spark, base):
-        discard_drafts(base, edition.id)  # of items, too, that have left the list
+        discard_drafts(base, edition.id)  # also those of items that are no longer in the list
     return [places[directory] for directory in chunks]
 
 
 def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> DataFrame:
-    """Read what `write_chunks` has returned, and nothing else that is beside it.
+    """Read the paths that `write_chunks` has returned, and nothing else beside them.
 
-    The column `chunk` has the names of the items, as text. Pass a reader instead of the session
-    for another format than Parquet, or options: `read_chunks(spark.read.format("orc"), paths)`.
+    The column `chunk` has the names of the items, as text. Pass a reader instead of the session for
+    another format than Parquet, or options: `read_chunks(spark.read.format("orc"), paths)`.
     """
     is_list = isinstance(paths, list | tuple) and all(isinstance(one, str) for one in paths)
     if not paths or not is_list:
@@ -93,9 +93,9 @@ def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> 
         base, _, below = path.rpartition("/chunk=")
         groups.setdefault((base, "/" in below), []).append(path)
     reader: Any = getattr(spark, "read", spark)
-    # All of them first: a schema that is set stays set for what a reader loads later.
+    # All schemas first: a reader keeps a schema that is set for all later loads.
     schemas = [
-        # Of all files: a column that only a later chunk has would be left out otherwise.
+        # From all files: a column that only a later chunk has would be missing otherwise.
         reader.load(group, basePath=base, mergeSchema="true").schema
         for (base, _), group in groups.items()
     ]
@@ -111,31 +111,31 @@ def _read(reader: Any, schema: StructType, base: str, paths: list[str]) -> DataF
     from pyspark.sql.types import StringType, StructField, StructType
 
     found = schema.fields
-    # Spark would make the number 7 of `chunk=007`.
+    # Spark would turn `chunk=007` into the number 7.
     names = ["chunk", *([TRY] if f"/{TRY}=" in paths[0] else [])]
     text = [StructField(name, StringType()) for name in names]
     typed = StructType([*(field for field in found if field.name not in names), *text])
     rows: DataFrame = reader.schema(typed).load(paths, basePath=base)
-    # It reads `%C3%BC` as two characters, not as the two bytes of one.
+    # Spark decodes `%C3%BC` as two characters, not as the two bytes of one.
     name = decode(encode(col("chunk"), "ISO-8859-1"), "UTF-8")
     return rows.withColumn("chunk", name).drop(TRY)
 
 
 def _absolute(path: str) -> str:
-    """A path that means the same to Spark and to this process, where they share it."""
+    """Return a path that means the same to Spark and to this process, where they share it."""
     spark = _session()
     return path if spark is None else absolute(spark, path)
 
 
 def _gone(base: str, places: dict[str, str], edition: str) -> list[str]:
-    """The directories whose content is no longer there, or is of another edition, where this
-    process can see that."""
+    """Return the directories whose content is gone, or of another edition, if this process can see
+    that."""
     spark = _session()
     if spark is None or not renames(spark, base):
         return []
 
     def is_own(place: str) -> bool:
-        # Without a manifest, an attempt has written it where nothing was renamed.
+        # Without a manifest, it is the output of an attempt that could not rename.
         return bool((manifest_of(place) or {}).get("edition", edition) == edition)
 
     return [
@@ -147,7 +147,7 @@ def _session() -> SparkSession | None:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    with suppress(PySparkRuntimeError):  # there is none
+    with suppress(PySparkRuntimeError):  # there is no session
         return SparkSession.active()
     return None
 
@@ -166,12 +166,12 @@ def _writer_of(made: DataFrame | DataFrameWriter, item: object) -> Any:
                 "directories of the chunks",
                 hint=f'rename it: withColumnRenamed("{column}", "…")',
             )
-    # Whole: in dynamic mode, partitions that this write does not have would stay.
+    # In dynamic mode, partitions that this write does not have would remain.
     return writer.option("partitionOverwriteMode", "static").mode("overwrite")
 
 
 def _columns(writer: Any) -> list[str]:
-    """The columns that a writer writes."""
+    """Return the columns that a writer writes."""
     if hasattr(writer._df, "columns"):
         return list(writer._df.columns)
     from pyspark.sql.connect.dataframe import DataFrame
@@ -180,7 +180,7 @@ def _columns(writer: Any) -> list[str]:
 
 
 def _write(writer: Any, directory: str, edition: Edition) -> str:
-    """Write a chunk, and return where it is."""
+    """Write a chunk, and return its path."""
 
     def write(draft: str) -> None:
         edition.confirm()

@@ -1,4 +1,4 @@
-"""The identity of a list's output, kept in the task store beside the record of what is done."""
+"""The edition of chunked output: its identity, in the task store beside the record of chunks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from holdfast.errors import Conflict, InvalidInput, UnknownTaskInstance
 from holdfast.spark.checkpoints.checkpoint import digest
 
 TRY: Final = "holdfast_try"
-"""The column of which Spark makes the directories of tries, named as no column of the user's is."""
+"""The partition column for the directories of tries, with a name that no column of a user has."""
 _LENGTH: Final = 8
 
 
 class Edition:
-    """The entry `key/edition`: an id that all attempts share, which attempt is the newest, and
-    the tries: those attempts that wrote where nothing can be renamed."""
+    """The entry `key/edition`: an id that all attempts share, the newest attempt, and the tries,
+    which are the attempts that wrote where nothing can be renamed."""
 
     def __init__(self, task_store: TaskStore, key: str, retention: timedelta | None) -> None:
         self._store = task_store
@@ -36,8 +36,8 @@ class Edition:
             ) from None
 
     def recorded(self, directories: Iterable[str], done: Iterable[str]) -> dict[str, str]:
-        """Find the place of each directory's content, of those that are recorded as done; the
-        last one where there are several."""
+        """Return the path of the content of each directory that is recorded as done; the last one
+        if there are several."""
         places = {
             digest(place): (directory, place)
             for directory in directories
@@ -50,7 +50,8 @@ class Edition:
         self._write()
 
     def place(self, directory: str) -> str:
-        """Name a directory below, in which no other attempt writes."""
+        """Return a directory below, in which no other attempt writes, and record this attempt as a
+        try."""
         if self._attempt not in self._tries:
             self._tries.append(self._attempt)
             self._write()
@@ -64,7 +65,7 @@ class Edition:
                 "gone",
                 hint="let one attempt work at a time, and give retention= more than a chunk takes",
             )
-        self._write()  # which keeps it from expiring
+        self._write()  # keeps it from expiring
 
     def _place(self, directory: str, name: str) -> str:
         return f"{directory}/{TRY}={name}"
@@ -76,7 +77,7 @@ class Edition:
         try:
             return self._store.get(self._key)
         except UnknownTaskInstance:
-            return None  # a script's first write makes it known
+            return None  # a script's first write creates it
 
     def _write(self) -> None:
         self._store.set(self._key, self._value(), retention=self._retention)

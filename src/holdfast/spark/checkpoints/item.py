@@ -1,4 +1,4 @@
-"""The items of checkpointed work, and what each of them is called."""
+"""The items of checkpointed work, and their names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from holdfast.model.path_part import path_part
 T = TypeVar("T")
 
 LONGEST: Final = 160
-"""Characters of a directory's name; file systems have 255 bytes, and Spark's files get more."""
+"""Maximum length of a directory's name; file systems allow 255 bytes, and Spark's files add
+some."""
 
 
 def name_of(item: Any) -> str:
-    """Text, a date or a path as it is written; numbers, lists and dicts as JSON."""
+    """Return text, a date or a path as it is written; numbers, lists and dicts as JSON. Raise
+    InvalidType for an item without a stable name."""
     if isinstance(item, PurePath):
         return str(item)
     try:
@@ -32,7 +34,8 @@ def name_of(item: Any) -> str:
 
 
 def named(items: Iterable[T], name: Callable[[T], str]) -> dict[str, T]:
-    """The items by name, in order; refused where two have the same."""
+    """Return the items by name, in order. Raise InvalidInput for an empty or repeated name, and
+    InvalidType for one that is not text."""
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
         raise InvalidType(f"the items are {items!r}", hint="give a list of them")
     if not callable(name):
@@ -54,6 +57,6 @@ def named(items: Iterable[T], name: Callable[[T], str]) -> dict[str, T]:
 
 
 def directory_of(name: str) -> str:
-    """A directory for the item of that name, and for no other, on any file system: as Spark names
-    the directories of partitions."""
+    """Return a directory name unique to the item of that name, valid on any file system, in Spark's
+    style for partitions."""
     return f"chunk={path_part(name, LONGEST)}"

@@ -1,7 +1,8 @@
-"""A program that outlives whoever started it, and whose end is recorded.
+"""Detached process that runs a command and records its exit status.
 
 `python -m holdfast.spark.jobs.detached DIRECTORY COMMAND…` runs the command, with its output in the
-directory's `log` and its exit status in `status`. Of several for one directory, only one runs it.
+directory's `log` and its exit status in `status`, and outlives its parent. Of several processes for
+one directory, only one runs the command.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NOT_FOUND = 127
 
 
 def owner(place: Path) -> Process | None:
-    """The process that runs the command of a directory, or ran it."""
+    """Return the process that runs, or ran, the command of a directory; None if there is none."""
     try:
         return msgspec.json.decode((place / "owner").read_bytes(), type=Process)
     except FileNotFoundError:
@@ -29,7 +30,7 @@ def owner(place: Path) -> Process | None:
 
 
 def exit_status(place: Path) -> int | None:
-    """How the command ended, as an exit status or minus a signal; None where that is not known."""
+    """Return the exit status of the command, or minus its signal; None if not known."""
     try:
         return int((place / "status").read_text())
     except FileNotFoundError:
@@ -38,11 +39,11 @@ def exit_status(place: Path) -> int | None:
 
 def main(place: Path, command: list[str]) -> None:
     if os.fork():
-        return  # so that nobody has it for a child
+        return  # so that it is nobody's child
     os.setsid()
     if not _own(place):
         return
-    # So that it lives to tell of a command that was ended; commands do not inherit this.
+    # Survive SIGTERM to record the end of a terminated command; commands do not inherit this.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     with open(place / "log", "ab") as log:
         try:
@@ -57,7 +58,7 @@ def main(place: Path, command: list[str]) -> None:
 
 
 def _own(place: Path) -> bool:
-    """Whether this process is the first."""
+    """Make this process the owner of the directory; return False if there is one already."""
     draft = _written(place, "owner", msgspec.json.encode(this_process()))
     try:
         os.link(draft, place / "owner")
@@ -69,7 +70,7 @@ def _own(place: Path) -> bool:
 
 
 def _written(place: Path, name: str, content: bytes) -> Path:
-    """A draft that is on the disk, to be given its name at once."""
+    """Write a synced draft file, to be moved to its name atomically."""
     draft = place / f"{name}.{os.getpid()}"
     with open(draft, "wb") as file:
         file.write(content)

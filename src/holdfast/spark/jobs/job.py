@@ -34,7 +34,7 @@ class SparkJobFailed(HoldfastError):
 
 
 class SparkJob(ResumableJobMixin, BaseOperator):
-    """Submits an application once, whatever dies meanwhile, and waits for its end.
+    """Submits an application once, whichever process dies meanwhile, and waits for its end.
 
     The task's result is the id of the driver that did the work.
     """
@@ -68,8 +68,8 @@ class SparkJob(ResumableJobMixin, BaseOperator):
 
         The driver runs on this machine, whatever `master` its executors have, or with
         `deploy_mode="cluster"` on the standalone cluster that `master` names: `spark://host:port`.
-        `rest_url` says where its REST server is and `page_url` where its master's page is, if not
-        at the usual ports.
+        `rest_url` is the URL of its REST server and `page_url` that of its master's page, if not at
+        the default ports.
         """
         super().__init__(**arguments)
         self.application = os.fspath(application)
@@ -153,7 +153,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         claim, _ = self._watching(context).claims.read()
         if claim is None or not claim.driver:
             return external_id
-        # It has been kept for as long as the job was under way, and now expires as all else does.
+        # It did not expire while the job was active; from now on it expires like other entries.
         store = context["task_store"].inline()
         store.set(claim_key(self.external_id_key), msgspec.to_builtins(claim))
         return claim.driver
@@ -210,7 +210,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
 
 
 def cluster_of(job: SparkJob) -> Cluster:
-    """The cluster that a job's arguments name."""
+    """Return the cluster that a job's arguments name; raise InvalidDag if there is none."""
     if job.deploy_mode == "client":
         from holdfast.settings import load
         from holdfast.spark.jobs.clusters.local import LocalSubmit
@@ -227,7 +227,7 @@ def cluster_of(job: SparkJob) -> Cluster:
 
 
 def settings_of(where: str, conf: Mapping[str, object]) -> dict[str, str]:
-    """As Spark writes them."""
+    """Return settings as text that Spark parses; raise InvalidDag for invalid ones."""
     if not isinstance(conf, Mapping):
         raise InvalidDag(
             f"{where}: conf is {conf!r}", hint='give a dict: {"spark.ui.enabled": False}'

@@ -1,4 +1,4 @@
-"""The loads of an asset, read from its store."""
+"""The chain of an asset's loads, read from its store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLAN_SUFFIX: Final = "/plan"
 
 
 def loads_that_count(store: AssetStore, key: str, entry: Entry[Any] | None) -> Chain | None:
-    """Return the loads that count, for a watermark's entry; None: there are none."""
+    """Return the loads that count, for a watermark's entry; None if there are none."""
     if entry is None:
         return None
     if (found := chain_in(entry.value)) is not None:
@@ -26,9 +26,9 @@ def loads_that_count(store: AssetStore, key: str, entry: Entry[Any] | None) -> C
 def highest_number(
     store: AssetStore, key: str, entry: Entry[Any] | None, *, with_undone: bool
 ) -> int:
-    """Return the highest number of a load that has succeeded; -1: none has.
+    """Return the highest number of a load that has succeeded; -1 if none has.
 
-    Loads that a rewind has undone may be in the watermark's history only.
+    Loads that a rewind has undone may be only in the watermark's history.
     """
     values = [entry.value] if entry else []
     if with_undone:
@@ -39,7 +39,8 @@ def highest_number(
 
 
 def _recorded(store: AssetStore, key: str) -> int | None:
-    """Return the number of the last load that is known to have succeeded, but for the chain."""
+    """Return the number of the last load that is known to have succeeded from other entries than
+    the chain."""
     record = record_in(store.inline().get(key + RECORD_SUFFIX))
     plan = store.get(key + PLAN_SUFFIX)
     numbers = [record.number] if record is not None and record.kind == "load" else []

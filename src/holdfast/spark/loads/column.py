@@ -1,4 +1,4 @@
-"""Columns of a source DataFrame, found by name as Spark finds them."""
+"""Lookup of a DataFrame's columns by name, under Spark's rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SourceColumn(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """The reference in SQL, whatever characters the names have."""
+        """The column reference in SQL, quoted."""
         return ".".join(quoted(part) for part in self.path)
 
     @property
@@ -65,7 +65,7 @@ class Columns:
         return found[0]
 
     def same(self, one: str, other: str) -> bool:
-        """Tell whether two names mean the same column."""
+        """Return whether two names mean the same column."""
         return one == other if self.case_sensitive else one.lower() == other.lower()
 
     def _matches(self, schema: StructType, name: str) -> list[SourceColumn]:
@@ -91,5 +91,5 @@ class Columns:
 
 
 def quoted(name: str) -> str:
-    """The name as SQL reads it, whatever is in it."""
+    """Return the name quoted for SQL."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Directories of loads: how to read those that count."""
+"""Reading of the directories of loads that count."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _COLUMN_NAMES: Final = re.compile(r"Partition column name list #\d+: ([^\n]*)")
 _PLACE: Final = re.compile(rf".*/load=([^/]+)/(?:{TRY}=([^/]+)/)?")
-"""The load and the try that a file is of."""
+"""The load and the try to which a file belongs."""
 
 
 def read_loads(
@@ -45,10 +45,12 @@ def read_loads(
     format: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Read what finished loads have saved below `path`, with the load of each row as `load`.
+    """Read the rows that finished loads have saved below `path`, with the load of each row as
+    `load`.
 
-    An attempt sees its own load, too. Format and options are those with which they were saved;
-    options that are given come first.
+    An attempt also sees its own load. Format and options are those with which the loads were saved;
+    the given options take precedence. Raise NotFound if there are no loads, and InvalidInput if
+    they cannot be read together.
     """
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import functions as f
@@ -61,7 +63,7 @@ def read_loads(
     where = f"`{key}` of {store._scope}"
 
     def digest_in(directory: str) -> str:
-        """Return how a directory was saved, where this process can see that."""
+        """Return the digest of how a directory was saved, if this process can see it."""
         found = manifest_of(f"{place}/{directory}") if renames(spark, place) else None
         return str((found or {}).get("saved", ""))
 
@@ -87,7 +89,7 @@ def read_loads(
         return spark.read.format(kind).options(**using)
 
     def listed(of: str) -> DataFrame:
-        # With any schema, Spark reads the names of directories only.
+        # With any schema given, Spark reads only the names of directories.
         return reader().schema("holdfast_none string").load(of)
 
     def is_there(name: str) -> bool:
@@ -119,7 +121,7 @@ def read_loads(
     files: dict[str, str] = {}
     authored: list[str] = []
     is_known = loads and kept.keys() == set(counting.saved) and kind in saved.WITH_SCHEMA
-    # A file of another format is an error of Parquet and ORC, and rows of nulls in text.
+    # A file of another format is an error in Parquet and ORC, but rows of nulls in text.
     may_differ = is_mixed or (loads and kind in saved.TEXTS)
     if "load" in directories and (may_differ or not is_known):
         files = _files(spark, listing.inputFiles(), counts)
@@ -127,7 +129,7 @@ def read_loads(
         saved.check_files(files, kind, using, path)
     described = loads
     if "load" in directories and not is_known:
-        # The files tell their columns: those of loads that count, if there are any.
+        # The columns are inferred from files: those of loads that count, if there are any.
         within = [
             f"{place}/{name}"
             for name in dict.fromkeys(files.values())
@@ -153,7 +155,7 @@ def read_loads(
 
 
 def _files(spark: SparkSession, files: Sequence[str], counts: Column) -> dict[str, str]:
-    """Return those files that count, and the directory below the path that each is in."""
+    """Return the files that count, with the directory below the path of each."""
     found = {file: match for file in files if (match := _PLACE.match(file))}
     if not found:
         return {}
@@ -193,17 +195,18 @@ def _no_loads(path: str, why: str) -> NotFound:
 
 
 class _Counting(NamedTuple):
-    """What counts of an asset: its loads, and its backfills."""
+    """The loads and backfills of an asset that count."""
 
     prefix: str
-    """That of the names of its loads."""
+    """The prefix of the names of its loads."""
     chain: Chain
     backfills: dict[str, list[Backfill]]
-    """The tries of each that count."""
+    """The tries of each backfill that count."""
 
     @property
     def saved(self) -> list[str]:
-        """The digests of how all of it was saved; empty for what nobody has saved."""
+        """The digests of how they were saved; an empty one for loads that `save` has not
+        written."""
         of_backfills = (one.saved for tries in self.backfills.values() for one in tries)
         return [*dict.fromkeys([*self.chain.saved, *of_backfills])]
 
@@ -213,7 +216,7 @@ class _Counting(NamedTuple):
         return [*newest, *self.backfills]
 
     def is_load(self, tried: Column | None) -> Column:
-        """The condition that a row is of a load that counts."""
+        """Return the condition that a row belongs to a load that counts."""
         from pyspark.sql import functions as f
 
         number = f.expr(f"try_cast(substr(load, {len(self.prefix) + 1}) AS bigint)")
@@ -229,7 +232,7 @@ class _Counting(NamedTuple):
         return f.coalesce(counts, f.lit(False))
 
     def is_backfill(self, tried: Column | None) -> Column:
-        """The condition that a row is of a backfill that succeeded."""
+        """Return the condition that a row belongs to a backfill that succeeded."""
         from pyspark.sql import functions as f
 
         if tried is None:
@@ -241,8 +244,8 @@ class _Counting(NamedTuple):
 def _counting(
     store: AssetStore, key: str, place: str, published: Callable[[str], Backfill | None]
 ) -> _Counting:
-    """Find what counts. Raise NotFound where nothing is known of loads, InvalidInput where it
-    cannot be known."""
+    """Return the loads and backfills that count. Raise NotFound if no loads are known, InvalidInput
+    if it cannot be determined which count."""
     entry, keys = store.entry(key), store.keys()
     is_backfilled = any(one.startswith(key + BACKFILLS) for one in keys)
     if entry is None and not is_backfilled and store.entry(key + PLAN_SUFFIX) is None:

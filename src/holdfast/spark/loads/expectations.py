@@ -1,4 +1,4 @@
-"""What the rows of a load must satisfy, and what becomes of those that do not."""
+"""Checks that the rows of a load must pass."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Expectations(NamedTuple):
     """The checks of a load."""
 
     conditions: dict[str, Column]
-    """What must be true of each row, by the name of the check."""
+    """The condition that each row must satisfy, by the name of the check."""
     unique: dict[str, tuple[SourceColumn, ...]]
-    """Columns that no two rows share, unless one of them is null, as SQL has it."""
+    """Columns in which no two rows may be equal, unless one of them is null, as in SQL."""
     rows: tuple[int | None, int | None] | None
-    """The fewest and the most rows that a load may have."""
+    """The minimum and the maximum number of rows that a load may have."""
     given: str = ""
-    """The rules as text, to tell whether they have changed."""
+    """The rules as text, to detect whether they have changed."""
 
     def __bool__(self) -> bool:
         return bool(self.conditions or self.unique or self.rows)
@@ -39,14 +39,14 @@ class Expectations(NamedTuple):
 
 
 def passes(condition: Column) -> Column:
-    """Count an unknown result, as of a comparison with null, as a failure."""
+    """Return the condition with an unknown result, as of a comparison with null, as a failure."""
     from pyspark.sql import functions
 
     return functions.coalesce(condition, functions.lit(False))
 
 
 def expectations(df: DataFrame, columns: Columns, given: Any) -> Expectations:
-    """Read the argument `expect`. Raise InvalidInput or InvalidType where it makes no sense."""
+    """Parse the argument `expect`. Raise InvalidInput or InvalidType if it is invalid."""
     if given is None:
         return Expectations({}, {}, None)
     if not isinstance(given, Mapping):
@@ -88,9 +88,9 @@ def _within(df: DataFrame, column: SourceColumn, limits: Any) -> Column:
         if high is not None:
             inside &= column.column <= functions.lit(high)
         comparable = bool(df.select(inside).schema)
-    except (PySparkException, AttributeError):  # of Py4J, for what is no value of Spark's
+    except (PySparkException, AttributeError):  # by Py4J, for no value of Spark's
         comparable = False
-    # Spark would try to read text as a value of the column's type, row by row.
+    # Spark would try to parse text as a value of the column's type, row by row.
     texts = {isinstance(limit, str) for limit in (low, high) if limit is not None}
     if not comparable or not texts <= {isinstance(column.type, StringType)}:
         raise InvalidType(
@@ -98,7 +98,7 @@ def _within(df: DataFrame, column: SourceColumn, limits: Any) -> Column:
             f"{column.type.simpleString()}",
             hint="give limits of that type",
         )
-    # Whether there is a value at all is the matter of `not_null`.
+    # Null values are checked by `not_null`.
     return column.column.isNull() | inside
 
 
@@ -111,7 +111,7 @@ def _checked(df: DataFrame, text: str) -> Column:
         condition = functions.expr(text)
         [field] = df.select(condition).schema.fields
         if isinstance(field.dataType, BooleanType):
-            _ = df.where(condition).schema  # it refuses what is not about single rows
+            _ = df.where(condition).schema  # raises for a condition that is not about single rows
     except PySparkException as error:
         raise InvalidInput(
             f"expect where {text!r} is no condition on the rows: "

@@ -1,4 +1,4 @@
-"""Where and how a load writes its rows into files."""
+"""Output of a load: writing its rows into files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _LOST: Final = r"\x00|\._COPYING_\z"
-"""What Spark cannot write in the name of a directory, or does not read."""
+"""Parts of a directory's name that Spark cannot write, or does not read."""
 _LOST_IN_NAMES: Final = (
     "empty text, NUL, __HIVE_DEFAULT_PARTITION__, bytes that are no UTF-8 and what ends in "
     "._COPYING_ are lost in it: replace them, or leave the column out of partition_by="
@@ -44,20 +44,20 @@ class Writing(NamedTuple):
     """One try at writing rows."""
 
     load: str
-    """The identity of the load: no other one may replace what it has written."""
+    """The identity of the load: no other load may replace its output."""
     tried: str
     """The name of the try, for a directory that no other attempt writes."""
     confirm: Callable[[], None]
-    """Raise unless this is still the newest try."""
+    """Raises unless this is still the newest try."""
 
     @property
     def edition(self) -> str:
-        """The identity of what is written: a later one of the load replaces an earlier one."""
+        """The identity of the output: a later one of the load replaces an earlier one."""
         return f"{self.load} {self.tried}"
 
 
 class Output(NamedTuple):
-    """Where and how rows are written."""
+    """The path, format, partitions and options with which rows are written."""
 
     path: str
     format: str
@@ -71,10 +71,12 @@ class Output(NamedTuple):
         writing: Writing,
         manifest: Mapping[str, Any],
     ) -> tuple[str, str | None]:
-        """Write `df` so that it appears as a whole, once; return where, and the try that counts.
+        """Write `df` so that it appears as a whole, once; return the directory, and the try that
+        counts.
 
-        Where directories can be renamed, that of the newest try stands. Elsewhere each try has a
-        directory of its own, and the store says which counts.
+        If directories can be renamed, the newest try replaces others. Otherwise each try has a
+        directory of its own, and the store records which one counts. Raise InvalidInput if the
+        directory is not of this load.
         """
         from pyspark.errors import AnalysisException
 
@@ -99,7 +101,7 @@ class Output(NamedTuple):
         return directory, writing.tried
 
     def check(self, df: DataFrame) -> None:
-        """Raise InvalidInput or InvalidType where the rows cannot be written so."""
+        """Raise InvalidInput or InvalidType if the rows cannot be written this way."""
         from pyspark.sql.types import BinaryType
 
         check_path("the path", self.path)
@@ -127,13 +129,13 @@ class Output(NamedTuple):
                 )
 
     def saves(self, df: DataFrame) -> saved.Saved:
-        """Return what readers have to know of the files of these rows."""
+        """Return the description of the files of these rows for readers."""
         options = self._text.for_reader() if self._text else {}
         return saved.saved_as(df.schema, self.format, self._partitions(df), options)
 
     @property
     def _text(self) -> TextFormat | None:
-        """The format, if it is one of text."""
+        """The format, if it is a text format."""
         kind = self.format.lower()
         return TextFormat.of(kind, self.options) if kind in saved.TEXTS else None
 
@@ -183,15 +185,15 @@ class Output(NamedTuple):
             readback.writing(self.format.lower(), self.path),
         ):
             write(handed.df.drop(name))
-        # Spark shows nothing where the result does not depend on the rows, as of none.
+        # Spark reports nothing if the result does not depend on the rows, as when there are none.
         written = handed.seen[0] if handed.seen else readback.digest_of(df)
         readback.check(df, written, self.saves(df), directory, self.path)
 
 
 @contextmanager
 def name_mistakes(path: str, format: str, refused: Iterable[str] = ()) -> Iterator[None]:
-    """Raise InvalidInput for what Spark cannot do with such a path or format, and for values in
-    the names of directories that are refused with these messages."""
+    """Raise InvalidInput for an error of Spark about such a path or format, and for values in the
+    names of directories that are refused with these messages."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -217,7 +219,7 @@ def name_mistakes(path: str, format: str, refused: Iterable[str] = ()) -> Iterat
 
 
 def _as_directory(name: str) -> Column:
-    """Return a column of text that fails for values that Spark loses in a directory's name."""
+    """Return a text column that raises for values that Spark loses in a directory's name."""
     from pyspark.sql import functions as f
 
     value = f.col(quoted(name))
@@ -227,7 +229,7 @@ def _as_directory(name: str) -> Column:
 
 
 def _in_utc(name: str) -> Column:
-    """Return the text of a column of times in UTC, whatever the time zones of session and files."""
+    """Return the text of a time column in UTC, whatever the time zones of session and files."""
     from pyspark.sql import functions as f
 
     epoch, since = "TIMESTAMP_NTZ'1970-01-01 00:00:00'", f"unix_micros({quoted(name)})"

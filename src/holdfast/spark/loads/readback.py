@@ -1,6 +1,7 @@
-"""Whether Spark reads from files the rows that it has written, before they count.
+"""Verification that Spark reads the same rows from files as it has written, before they count.
 
-Which values a format loses depends on the rows, the options and Spark's version: the files tell.
+Which values a format loses depends on the rows, the options and Spark's version, so the files are
+read back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 FORMATS: Final = saved.TEXTS | {"orc"}
-"""Those that lose values. Parquet is not read back."""
+"""Formats that may lose values. Parquet is not read back."""
 _LOSES: Final = {
     "csv": "a null in the only column, nulls with quoteAll=, what equals nullValue=, bytes, arrays "
     "and maps, and text that is not in the encoding=",
@@ -30,7 +31,7 @@ _LOSES: Final = {
     "text": "null, line breaks, and a byte order mark at the beginning",
     "xml": "control characters, empty arrays and maps, and arrays in arrays",
 }
-"""The most common losses of each format, for who meets one."""
+"""The most common losses of each format, for hints."""
 _CAUSE: Final = re.compile(r"Caused by: (.*)")
 _NO_XML: Final = re.compile(r"(?:wstx|xml\.stream)\.\S+: (.*)")
 
@@ -42,7 +43,7 @@ def hashed(df: DataFrame) -> tuple[DataFrame, str]:
 
 
 def digest(name: str) -> list[Column]:
-    """Return aggregates of the hashes that differ where the rows do, in whatever order they are."""
+    """Return aggregates of the hashes that differ if the rows do, independent of their order."""
     from pyspark.sql import functions as f
 
     # In halves, whose sums do not overflow.
@@ -66,7 +67,7 @@ def _hash(fields: Iterable[StructField]) -> Column:
 
 
 def _hashed(sql: str, spark_type: DataType) -> str:
-    """Return SQL for what is hashed of a value: Spark's hash leaves nulls out, at any depth."""
+    """Return SQL for the hash input of a value: Spark's hash skips nulls, at any depth."""
     from pyspark.sql import types as t
 
     if isinstance(spark_type, t.NumericType | t.DateType | t.TimestampType | t.BooleanType):
@@ -77,8 +78,8 @@ def _hashed(sql: str, spark_type: DataType) -> str:
 def check(
     df: DataFrame, written: Mapping[str, Any], how: saved.Saved, directory: str, path: str
 ) -> None:
-    """Raise InvalidInput unless a directory holds the rows of `df`, of which `written` is the
-    digest, for those who read it as it was saved."""
+    """Raise InvalidInput unless a directory, read the way it was saved, holds the rows of `df`, of
+    which `written` is the digest."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
@@ -113,7 +114,7 @@ def check(
 
 @contextmanager
 def writing(format: str, path: str) -> Iterator[None]:
-    """Raise InvalidInput for what a writer of XML refuses by itself."""
+    """Raise InvalidInput for rows that the XML writer itself refuses."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -138,7 +139,7 @@ def read(
     more: Collection[str] = (),
 ) -> DataFrame:
     """Read files with the columns of a schema, some of them `in_names` of directories, and with
-    `more` that only directories name."""
+    `more` columns that exist only in names of directories."""
     from pyspark.sql.types import StructType, TimestampType
 
     times = {name for name in in_names if isinstance(schema[name].dataType, TimestampType)}
@@ -153,7 +154,7 @@ def read(
 
 
 def _from_utc(name: str) -> Column:
-    """Return a column of times whose text in the names of directories is in UTC."""
+    """Return a time column from its text in the names of directories, in UTC."""
     from pyspark.sql import functions as f
 
     return f.concat(f.col(quoted(name)), f.lit("Z")).cast("timestamp").alias(name)
@@ -164,7 +165,7 @@ def _hint(format: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return what Spark says, in short."""
+    """Return Spark's message, shortened."""
     said = str(error)
     causes: list[str] = _CAUSE.findall(said)
     return (causes[-1] if causes else said.strip().partition("\n")[0])[:300]

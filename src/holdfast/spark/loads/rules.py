@@ -1,4 +1,4 @@
-"""What a caller says about an incremental load."""
+"""Validation of the arguments of an incremental load."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ MOST_REMEMBERED: Final = 100_000
 
 
 class LoadRules(NamedTuple):
-    """The arguments of `incremental`, checked."""
+    """The arguments of `incremental`, validated."""
 
     cursor: Cursor
     initial: Value | None
     lag: Lag | None
     until: Value | None
     until_is_named: bool
-    """The caller names a value, not a time before now: the source has all rows up to it."""
+    """The caller gives a value, not a time before now: the source has all rows up to it."""
     max_rows: int | None
     end: Value | None
     """The upper end of a backfill."""
     closed: Closed
     on_null: OnNull
     replaces: bool
-    """Rows that may be loaded already come again, for a write that replaces them."""
+    """Rows that may be loaded already are read again, for a write that replaces them."""
     identity: Identity | None
-    """By which rows that may be loaded already are left out."""
+    """The identity by which rows that are loaded already are left out."""
     remember: int
     expect: Expectations
     quarantine: str | None
     contract: Contract | None
     materialize: bool | None
     now: datetime
-    """When the load began."""
+    """The time at which the load began."""
 
     @property
     def is_backfill(self) -> bool:
         return self.end is not None
 
     def first(self) -> Bound | None:
-        """Return the lower end that the caller sets to all loads."""
+        """Return the lower bound that the caller sets for all loads."""
         if self.initial is None:
             return None
         return Bound(self.initial, self.closed in ("left", "both"))
 
     def rereads_from(self, mark: Value) -> Bound | None:
-        """Return where a load begins that follows the watermark; None: at the first row."""
+        """Return the lower bound of a load that follows the watermark; None: the first row."""
         if self.identity is None and not self.replaces:
             return Bound(mark, closed=False)
         floor = mark if self.lag is None else self.cursor.before(mark, self.lag)
@@ -78,7 +78,8 @@ class LoadRules(NamedTuple):
         return not self.is_backfill or self.closed in ("right", "both")
 
     def digest(self) -> str:
-        """Identify the rules that decide which rows between two cursor values are written."""
+        """Return a digest of the rules that determine which rows between two cursor values are
+        written."""
         kinds = self.identity.kinds if self.identity else self.replaces
         rules = (self.cursor.name.lower(), self.cursor.kind, self.initial, self.lag, self.on_null)
         checks = (self.closed, self.expect.given, self.quarantine)
@@ -103,7 +104,7 @@ def load_rules(
     contract: Any = None,
     materialize: Any = None,
 ) -> LoadRules:
-    """Check the arguments, each by itself and all together.
+    """Validate the arguments, individually and in combination.
 
     Raise InvalidInput or InvalidType, which name the argument.
     """

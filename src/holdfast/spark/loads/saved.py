@@ -1,7 +1,8 @@
-"""How loads were saved, so that they are read with the columns and types that they had.
+"""Format, schema and options of saved loads, so that they are read with their own columns and
+types.
 
-Files alone do not tell: Spark reads the partition `007` as the number 7, takes the columns of one
-file for those of all, and reads a file of another format as rows of nulls.
+Files alone are not enough: Spark reads the partition `007` as the number 7, takes the columns of
+one file for those of all, and reads a file of another format as rows of nulls.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 PREFIX: Final = "/saved/"
 """How loads of the watermark `orders` were saved is stored as `orders/saved/DIGEST`."""
 NOT: Final = ""
-"""Stands for the digest of a load that was not saved: `new.write` may have written directories."""
+"""The digest of a load that was not saved: `new.write` may have written directories."""
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _FLOATS: Final = ("float", "double")
 TEXTS: Final = frozenset({"csv", "json", "text", "xml"})
 """Formats whose readers need the writer's options."""
 WITH_SCHEMA: Final = TEXTS | {"orc", "parquet"}
-"""Formats that are read with the columns and types that were saved. Others tell their own."""
+"""Formats that are read with the saved columns and types. Others contain their own."""
 _BY_PLACE: Final = frozenset({"csv", "text"})
-"""Formats whose files do not name their columns, or whose readers do not look at the names."""
+"""Formats whose files do not name their columns, or whose readers ignore the names."""
 _BY_SPELLING: Final = frozenset({"json", "xml"})
-"""Formats that tell names apart which differ in case."""
+"""Formats in which names are case-sensitive."""
 _NOT_KEPT: Final = frozenset(
     {
         "compression",
@@ -46,21 +47,21 @@ _NOT_KEPT: Final = frozenset(
         "ignoremissingfiles",
     }
 )
-"""Options that a reader has no use for, or that would hide files from it."""
+"""Options that a reader does not need, or that would hide files from it."""
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the files of a load were written."""
+    """The format, columns and options with which the files of a load were written."""
 
     format: str
     columns: list[tuple[str, Any]]
     """Names and types of all columns, in their order."""
     partitions: list[str]
-    """The names of those that are in the names of directories."""
+    """The names of the columns that are in the names of directories."""
     options: dict[str, str]
-    """What a reader has to be told."""
+    """The options that a reader needs."""
     quarantine: str = ""
-    """The path below which they are, if they have the rows that were put aside."""
+    """The path of the files, if they hold quarantined rows."""
 
     @property
     def in_files(self) -> list[str]:
@@ -70,7 +71,7 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
 def saved_as(
     schema: StructType, format: str, partitions: list[str], options: Mapping[str, str]
 ) -> Saved:
-    """Describe files of rows with that schema, and options for their reader."""
+    """Return the description of files of rows with that schema, and options for their reader."""
     return Saved(
         format.lower(),
         [(field.name, field.dataType.jsonValue()) for field in schema.toNullable().fields],
@@ -86,10 +87,10 @@ def with_found(
     directories: Collection[str],
     options: Mapping[str, str],
 ) -> list[Saved]:
-    """Return loads that were saved, and what Spark finds in files of others.
+    """Return the saved loads, and a description of what Spark infers from the files of others.
 
-    Text does not tell all types: a column of it that was also saved has the type of that. Columns
-    of CSV without a header that are as many as were saved are the same ones.
+    Text does not contain all types: an inferred column that was also saved has the saved type.
+    Columns of CSV without a header are the saved ones if there are as many.
     """
     known = {name: kind for load in loads for name, kind in load.columns}
     kinds = {field.name: field.dataType.jsonValue() for field in schema}
@@ -107,8 +108,8 @@ def with_found(
 
 
 def format_of(loads: Sequence[Saved], asked: str | None, where: str) -> str:
-    """Return the format in which to read. Raise InvalidInput where loads have several and none is
-    asked for, or where none of them has the one that is."""
+    """Return the format in which to read. Raise InvalidInput if loads have several and none is
+    requested, or if none of them has the requested one."""
     formats = list(dict.fromkeys(load.format for load in loads)) or ["parquet"]
     if asked is not None and (not loads or asked.lower() in formats):
         return asked.lower()
@@ -122,7 +123,7 @@ def format_of(loads: Sequence[Saved], asked: str | None, where: str) -> str:
 
 
 def check_files(files: Iterable[str], format: str, options: Mapping[str, str], path: str) -> None:
-    """Raise InvalidInput where files have the suffix of another format, and would be misread."""
+    """Raise InvalidInput if files have the suffix of another format, and would be misread."""
     suffix = f".{options.get('extension', 'txt' if format == 'text' else format)}"
     for file in files:
         if suffix not in file.rpartition("/")[2]:
@@ -135,7 +136,7 @@ def check_files(files: Iterable[str], format: str, options: Mapping[str, str], p
 def options_of(loads: Sequence[Saved], given: Mapping[str, str], where: str) -> dict[str, str]:
     """Return the options with which loads are read: those given, and those they were saved with.
 
-    Raise InvalidInput where they were saved with different ones.
+    Raise InvalidInput if they were saved with different ones.
     """
     if loads and loads[0].format in TEXTS:
         given = canonical(given)
@@ -155,7 +156,7 @@ def options_of(loads: Sequence[Saved], given: Mapping[str, str], where: str) -> 
 
 def in_utc(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with a time zone for times in text: not that of the session, which a
-    reader need not share, and in which an hour may come twice."""
+    reader need not share, and in which an hour may occur twice."""
     is_named = any(name.lower() == "timezone" for name in options)
     return dict(options) if is_named else {**options, "timeZone": "UTC"}
 
@@ -163,7 +164,7 @@ def in_utc(options: Mapping[str, str]) -> dict[str, str]:
 def schema_of(loads: Sequence[Saved], spark: SparkSession, where: str) -> StructType:
     """Return the schema with which these loads can be read together.
 
-    Raise InvalidInput where a column was saved with types that have none in common.
+    Raise InvalidInput if a column was saved with types that have none in common.
     """
     from pyspark.sql.types import StructType
 
@@ -171,7 +172,7 @@ def schema_of(loads: Sequence[Saved], spark: SparkSession, where: str) -> Struct
         _check_places(loads, where)
     case_sensitive = str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
     columns: dict[str, tuple[str, list[Any]]] = {}
-    # Text has no more digits than a float needs, and as a double it is another number.
+    # Text has only the digits that a float needs, and read as a double it is another number.
     as_text = {name.lower() for load in loads for name in load.partitions}
     for load in loads:
         for name, kind in load.columns:
@@ -199,7 +200,7 @@ def schema_of(loads: Sequence[Saved], spark: SparkSession, where: str) -> Struct
 
 
 def _common(name: str, types: list[Any], as_text: bool, where: str) -> Any:
-    """Return the type that has all values of these."""
+    """Return the type that can hold all values of these; raise InvalidInput if there is none."""
     from pyspark.sql.types import _parse_datatype_json_value
 
     distinct = [kind for at, kind in enumerate(types) if kind not in types[:at]]
@@ -216,7 +217,8 @@ def _common(name: str, types: list[Any], as_text: bool, where: str) -> Any:
 
 
 def _check_places(loads: Sequence[Saved], where: str) -> None:
-    """Raise InvalidInput unless files whose columns are known by their place have the same."""
+    """Raise InvalidInput unless files whose columns are identified by position have the same
+    columns."""
     first = loads[0].in_files
     for load in loads[1:]:
         if load.in_files != first:

@@ -1,4 +1,4 @@
-"""SQL statements: which of them have done something when `spark.sql` returns."""
+"""Detection of SQL statements that `spark.sql` has not executed when it returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUERIES = frozenset({"sql", "with_relations"})
 
 
 def is_query(answer: DataFrame) -> bool:
-    """Tell whether the answer of `spark.sql` is a query, which runs only when it is read."""
+    """Return whether the result of `spark.sql` is a query, which runs only when it is read."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     if isinstance(answer, ClassicDataFrame):

@@ -1,7 +1,7 @@
-"""Formats of text: the options with which Spark reads the rows again that it writes.
+"""Text formats: the options with which Spark reads back the rows that it writes.
 
-Spark's own defaults lose text without a word: CSV trims it, ends rows at line breaks and takes
-empty text for null; all of them cut microseconds, and read what they cannot parse as null.
+Spark's defaults silently lose data: CSV trims text, ends rows at line breaks and reads empty text
+as null; all text formats truncate microseconds, and read values that they cannot parse as null.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 _NULL: Final = "__HOLDFAST_NULL__"
-"""What a reader of CSV takes for null besides an empty field, which CSV has for nulls only."""
+"""The text that a CSV reader takes for null, besides an empty field, which stands only for null."""
 _TIMES: Final = {
     "timestampformat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampntzformat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -26,7 +26,7 @@ _KEEPING: Final = {
     "text": {"linesep": "\n"},
     "xml": {**_TIMES, "ignoresurroundingspaces": "false"},
 }
-"""Options with which values are written and read as they are."""
+"""Options with which values are written and read unchanged."""
 _STRICT: Final = {
     "mode": "FAILFAST",
     "columnnameofcorruptrecord": "_holdfast_corrupt_record",
@@ -38,7 +38,7 @@ _ALIASES: Final = {"delimiter": "sep", "charset": "encoding", "codec": "compress
 
 
 class TextFormat(NamedTuple):
-    """A format of text, and the options of the author's, under one name each."""
+    """A text format, and the author's options under canonical names."""
 
     name: str
     options: Mapping[str, str]
@@ -66,6 +66,6 @@ class TextFormat(NamedTuple):
 
 
 def canonical(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a format of text by the names that `TextFormat` knows them by."""
+    """Return the options of a text format under the names that `TextFormat` uses."""
     lower = {name.lower(): str(value) for name, value in options.items()}
     return {_ALIASES.get(name, name): value for name, value in lower.items()}

@@ -1,4 +1,4 @@
-"""How far an asset is loaded: the value that the asset store keeps for an incremental load."""
+"""The watermark of an incremental load, and its value in the asset store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.model.load_chain import Chain
 from holdfast.spark.loads.cursor import Cursor, Value
 
 GROUPS: Final = 32
-"""Remembered rows are kept in this many groups, each forgotten as a whole."""
+"""Maximum number of groups of remembered rows, each of which is forgotten as a whole."""
 
 
 class Bound(NamedTuple):
@@ -27,12 +27,12 @@ class Bound(NamedTuple):
     """Whether the value itself is in the range."""
 
     def rank(self) -> tuple[Any, bool]:
-        """Order bounds: of two ranges, the one with the higher bound begins later."""
+        """Return a sort key: of two ranges, the one with the higher bound begins later."""
         return self.value, not self.closed
 
 
 def latest(bounds: Iterable[Bound | None]) -> Bound | None:
-    """Return the lower end of the intersection of the ranges; None: it has none."""
+    """Return the lower bound of the intersection of the ranges; None if it has none."""
     return max((bound for bound in bounds if bound), key=Bound.rank, default=None)
 
 
@@ -67,7 +67,7 @@ class Memory(NamedTuple):
 
 
 def _merged(groups: list[Group]) -> list[Group]:
-    """Merge the smallest neighbours until there are as many groups as may be."""
+    """Merge the smallest neighbors until there are at most `GROUPS` groups."""
     groups = sorted(groups)
     while len(groups) > GROUPS:
         sizes = [len(one.keys) + len(next_.keys) for one, next_ in pairwise(groups)]
@@ -104,7 +104,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def as_json(mark: Watermark, cursor: Cursor, chain: Chain | None = None) -> Any:
-    """Return the value to store: exact, and readable but for the hashes."""
+    """Return the value to store: exact, and readable except for the hashes."""
     seen = None
     if (memory := mark.memory) is not None:
         since = memory.since and _Since(cursor.as_json(memory.since.value), memory.since.closed)
@@ -114,11 +114,11 @@ def as_json(mark: Watermark, cursor: Cursor, chain: Chain | None = None) -> Any:
             since,
         )
     stored = _Stored(cursor.name, cursor.kind, cursor.as_json(mark.value), seen, chain)
-    return msgspec.json.decode(msgspec.json.encode(stored))  # as the store gives it back
+    return msgspec.json.decode(msgspec.json.encode(stored))  # in the form that the store returns
 
 
 def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
-    """Read what the store holds. Raise InvalidInput where it is not for this cursor."""
+    """Parse the stored value. Raise InvalidInput if it is not for this cursor."""
     try:
         stored = msgspec.convert(found, _Stored)
     except msgspec.ValidationError:

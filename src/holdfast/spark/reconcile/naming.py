@@ -1,4 +1,4 @@
-"""What names objects: entries, their history, staged writes, and the purge queue."""
+"""References to objects: in entries, their history, staged writes, and the purge queue."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ KINDS: Final = {
     "history": "history_references",
     "task": "task_references",
 }
-"""The tables, in the order in which a name moves on: reserved, staged, written. Read one after the
-other, they miss none that moves meanwhile."""
+"""The tables, in the order in which a reference moves: reserved, staged, written. Read in this
+order, none that moves meanwhile is missed."""
 _PARTITIONS: Final = 64
 _TASK: Final = ("dag_id", "run_id", "task_id", "map_index")
 OWNED: Final = (
     "kind string, dag_id string, run_id string, task_id string, map_index int, asset string, "
     "key string, reference string"
 )
-"""The columns of references with whose they are."""
+"""The columns of references with their owners."""
 
 
 def kinds_of(scope: StoreScope | None) -> list[str]:
-    """The kinds of references that a scope can have, in the order of `KINDS`."""
+    """Return the kinds of references that a scope can have, in the order of `KINDS`."""
     if scope is None:
         return list(KINDS)
     own = ("task",) if isinstance(scope, TaskScope) else ("staged", "asset", "history")
@@ -39,7 +39,8 @@ def kinds_of(scope: StoreScope | None) -> list[str]:
 
 
 def read(spark: SparkSession, kind: str, *whose: str, scope: StoreScope | None = None) -> DataFrame:
-    """The references of a kind, of all scopes or of one, with columns that say whose they are."""
+    """Return the references of a kind, of all scopes or of one, with these columns of their
+    owners."""
     reader = spark.read.format("holdfast").option("table", KINDS[kind])
     if scope is not None:
         [where] = selected(scope).values()
@@ -51,7 +52,7 @@ def read(spark: SparkSession, kind: str, *whose: str, scope: StoreScope | None =
 
 
 def read_with_owners(spark: SparkSession, scope: StoreScope | None = None) -> DataFrame:
-    """All that are not in the queue, with whose they are."""
+    """Return all references that are not in the queue, with their owners."""
     all_ = spark.createDataFrame([], OWNED)
     for kind in kinds_of(scope):
         if kind != QUEUED:

@@ -1,4 +1,4 @@
-"""Spark Connect servers: where one listens, and how one is started."""
+"""Addresses of Spark Connect servers, and the request to start one."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from holdfast.model.run import Process
 
 
 class SparkAddress(msgspec.Struct, frozen=True):
-    """Where a Spark Connect server listens, and how to get in."""
+    """The address of a Spark Connect server, with the token for it."""
 
     host: str
     port: int
     token: str = ""
     ui: str = ""
-    """The address of its web page; empty where it has none."""
+    """The URL of its web UI; empty if it has none."""
     options: str = ""
-    """What else a connection string has after `;`, where the user gave one."""
+    """Further options after `;` in the user's connection string, if there is one."""
 
 
 class SparkStartup(msgspec.Struct, frozen=True, kw_only=True, tag="spark"):
-    """Run a Spark Connect server until told to end."""
+    """The request to run a Spark Connect server until it is ended."""
 
     master: str
     conf: dict[str, str]
     directory: str
-    """Where it keeps its logs and scratch files."""
+    """The directory for its logs and scratch files."""
     runner: Process | None = None
-    """The process whose tasks it serves: without it, the server has to end."""
+    """The process whose tasks it serves; when that ends, the server has to end, too."""

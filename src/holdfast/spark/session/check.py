@@ -1,4 +1,4 @@
-"""Whether there will be a Spark to run tasks on, told before any task starts."""
+"""Checks before any task starts that Spark is available to run tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def check(settings: Settings) -> None:
-    """Raise an error that says what to do, where tasks could not run on the configured Spark."""
+    """Raise an error with a hint what to do if tasks could not run on the configured Spark."""
     spark = settings.spark
     check_packages()
     if not spark.remote:
@@ -50,7 +50,7 @@ def check(settings: Settings) -> None:
 
 
 def check_packages() -> None:
-    """PySpark, and what its Connect client needs."""
+    """Raise MissingDependency unless PySpark, and what its Connect client needs, is installed."""
     for package in _PACKAGES:
         found = None
         with suppress(ModuleNotFoundError):
@@ -63,7 +63,7 @@ def check_packages() -> None:
 
 
 def check_java() -> None:
-    """The Java that Spark's scripts would start."""
+    """Raise SparkUnavailable unless the Java that Spark's scripts would start works for Spark."""
     java = _find_java()
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
@@ -81,7 +81,8 @@ def check_java() -> None:
 
 
 def check_master(master: str) -> None:
-    """A master that Spark knows; a standalone one has to answer."""
+    """Raise InvalidSettings unless Spark knows such a master, and SparkUnavailable unless a
+    standalone one responds."""
     if master and not _MASTER.fullmatch(master):
         raise InvalidSettings(
             f"spark.master may not be {master!r}",
@@ -96,7 +97,7 @@ def check_master(master: str) -> None:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether anything listens there."""
+    """Return whether anything listens there."""
     try:
         socket.create_connection((host, port), CONNECT_SECONDS).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""A Spark for the time of one command, in which nobody runs tasks."""
+"""A Spark session for a single command, in which no tasks run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CONNECT: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENA
 
 @contextmanager
 def maintenance_session(settings: Settings) -> Iterator[SparkSession]:
-    """A session on the configured master, with the configured conf; it ends with the block.
+    """Yield a session on the configured master, with the configured conf; stop it at the end.
 
-    A Spark Connect server that is configured instead is for tasks: its workers need not have
-    Holdfast, nor reach the database. What Spark logs is in a file until then, and is told where it
-    does not start.
+    A configured Spark Connect server is not used: it is for tasks, and its workers need not have
+    Holdfast, nor reach the database. Spark logs to a temporary file; SparkUnavailable shows its
+    last lines if Spark does not start.
     """
     check_packages()
     check_java()
@@ -80,7 +80,8 @@ def _conf(settings: Settings, place: Path) -> dict[str, Any]:
 
 @contextmanager
 def _stderr_to(file: Path) -> Iterator[None]:
-    """What is started in the block writes there for as long as it lives."""
+    """Redirect stderr to a file. Processes started in the block write there as long as they
+    live."""
     sys.stderr.flush()
     before = os.dup(2)
     with open(file, "wb") as output:

@@ -1,4 +1,4 @@
-"""The operations of a Spark Connect session: which still run, and their end."""
+"""Operations of a Spark Connect session: interrupting them, and waiting for their end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
 LIMIT: Final = 60.0
-"""Seconds that interrupted operations have to end. Work on executors ends within a few; what takes
-longer is a commit of thousands of files, which 60 s suffice for, or one that hangs."""
+"""Seconds that interrupted operations have to end. Work on executors ends within a few; only a
+commit of thousands of files takes longer, for which 60 s suffice, or one that hangs."""
 INTERVAL: Final = 0.05
 
 SESSION_SETTINGS: Final = {
-    # Spark would run a write that has a shuffle in a thread of its own, which goes on after an
+    # Spark would run a write that has a shuffle in a separate thread, which goes on after an
     # interrupt, and report the operation as cancelled meanwhile.
     "spark.sql.optimizer.plannedWrite.enabled": "false",
     # Operations of `foreachBatch` would belong to a session whose id nobody knows.
@@ -26,12 +26,12 @@ SESSION_SETTINGS: Final = {
 
 
 def interrupt(session: SparkSession) -> bool:
-    """Ask all operations and streaming queries of a session to end; False where it is closed. A
+    """Interrupt all operations and streaming queries of a session; return False if it is closed. A
     session that Spark does not know is created, so that it can be closed."""
     from pyspark.errors.exceptions.connect import SparkConnectException
 
-    # PySpark lets go of an operation that raised in a thread of its own. Of one that was
-    # interrupted before that and still runs, Spark would never report the end.
+    # PySpark releases an operation that raised in a separate thread. If one was interrupted before
+    # that and still runs, Spark would never report its end.
     wait(session.client._release_futures, timeout=LIMIT)
     try:
         session.interruptAll()
@@ -48,7 +48,7 @@ def await_end(session: SparkSession, deadline: float) -> list[str]:
     from pyspark.errors.exceptions.connect import SparkConnectException
 
     try:
-        # The last look is for a query's own operations, which may end after the query.
+        # Operations are checked again after queries: a query's own may end after the query.
         while running := _operations(session) or _queries(session) or _operations(session):
             if time.monotonic() > deadline:
                 return running
@@ -60,7 +60,7 @@ def await_end(session: SparkSession, deadline: float) -> list[str]:
 
 
 def other_session(session: SparkSession, session_id: str) -> SparkSession:
-    """Return another session on the server of this one, to look after."""
+    """Return another session on the server of this one, to clean it up."""
     from pyspark.sql.connect.session import SparkSession
 
     url: Any = session.client._builder.url  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a process loads once, so that the children it forks need not."""
+"""Modules that a process imports once, before it forks children that need them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODULES: Final = (
 
 
 def preload() -> None:
-    """Import what tasks with Spark use. No channel is opened and nothing of gRPC is started: a
-    process that has, may not fork."""
+    """Import the modules that tasks with Spark use. This opens no channel and starts nothing of
+    gRPC, after which a process must not fork."""
     for module in MODULES:
         import_module(module)

@@ -36,12 +36,12 @@ log = logging.getLogger("holdfast")
 class Progress:
     """A progress handler for Spark Connect that counts over all operations of a session.
 
-    The entry is written by a thread of its own, at most once in an interval, so that Spark's
-    results never wait for the store.
+    A separate thread writes the entry, at most once in an interval, so that Spark's results never
+    wait for the store.
     """
 
     def __init__(self, task_store: TaskStore, ui: str, rows: RowCount | None = None) -> None:
-        self._store = task_store.inline()  # for all who look at the run
+        self._store = task_store.inline()  # not offloaded: for all who watch the run
         self._link = {"ui": ui} if ui else {}
         self._rows = rows
         self._lock = Lock()
@@ -74,7 +74,7 @@ class Progress:
     ) -> None:
         reported = tuple(stages or ())
         if not reported:
-            return  # a command, or a look at a streaming query, whose batches are not reported
+            return  # a command, or a query's status: batches of streaming queries are not reported
         with self._lock:
             if done:
                 self._running.pop(operation_id, None)
@@ -84,8 +84,8 @@ class Progress:
             self._changed = True
 
     def value(self) -> dict[str, Any]:
-        """Return what the entry holds: of jobs that ended too soon for a report, only their number
-        is known."""
+        """Return the value of the entry. Of jobs that ended before any report, only the number is
+        known."""
         total = Counter(self._ended)
         for counts in self._running.values():
             total.update(counts)
@@ -109,14 +109,14 @@ class Progress:
         try:
             self._store.set(KEY, value)
         except Exception as error:
-            # The job goes on: what it computes does not depend on who watches.
+            # The job goes on: its result does not depend on its progress being stored.
             if not self._warned:
                 log.warning("the progress on Spark could not be stored: %s", error)
                 self._warned = True
 
 
 def running(stages: tuple[StageInfo, ...], running_tasks: int) -> Counter[str]:
-    """The counts of an operation under way."""
+    """Return the counts of a running operation."""
     return Counter(
         jobs=1,
         stages=len(stages),
@@ -129,8 +129,8 @@ def running(stages: tuple[StageInfo, ...], running_tasks: int) -> Counter[str]:
 
 
 def ended(stages: tuple[StageInfo, ...]) -> Counter[str]:
-    """The counts of an operation that is over. What it planned and did not do, such as a stage
-    whose result another one had, is not counted any more."""
+    """Return the counts of an operation that has ended. Planned stages that did not run, such as
+    one whose result another one had, no longer count."""
     begun = tuple(stage for stage in stages if stage.num_completed_tasks)
     tasks = sum(stage.num_completed_tasks for stage in begun)
     return Counter(

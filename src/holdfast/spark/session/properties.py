@@ -1,4 +1,4 @@
-"""Spark's settings in a file, as its programs read them."""
+"""Properties files with Spark settings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from holdfast.errors import InvalidInput
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._/$-]+")
 _ESCAPED: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
-"""What ends a setting, or means something in it."""
+"""Characters that would end a setting, or have a meaning in it."""
 
 
 def write_properties(file: Path, settings: Mapping[str, str]) -> None:
-    """In a file for this user only: a command line is there for all to see."""
+    """Write settings to a file that only this user can read: a command line is visible to all.
+
+    Raise InvalidInput for a name that cannot be a setting's.
+    """
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as lines:
         for name, text in settings.items():
@@ -33,7 +36,7 @@ def write_properties(file: Path, settings: Mapping[str, str]) -> None:
 
 @contextmanager
 def properties(settings: Mapping[str, str]) -> Iterator[Path]:
-    """A file for a program that has read it when the block ends."""
+    """Yield a temporary file with the settings, for a program that reads it within the block."""
     with tempfile.TemporaryDirectory(prefix="holdfast-") as directory:
         file = Path(directory, "spark.properties")
         write_properties(file, settings)

@@ -1,4 +1,4 @@
-"""How long a session tries to reach a server that does not answer."""
+"""Retry policy of a session for a server that does not respond."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class _Brief(DefaultPolicy):
-    """Six seconds, where PySpark has ten minutes."""
+    """Retries for six seconds, instead of PySpark's ten minutes."""
 
     def __init__(self) -> None:
         super().__init__(max_retries=8, max_backoff=1000)
 
 
 class _WhileItListens(_Brief):
-    """On this machine, a server that is gone stays gone."""
+    """Retries only while the server listens: on this machine, a server that is gone stays gone."""
 
     def __init__(self, address: SparkAddress) -> None:
         super().__init__()
@@ -34,12 +34,13 @@ class _WhileItListens(_Brief):
 
 
 def be_patient(session: SparkSession, address: SparkAddress) -> None:
-    """For as long as PySpark has it, where the server is elsewhere and may come back."""
+    """Keep PySpark's own policy for a remote server, which may come back; be brief for a local
+    one."""
     if address.host in _HERE:
         session.client.set_retry_policies([_WhileItListens(address)])
 
 
 def be_brief(session: SparkSession, address: SparkAddress) -> None:
-    """For the end of a session, which need not succeed."""
+    """Retry briefly, for the end of a session, which need not succeed."""
     here = address.host in _HERE
     session.client.set_retry_policies([_WhileItListens(address) if here else _Brief()])

@@ -1,4 +1,4 @@
-"""Rows read and written by a Spark session, from the REST API behind Spark's page."""
+"""Rows read and written by a Spark session, from the REST API of Spark's UI."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 PATIENCE: Final = 5.0
-"""Seconds to wait for an answer. Spark needs a few for its first one, to load its API."""
+"""Seconds to wait for a response. Spark needs a few for its first one, to load its API."""
 _FINAL: Final = frozenset({"COMPLETE", "FAILED", "SKIPPED"})
 _PAUSE: Final = 0.05
 
 
 class RowCount:
-    """The rows of all jobs of one session, streaming queries included.
+    """Counts the rows of all jobs of one session, including streaming queries.
 
-    Stages that have ended are remembered: Spark forgets old ones, and they need not be asked for
-    again.
+    Completed stages are cached: Spark forgets old ones, and they need not be requested again.
     """
 
     def __init__(self, ui: str, session_id: str) -> None:
@@ -28,10 +27,10 @@ class RowCount:
         self._ended: dict[int, tuple[int, int]] = {}
 
     def count(self, *, final: bool = False) -> dict[str, int]:
-        """Return the rows so far, or nothing where Spark does not report them.
+        """Return the rows so far, or an empty dict if Spark does not report them.
 
-        Spark's page follows its work with a delay: `final` waits until all jobs have ended there,
-        and returns nothing where that takes too long.
+        Spark's UI lags behind its work: `final` waits until all jobs have ended there, and returns
+        an empty dict if that takes too long.
         """
         deadline = time.monotonic() + PATIENCE
         try:

@@ -31,7 +31,7 @@ from holdfast.spark.session.properties import write_properties
 START_SECONDS: Final = 120.0
 LOGS_KEPT: Final = 5
 TRIES: Final = 3
-"""Another process may take a port that was free a moment ago."""
+"""Number of tries to start: another process may take a port that was just free."""
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PORT: Final = "spark.connect.grpc.binding.port"
 _UI_PORT: Final = "spark.ui.port"
@@ -43,10 +43,10 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
-    """Start a server, tell where it listens, and wait for its end; its exit status.
+    """Start a server, report its address to `ready`, wait for its end, and return its exit status.
 
-    The server is in the process group of the caller, and ends with the caller's process where the
-    system can see to that.
+    The server is in the process group of the caller, and ends with the caller's process if the
+    operating system supports that.
     """
     parent = Path(startup.directory).absolute()
     _end_orphans(parent)
@@ -74,20 +74,20 @@ def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
 
 
 class _Serving(msgspec.Struct, frozen=True):
-    """A server's own process, and whom it serves."""
+    """The server's process, and the process of the runner that it serves."""
 
     runner: Process | None
     server: Process
 
 
 def _end_orphans(parent: Path) -> None:
-    """End servers whose runner is dead, and wait until they have ended.
+    """Kill servers whose runner is dead, and wait until they have ended.
 
-    They should have ended with it; but if a process in between is stopped, nobody tells them, and
-    what their attempts write would land beside what their successors write.
+    They should have ended with it; but if a process in between is stopped, nobody signals them, and
+    their attempts would write at the same time as their successors.
     """
     for file in parent.glob(f"server-*/{_SERVING}"):
-        with suppress(OSError, msgspec.MsgspecError):  # it has been cleared up, or is just written
+        with suppress(OSError, msgspec.MsgspecError):  # it was removed, or is being written
             found = msgspec.json.decode(file.read_bytes(), type=_Serving)
             if found.runner is not None and has_ended(found.runner):
                 while not has_ended(found.server):
@@ -96,7 +96,8 @@ def _end_orphans(parent: Path) -> None:
 
 
 def _chosen_port_is_taken(startup: SparkStartup, log: Path) -> bool:
-    """Whether other ports may be free; the user's own would be taken again."""
+    """Return whether a port that we chose is taken, so that others may be free. A port that the
+    user chose would be taken again."""
     chosen = startup.conf.keys().isdisjoint((_PORT, _UI_PORT))
     return chosen and _PORT_TAKEN.search(log.read_text(errors="replace")) is not None
 
@@ -136,14 +137,14 @@ def _start(
             stderr=subprocess.STDOUT,
             preexec_fn=_die_with_parent(),
         )
-    # PySpark only sends a token without TLS to a host of this name.
+    # PySpark sends a token without TLS only to a host of this name.
     has_ui = conf.get("spark.ui.enabled", "true") == "true"
     ui = f"http://localhost:{conf[_UI_PORT]}" if has_ui else ""
     return process, SparkAddress("localhost", int(conf[_PORT]), token, ui)
 
 
 def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
-    """What the server is started with: ours where it must or should be so, then the user's."""
+    """Return the settings of the server: our defaults, overridden by the user's."""
     port, ui_port = _free_ports()
     options = [f'"-Djava.io.tmpdir={place / "tmp"}"', f'"-Dderby.system.home={place / "derby"}"']
     given = dict(startup.conf)
@@ -154,22 +155,22 @@ def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
         "spark.connect.grpc.binding.address": _LOOPBACK,
         _PORT: str(port),
         _UI_PORT: str(ui_port),
-        # The next port would be one that nobody knows of; a new start chooses another.
+        # The next port would be unknown to clients; a new start chooses another.
         "spark.port.maxRetries": "0",
         "spark.ui.showConsoleProgress": "false",
-        # The page has no password: every user of this machine could end jobs there.
+        # The UI has no password: every user of this machine could end jobs there.
         "spark.ui.killEnabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.local.dir": str(place / "scratch"),
         "spark.connect.progress.reportInterval": "1s",
-        # A task may compute for long without a word to Spark.
+        # A task may compute for a long time without a request to Spark.
         "spark.connect.session.manager.defaultSessionTimeout": "24h",
-        # What a killed task has left running and no attempt comes for.
+        # Ends operations that a killed task has left running, if no attempt resumes them.
         "spark.connect.execute.manager.detachedTimeout": "1m",
-        # It is not forgotten, as long as it has not ended and its session is there.
+        # An operation is not forgotten, as long as it has not ended and its session exists.
         "spark.connect.session.inactiveOperations.cacheExpiration": "24h",
-        # A source that a task reads twice is listed once, while its plan is kept.
+        # A source that a task reads twice is listed once, while its plan is cached.
         "spark.connect.session.planCache.maxSize": "256",
         "spark.python.task.killTimeout": "0s",
         "spark.sql.connect.serverStacktrace.enabled": "false",
@@ -199,17 +200,18 @@ def _wait_until_it_listens(
 
 
 def last_lines(log: Path) -> str:
-    """The end of a log, without stack traces and what Spark says while all goes well."""
+    """Return the end of a log, without stack traces and Spark's routine messages."""
     lines = log.read_text(errors="replace").splitlines()
     return "\n".join([line for line in lines if not _CHATTER.search(line)][-8:])
 
 
 def _own_directory(parent: Path) -> Path:
-    """A new directory for one server. Of servers that have ended, only the last logs stay."""
+    """Create a directory for one server. Of servers that have ended, only the latest logs are
+    kept."""
     parent.mkdir(parents=True, exist_ok=True)
     left = sorted(parent.glob("server-*"), key=lambda place: place.stat().st_mtime, reverse=True)
     for age, place in enumerate(left):
-        with suppress(OSError):  # another one clears up at the same time
+        with suppress(OSError):  # another process removes it at the same time
             if _lock(place):
                 for path in (place,) if age >= LOGS_KEPT - 1 else place.glob("*/"):
                     shutil.rmtree(path, ignore_errors=True)
@@ -221,7 +223,7 @@ def _own_directory(parent: Path) -> Path:
 
 
 def _lock(place: Path) -> bool:
-    """Whether nobody else has it. A lock of this process ends with the process."""
+    """Lock a directory; return False if another process has it. The lock ends with the process."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -23,22 +23,23 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 15002
 USER: Final = "holdfast"
-"""Sessions belong to a user. It is the same for all attempts, so that each finds the others'."""
+"""The user of all sessions. It is the same for all attempts, so that each finds the others'."""
 
 log = logging.getLogger("holdfast.task")
 
 
 def session_id(writer: TaskWriter, begun: datetime) -> str:
-    """Made from the task instance and the attempt, so that a later attempt can find it.
+    """Return an id derived from the task instance and the attempt, so that a later attempt finds
+    it.
 
-    When the run was made tells it from a run of the same name that another store has on that Spark,
-    or that this one had before.
+    `begun`, the time at which the run was created, distinguishes it from a run of the same name in
+    another store that uses this Spark, or earlier in this store.
     """
     return str(uuid5(writer.scope.ti_id, f"{begun.isoformat()} {writer.attempt}"))
 
 
 def address_of(remote: str) -> SparkAddress:
-    """What a connection string of the user's says; InvalidSettings where it cannot be read."""
+    """Parse a connection string of the user's; raise InvalidSettings if it is invalid."""
     try:
         url = urlsplit(remote)
         host, port = url.hostname, url.port
@@ -71,7 +72,7 @@ def address_of(remote: str) -> SparkAddress:
 
 
 def connection_string(address: SparkAddress, session: str) -> str:
-    """How PySpark is told where the server is and which session it shall be."""
+    """Return PySpark's connection string for this server and session id."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     options = [address.options] if address.options else []
     if address.token:
@@ -86,12 +87,12 @@ def connection_string(address: SparkAddress, session: str) -> str:
 def task_session(
     address: SparkAddress, task_store: TaskStore, writer: TaskWriter, begun: datetime
 ) -> Iterator[SparkSession]:
-    """The session of an attempt, in UTC, as the one that `getOrCreate()` and `active()` give.
-    `begun` is when its run was made.
+    """Yield the session of an attempt, in UTC, which `getOrCreate()` and `active()` then return.
+    `begun` is the time at which its run was created.
 
-    What earlier attempts of the task instance ran has ended before that; SparkBusy is raised where
-    it has not. The session ends with the block; `stop()` before that does nothing, since all else
-    in the task that asks for a session has the same one.
+    Everything that earlier attempts of the task instance ran has ended before that; SparkBusy is
+    raised if it has not. The session ends with the block; an earlier `stop()` does nothing, since
+    all code in the task shares the session.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.session import SparkSession
@@ -101,7 +102,7 @@ def task_session(
     from holdfast.spark.session.retries import be_patient
     from holdfast.spark.session.rows import RowCount
 
-    # It repeats, as one line of JSON, the error that is raised.
+    # This logger repeats the raised error as one line of JSON.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     own = session_id(writer, begun)
     remote = connection_string(address, own)
@@ -129,11 +130,11 @@ def task_session(
 
 
 def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datetime) -> None:
-    """End what attempts before this one left running, and close their sessions for good: one that
-    is still alive somewhere gets no new one.
+    """End what earlier attempts left running, and close their sessions for good: an attempt that is
+    still alive somewhere cannot get a new one.
 
     A session is closed when its operations and those of all attempts before it have ended. Raises
-    SparkBusy where Spark does not confirm that they have.
+    SparkBusy if Spark does not confirm that they have.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.session import SparkSession
@@ -173,8 +174,8 @@ def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datet
 
 
 def _end(session: SparkSession, address: SparkAddress) -> None:
-    """End a session and what runs in it. Where that takes too long or fails, the session stays, and
-    the next attempt looks after it."""
+    """End a session and its operations. If that takes too long or fails, the session stays, and the
+    next attempt ends it."""
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.session import SparkSession
 
@@ -196,7 +197,7 @@ def _end(session: SparkSession, address: SparkAddress) -> None:
 
 @contextmanager
 def _environment(remote: str) -> Iterator[None]:
-    """Where `pyspark.sql` looks whether it has to do with Spark Connect."""
+    """Set the environment variables by which `pyspark.sql` decides whether to use Spark Connect."""
     ours = {"SPARK_REMOTE": remote, "SPARK_CONNECT_MODE_ENABLED": "1"}
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)

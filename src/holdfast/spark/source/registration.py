@@ -1,4 +1,4 @@
-"""Making the data source known to Spark."""
+"""Registration of the data source with Spark sessions."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from holdfast.wire.purpose import Tables
 
 
 def register(spark: Any, url: str | None = None, *, token: str | None = None) -> None:
-    """Let a session, of whatever kind, read and write `format("holdfast")`.
+    """Register `format("holdfast")` with a session of any kind, for reading and writing.
 
-    Without options the source is at `url`: a database, or a server with a token for it. By default
-    that is the store which is configured for this process.
+    Without options the source uses the store at `url`: a database, or a server with a token for it.
+    By default that is the store which is configured for this process.
     """
     given = {name: value for name, value in (("url", url), ("token", token)) if value is not None}
     register_at(spark, locate(given, configured()))
 
 
 def register_at(spark: Any, location: Location) -> None:
-    """The same for a known place."""
+    """Register the source for a known location."""
     ship()
     spark.dataSource.register(type("RegisteredSource", (HoldfastSource,), {"default": location}))
 
 
 def discovered() -> type[HoldfastSource]:
-    """The source as Spark finds it: it is where the options say, or what is configured where Spark
-    plans."""
+    """Return the source for Spark's discovery: its store is the one in the options, or the one
+    configured where Spark plans."""
     ship()
     return HoldfastSource
 
 
 def register_in_task(spark: Any, task_store: TaskStore) -> None:
-    """Let the session of a task read all tables, and write what the task may, through whoever
-    supervises it. Only when the task first names the format, because then a server is started."""
+    """Let the session of a task read all tables, and write what the task may, through the task's
+    supervisor. This happens on first use of the format, because it starts a server."""
 
     def locate() -> Location:
         binding = task_store.binding
@@ -52,8 +52,8 @@ def register_in_task(spark: Any, task_store: TaskStore) -> None:
 
 
 def register_on_use(spark: Any, locate: Callable[[], Location]) -> None:
-    """Register with a session of Spark Connect when this process first names the format, because
-    only then somebody has to serve the store."""
+    """Register with a session of Spark Connect when this process first uses the format, because the
+    store has to be served only from then on."""
     from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
 
     registered: list[Location] = []

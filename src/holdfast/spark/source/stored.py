@@ -1,4 +1,4 @@
-"""Commands to the database of a location, in the words of the wire, where Holdfast is installed."""
+"""Commands in the wire format to the database of a location, where Holdfast is installed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _Loading: TypeAlias = c.StartLoad | c.AddToLoad | c.FinishLoad | c.DropLoad
 
 
 class Stored:
-    """A database, asked as `Served` asks a server."""
+    """A database, with the interface of `Served` for a server."""
 
     def __init__(self, location: Location) -> None:
         self._store = open_location(location)
 
     def ask(self, command: str, *, once: bool = False, **fields: Any) -> Any:
-        """The answer. What happens once, does so in the database's own transaction."""
+        """Execute a command and return the result. It executes once, by the database's
+        transaction."""
         return self._store.execute(_command({"command": command, **fields}))
 
     def close(self) -> None:
@@ -41,5 +42,5 @@ def _command(fields: dict[str, Any]) -> Command[Any]:
 
 
 def largest_value() -> int:
-    """How long the JSON text of a value may be; 0: any length."""
+    """Return the maximum length of a value's JSON text; 0: any length."""
     return rules(load()).max_value_bytes

@@ -1,1 +1,1 @@
-"""Streaming queries whose batches count once."""
+"""Streaming queries with exactly-once batches."""

@@ -1,7 +1,7 @@
-"""A streaming query's batches, each of which counts once.
+"""Exactly-once batches of a streaming query.
 
-Spark ships this module by value to where the query runs, together with those that handles need: it
-may use nothing else but the standard library.
+Spark ships this module by value to the process where the query runs, together with those that
+handles need: it may use nothing else but the standard library.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """What a batch is to be written under. Done again, it is the same."""
+    """The identity of a batch, for its output. It is the same when the batch is repeated."""
 
     id: int
     query: str
-    """The query's id, which its checkpoint keeps: with the batch's, a transaction's name."""
+    """The query's id, which its checkpoint keeps: together with the batch's id, it can name a
+    transaction."""
 
     @property
     def directory(self) -> str:
-        """The name of its own directory, as Spark names those of partitions."""
+        """The name of the batch's own directory, in Spark's style for partitions."""
         return f"batch={self.id}"
 
 
 class Batches:
-    """Calls the function for each batch that is not recorded yet, and records it then.
+    """Calls the function for each batch that is not recorded yet, and then records it.
 
-    Spark does a batch again only if it is the last one, and did not come to its end. Anything else
-    means that the checkpoint and the asset store do not belong together.
+    Spark repeats a batch only if it is the last one, and did not complete. Anything else means that
+    the checkpoint and the asset store do not belong together, and raises Conflict.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class Batches:
         self._seen = batch
 
     def _query(self, spark: SparkSession, batch_id: int) -> str:
-        """Read anew where this batch does not follow the one before: the query was started again,
-        and its checkpoint may be another one."""
+        """Return the query's id. Read it again if this batch does not follow the previous one: the
+        query was restarted, possibly with another checkpoint."""
         if self._seen is not None and self._seen.id + 1 == batch_id:
             return self._seen.query
         return query_of(spark, self._checkpoint)
@@ -116,7 +117,7 @@ class Batches:
 
 
 def query_of(spark: SparkSession, checkpoint: str) -> str:
-    """The id of the query whose checkpoint is there."""
+    """Return the id of the query that owns a checkpoint; raise NotFound if there is none."""
     from pyspark.errors import AnalysisException
 
     path = f"{checkpoint.rstrip('/')}/metadata"

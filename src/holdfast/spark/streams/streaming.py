@@ -1,4 +1,4 @@
-"""Streaming queries: batches that count once, and the progress of a query."""
+"""Streaming queries: exactly-once batches, and the progress of a query."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def foreach_batch(
     checkpoint: str,
     key: str = "stream",
 ) -> Callable[[DataFrame, int], None]:
-    """What `writeStream.foreachBatch` is given, so that each batch counts once.
+    """Return a function for `writeStream.foreachBatch` that makes each batch count once.
 
-    `function(df, batch)` is called for each batch that the asset store has not recorded, and
-    writes it so that doing it again changes nothing: into `batch.directory`, replaced whole. The
-    batch is recorded when the function has returned. `checkpoint` is the query's own
-    `checkpointLocation`; where that and the record disagree, the query fails and says why.
+    `function(df, batch)` is called for each batch that the asset store has not recorded, and must
+    write it idempotently: into `batch.directory`, replacing it whole. The batch is recorded when
+    the function has returned. `checkpoint` is the query's own `checkpointLocation`; if that and the
+    record disagree, the query fails with an error that explains it.
     """
     from pyspark import cloudpickle
 
@@ -60,10 +60,10 @@ def foreach_batch(
 
 
 def follow(query: StreamingQuery, task_store: TaskStore, *, key: str = "query") -> None:
-    """Wait for the query's end, and tell its progress in `key` of the task store meanwhile, once a
-    second at most. What failed in `foreach_batch` is raised as the error that it was.
+    """Wait for the query's end, and meanwhile report its progress in `key` of the task store, at
+    most once a second. An error in `foreach_batch` is raised as the original error.
 
-    The query is stopped where the wait ends before it does.
+    If the wait ends before the query does, the query is stopped.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -88,7 +88,7 @@ def follow(query: StreamingQuery, task_store: TaskStore, *, key: str = "query") 
 
 
 class QueryProgress:
-    """How far a query is, in an entry of a task store."""
+    """Writes the progress of a query to an entry of a task store."""
 
     def __init__(self, query: StreamingQuery, task_store: TaskStore, key: str) -> None:
         self._query = query
@@ -98,7 +98,7 @@ class QueryProgress:
         self._last = (-1, "")
 
     def write(self) -> None:
-        """Where there is something new."""
+        """Write the entry if there is new progress."""
         new = [each for each in self._query.recentProgress if _moment(each) > self._last]
         if new:
             self._rows += sum(each.numInputRows for each in new)
@@ -120,13 +120,14 @@ class QueryProgress:
 
 
 def _moment(progress: StreamingQueryProgress) -> tuple[int, str]:
-    """An idle query tells again and again of the batch that it waits for."""
+    """Return a sort key with the time, as an idle query repeatedly reports the batch it waits
+    for."""
     return progress.batchId, progress.timestamp
 
 
 def error_in(text: str) -> HoldfastError | None:
-    """The error of ours by which a query failed, from what Spark says of it: Python tells the
-    causes first."""
+    """Return the error of ours by which a query failed, from Spark's message, in which Python's
+    causes come first; None if there is none."""
     kinds = {kind.__name__: kind for kind in KINDS.values()}
     for name, message, hint in reversed(_OURS.findall(text)):
         if name in kinds:

@@ -1,4 +1,4 @@
-"""How many entries there are, and a checksum of them."""
+"""Count and checksum of entries."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from holdfast.spark.transfer.filter import CONTENT
 
 
 class Total(msgspec.Struct, frozen=True):
-    """The checksum is the sum of the entries' hashes, so neither their order nor their partitions
-    matter: `xxhash64` of the columns in `CONTENT`, as Spark has it."""
+    """The count and checksum of entries. The checksum is the sum of the entries' hashes, so that
+    neither their order nor their partitions matter: Spark's `xxhash64` of the columns in
+    `CONTENT`."""
 
     count: int
     checksum: str
@@ -34,7 +35,7 @@ class Total(msgspec.Struct, frozen=True):
 
 
 def columns(table: str) -> tuple[Column, Column]:
-    """A total as two aggregates."""
+    """Return the aggregates of a total: count and checksum."""
     # A sum of longs would overflow.
     hashed = functions.xxhash64(*CONTENT[table]).cast("decimal(38,0)")
     checksum = functions.coalesce(functions.sum(hashed), functions.lit(0)).cast("string")

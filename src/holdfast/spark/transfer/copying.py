@@ -1,4 +1,4 @@
-"""Entries from one store straight to another."""
+"""Copying entries directly from one store to another."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ def copy_entries(
     say: Callable[[str], None],
     rows: int = ROWS,
 ) -> dict[str, Total] | None:
-    """Write the selected entries of the registered store to another one; what has arrived, of each
-    table, or None where there is nothing to copy."""
+    """Write the selected entries of the registered store to another one. Return the totals of each
+    table, or None if there is nothing to copy.
+
+    Raise InvalidInput if both are the same store, and UnknownAsset for undeclared assets.
+    """
     name = without_password(location.url)
     with closing(open_kept(location)) as store, translated(f"copy to {name}"):
         target = Target(spark, location, store)

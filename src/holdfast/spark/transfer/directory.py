@@ -1,4 +1,4 @@
-"""A directory of an export, in whatever file system Spark writes to."""
+"""The directory of an export, in any file system that Spark writes to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _PATTERN: Final = re.compile(r"[{}\[\]*?\\]")
 
 
 class Directory:
-    """Its files, by their names."""
+    """The files of a directory, by name. Raises InvalidInput for a path that Spark would not take
+    literally, and HoldfastError where the file system fails."""
 
     def __init__(self, spark: SparkSession, given: str) -> None:
         if not given or _PATTERN.search(given):
@@ -25,7 +26,8 @@ class Directory:
                 f"{given!r} cannot be the directory of an export",
                 hint="Spark reads {, }, [, ], *, ? and \\ in a path as a pattern: leave them out",
             )
-        # Spark's own FileSystem is shared: it would write no checksums for anybody.
+        # A new FileSystem: Spark's own is shared, and would write no checksums for other users of
+        # it.
         jvm: Any = spark._jvm
         self._new: Any = jvm.org.apache.hadoop.fs.Path
         self._read_all: Any = jvm.org.apache.commons.io.IOUtils.toString
@@ -40,7 +42,8 @@ class Directory:
             raise _failed(f"{given} cannot be reached", error) from error
 
     def names(self, under: str = "") -> list[str]:
-        """What is in it, or in a directory of it; nothing where that is not there."""
+        """Return the names in the directory, or in one below it, sorted; empty if it does not
+        exist."""
         at = self._at(under)
         try:
             if not self._files.exists(at):
@@ -62,8 +65,8 @@ class Directory:
             raise _failed(f"{self.path}/{name} cannot be read", error) from error
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, which is there with all of the text or not at all. Raise Conflict where
-        somebody else has written it meanwhile, and it cannot be replaced in one step."""
+        """Write a file atomically. Raise Conflict if another process has written it meanwhile, and
+        it cannot be replaced in one step."""
         draft = self._at(f"_{name}.{uuid4().hex}")
         try:
             stream = self._files.create(draft, True)
@@ -79,7 +82,7 @@ class Directory:
             raise _failed(f"{self.path}/{name} cannot be written", error) from error
 
     def delete(self, name: str) -> bool:
-        """A file, or a directory with all that is in it; tells whether it was there."""
+        """Delete a file, or a directory with its content; return whether it existed."""
         try:
             return bool(self._files.delete(self._at(name), True))
         except Py4JJavaError as error:

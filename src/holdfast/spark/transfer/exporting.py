@@ -1,4 +1,4 @@
-"""Entries to Parquet."""
+"""Export of entries to Parquet."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def export_entries(
     say: Callable[[str], None],
     rows: int = ROWS,
 ) -> Manifest | None:
-    """Write the selected entries of the registered store to a directory; None where there are none.
+    """Write the selected entries of the registered store to a directory; return None if there are
+    none.
 
-    Before a finished export is overwritten, `agree` is asked, which raises where it does not.
+    Before a finished export is overwritten, `agree` is called, which raises to refuse.
     """
     with closing(Directory(spark, path)) as directory, translated(f"export to {path}"):
         record = Record(connection, "export", [directory.path, selection, resolve])
@@ -101,7 +102,8 @@ def _written(
 
 
 def _tidy(directory: Directory, tables: dict[str, Table]) -> None:
-    """Delete what is not of this export: of one before it, or of attempts that did not finish."""
+    """Delete everything that is not part of this export: leftovers of a previous export, or of
+    unfinished attempts."""
     kept = {f"{table}/{part.directory}" for table, its in tables.items() for part in its.chunks}
     _delete_all_but({tuple(path.split("/")) for path in kept}, directory, ())
 
@@ -122,7 +124,7 @@ def _delete_all_but(
 def totals_of(
     spark: SparkSession, directory: Directory, table: str, names: list[str]
 ) -> dict[str, Total]:
-    """What the Parquet files of each chunk hold."""
+    """Return the total of each chunk's Parquet files."""
     if not names:
         return {}
     paths = [f"{directory.path}/{table}/{name}" for name in names]

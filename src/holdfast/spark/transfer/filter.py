@@ -1,4 +1,4 @@
-"""Which entries are on their way: all of them, or those that a filter finds."""
+"""Selection of the entries to transfer: all of them, or those that match a filter."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from holdfast.portable.source.location import Location
 from holdfast.spark.transfer.source import FORMAT
 
 DAG: Final = "holdfast"
-"""What exports, imports and copies are recorded under."""
+"""The dag under which exports, imports and copies are recorded."""
 KINDS: Final = ("export", "import", "copy")
 
 IDENTITY: Final[dict[str, tuple[str, ...]]] = {
     "task_store": ("dag_id", "run_id", "task_id", "map_index", "key"),
     "asset_store": ("asset", "key"),
 }
-"""What tells one entry of a table from another, wherever it is."""
+"""The columns that identify an entry of a table, in any store."""
 CONTENT: Final[dict[str, tuple[str, ...]]] = {
     "task_store": (*IDENTITY["task_store"], "value", "expires_at"),
     "asset_store": (*IDENTITY["asset_store"], "value"),
 }
-"""And what it holds: all that another store takes over."""
+"""The columns that another store takes over: the identity, and the content."""
 
 
 def selected(where: Where) -> dict[str, str]:
-    """For each table the condition that the data source takes; empty: all of its entries."""
+    """Return the data source's condition for each table; empty: all of its entries."""
     return {
         table: " AND ".join(equals(name, value) for name, value in columns.items())
         for table, columns in conditions(where).items()
@@ -37,8 +37,8 @@ def selected(where: Where) -> dict[str, str]:
 
 
 def conditions(where: Where) -> dict[str, dict[str, str | int]]:
-    """For each table the columns that a filter is about, with their values; empty: all entries. A
-    filter for task instances that says nothing is everything there is."""
+    """Return for each table the columns of a filter, with their values; empty: all entries. An
+    empty filter for task instances selects all tables."""
     match where:
         case AssetFilter():
             return {"asset_store": {}}
@@ -72,8 +72,8 @@ def entries(
     resolve: bool = False,
     partitions: int = 0,
 ) -> DataFrame:
-    """Entries as they are kept, without the records of transfers; of the store that is registered,
-    or `at` another."""
+    """Return entries in their stored form, without the records of transfers; of the registered
+    store, or of the one `at` a location."""
     reader = (
         spark.read.format(FORMAT).option("table", table).option("resolve", str(resolve).lower())
     )
@@ -92,5 +92,5 @@ def entries(
 
 
 def place(location: Location) -> dict[str, str]:
-    """A store, as the options of the data source."""
+    """Return the data source's options for a store."""
     return {"url": location.url} | ({"token": location.token} if location.is_server else {})

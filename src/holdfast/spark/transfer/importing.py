@@ -1,4 +1,4 @@
-"""Entries from Parquet back into a store."""
+"""Import of entries from Parquet into a store."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def import_entries(
     agree: Callable[[str], None],
     say: Callable[[str], None],
 ) -> dict[str, Total]:
-    """Write the entries of a finished export that a filter finds into a store; what has arrived, of
-    each table. NotFound where it finds none.
+    """Write the entries of a finished export that match a filter into a store, and return the
+    totals of each table. Raise NotFound if none match.
 
-    The files are compared with the manifest before anything is written. `agree` is asked then.
+    The files are checked against the manifest before anything is written. Then `agree` is called,
+    which raises to refuse.
     """
     wanted = conditions(where)
     with closing(Directory(spark, path)) as directory, translated(f"import {path}"):
@@ -85,7 +86,8 @@ def _rows(
 
 
 def _check_files(spark: SparkSession, directory: Directory, manifest: Manifest) -> None:
-    """They are what was exported; InvalidInput that says which are not."""
+    """Raise InvalidInput unless the files are those that were exported; it names the first that is
+    not."""
     hint = "restore the directory, or export again; nothing was written"
     for name, table in manifest.tables.items():
         for part in table.chunks:

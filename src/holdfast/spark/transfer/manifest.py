@@ -1,4 +1,4 @@
-"""What an export says about itself: the last file that is written."""
+"""The manifest of an export, which is written last."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Entries of a table; `where` says which, if not all."""
+    """Entries of a table; `where` is their condition, empty for all."""
 
     where: str
     count: int
@@ -40,7 +40,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All of an export."""
+    """The description of a whole export."""
 
     format: int = VERSION
     holdfast: str
@@ -62,7 +62,8 @@ class _Version(msgspec.Struct):
 
 
 def read_manifest(directory: Directory) -> Manifest:
-    """That of a finished export; InvalidInput where there is none that we can read."""
+    """Return the manifest of a finished export; raise InvalidInput if there is none or it is
+    invalid."""
     if FILE not in directory.names():
         raise InvalidInput(
             f"{directory.path} is no finished export: it has no {FILE}",

@@ -1,4 +1,5 @@
-"""A transfer as a task instance of its own: started again after a kill, it does the rest only."""
+"""Resumable transfers: each is a task instance, so that a restart does only the remaining
+chunks."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ _ATTEMPT: Final = "attempt"
 
 
 class Record:
-    """What a transfer has done so far, in the configured store. Whoever does the same transfer,
-    which `what` says, finds it."""
+    """The progress of a transfer, in the configured store. It is found again by the same transfer,
+    which `what` identifies."""
 
     def __init__(self, connection: Connection, kind: str, what: Any) -> None:
         self._connection = connection
@@ -37,7 +38,7 @@ class Record:
         self._attempt = uuid4().hex
 
     def plan(self) -> list[Chunk] | None:
-        """The chunks of an attempt that did not come to its end, if there is one."""
+        """Return the chunks of an unfinished attempt; None if there is none."""
         try:
             recorded = self._task.get(_PLAN)
         except UnknownTaskInstance:
@@ -45,7 +46,7 @@ class Record:
         return None if recorded is None else msgspec.convert(recorded, list[Chunk])
 
     def is_in(self, store: Store) -> bool:
-        """Whether that store is the one that the record is in, under whatever URL."""
+        """Return whether the record is in that store, whatever its URL."""
         mark = uuid4().hex
         self._task.set(_MARK, mark)
         try:
@@ -58,8 +59,9 @@ class Record:
 
     @contextmanager
     def attempt(self, chunks: Sequence[Chunk]) -> Iterator[TaskStore]:
-        """The task store of an attempt to move these chunks. An earlier one that still runs can
-        record nothing more, and stops. Once all is done, nothing is left of the record."""
+        """Yield the task store of an attempt to transfer these chunks. An earlier attempt that
+        still runs cannot record anything more, and stops. When all is done, the record is
+        deleted."""
         with self._task.attempt() as attempt:
             plan = msgspec.to_builtins(list(chunks))
             attempt.task_store.set_many({_PLAN: plan, _ATTEMPT: self._attempt})
@@ -68,8 +70,8 @@ class Record:
         self.forget()
 
     def confirm(self, task_store: TaskStore) -> None:
-        """Raise a Conflict unless this attempt is the newest. A record that was forgotten and
-        begun again counts attempts anew, so that their number does not tell."""
+        """Raise Conflict unless this attempt is the newest. A record that was deleted and created
+        again counts attempts from the start, so that their number cannot be compared."""
         if task_store.get(_ATTEMPT) != self._attempt:
             raise Conflict(
                 "the same transfer was started again while this one ran, which stops here",
@@ -84,7 +86,7 @@ class Record:
 def resumed(
     record: Record, make: Callable[[], list[Chunk]], say: Callable[[str], None]
 ) -> list[Chunk]:
-    """The chunks of an attempt before this one, or new ones."""
+    """Return the chunks of an unfinished attempt, or new ones."""
     chunks = record.plan()
     if chunks is None:
         return make()

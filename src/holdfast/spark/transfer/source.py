@@ -1,7 +1,7 @@
-"""The data source of entries as a store keeps them.
+"""The data source of entries in their stored form.
 
-Where a value is kept elsewhere that is its reference, and what a user wrote of such a look is told
-from it. `format("holdfast")` knows neither, so that nobody makes a reference by accident.
+An offloaded value is read as its reference, and a user's value that looks like one is distinct from
+it. `format("holdfast")` handles neither, so that nobody creates a reference by accident.
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ from holdfast.stores.sql.rows import writer_column
 
 FORMAT: Final = "holdfast_kept"
 LOOK: Final = '{"__holdfast_'
-"""So does the text begin of what is more than a value, or looks like it."""
+"""The beginning of a value that is reserved, or looks like it."""
 AT_ONCE: Final = 100
-"""So many entries are asked for, and held, together: what they refer to may be large."""
+"""Number of entries that are requested, and held, together: their objects may be large."""
 THREADS: Final = 16
 
 
 class KeptSource(HoldfastSource):
-    """`format("holdfast_kept")`. With the option `resolve` it reads values that are kept elsewhere
-    in full."""
+    """`format("holdfast_kept")`. With the option `resolve` it reads offloaded values in full."""
 
     offloading: ClassVar[Offloading] = Offloading()
     reading = (*READING, "resolve")
@@ -70,13 +69,13 @@ class KeptSource(HoldfastSource):
 
 
 def register_kept(spark: SparkSession, location: Location, offloading: Offloading) -> None:
-    """Make the source known to a session whose workers have Holdfast installed."""
+    """Register the source with a session whose workers have Holdfast installed."""
     its = {"default": location, "offloading": offloading}
     spark.dataSource.register(type("RegisteredKeptSource", (KeptSource,), its))
 
 
 class KeptReader(DataSourceReader):
-    """Reads rows as they are shown, and asks the store what is behind those that it has to."""
+    """Reads rows with their shown values, and requests the stored form of those that need it."""
 
     def __init__(
         self, rows: DataSourceReader, location: Location, resolving: Offloading | None
@@ -109,14 +108,14 @@ class KeptReader(DataSourceReader):
 
 
 def open_kept(location: Location) -> Store:
-    """The store there, without a worker-side backend in front of it."""
+    """Open the store at a location, without a worker-side backend in front of it."""
     if location.is_server:
         return entries_of(connect(location.url, token=location.token).store)
     return open_location(location)
 
 
 class Looking:
-    """Asks a store for entries whose rows do not tell what they are."""
+    """Requests the entries of rows whose shown value is ambiguous."""
 
     def __init__(self, store: Store, pool: ThreadPoolExecutor) -> None:
         self._store = store
@@ -124,7 +123,7 @@ class Looking:
         self._unresolved = ""
 
     def settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows as they are kept, without those that are gone by now."""
+        """Return the rows in their stored form, without those that no longer exist."""
         rows = list(self._pool.map(self._settled, batch.to_pylist()))
         return pa.RecordBatch.from_pylist([row for row in rows if row], schema=batch.schema)
 

@@ -1,4 +1,4 @@
-"""Entries that arrive in a store: chunk by chunk, each verified before it counts as done."""
+"""The target of a transfer: entries are written chunk by chunk, and each chunk is verified."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from holdfast.spark.transfer.source import FORMAT
 from holdfast.store import Store
 
 NAMED: Final = 5
-"""So many assets or entries are named in an error."""
+"""Number of assets or entries that are named in an error."""
 
 
 class Target(NamedTuple):
-    """The store that entries arrive in."""
+    """The store that entries are written to."""
 
     spark: SparkSession
     location: Location
@@ -36,8 +36,8 @@ class Target(NamedTuple):
         rows: Callable[[Chunk], DataFrame],
         task_store: TaskStore,
     ) -> dict[str, Total]:
-        """Write what `rows` gives for each chunk, of which attempts before this one may have done
-        some; what has arrived, of each table. Entries that have expired are left out."""
+        """Write the entries that `rows` returns for each chunk, except chunks that earlier attempts
+        have done. Return the totals of each table. Expired entries are left out."""
         for chunk in checkpointed(chunks, task_store, key="brought", name=lambda one: one.label):
             total = self._bring(chunk, rows(chunk))
             task_store.set(f"total {chunk.label}", [total.count, total.checksum])
@@ -49,7 +49,7 @@ class Target(NamedTuple):
     def _bring(self, chunk: Chunk, rows: DataFrame) -> Total:
         if chunk.table == "task_store":
             rows = rows.filter(_is_live())
-        # Read once: by the time it is verified, the source may have changed.
+        # Persisted: by the time of the verification, the source may have changed.
         sent = rows.select(*CONTENT[chunk.table]).persist(StorageLevel.DISK_ONLY)
         try:
             total = Total.of(sent, chunk.table)
@@ -62,7 +62,8 @@ class Target(NamedTuple):
             sent.unpersist()
 
     def _verify(self, chunk: Chunk, sent: DataFrame, total: Total) -> None:
-        """All that was sent can be read; an error that says what cannot."""
+        """Raise HoldfastError, with the entries that differ, unless all that was sent can be
+        read."""
         identity = list(IDENTITY[chunk.table])
         there = chunk.entries(self.spark, at=self.location)
         arrived = there.join(sent.select(*identity), identity, "left_semi")
@@ -75,7 +76,7 @@ class Target(NamedTuple):
         same = [functions.col(name).eqNullSafe(functions.col(f"found_{name}")) for name in content]
         differing = sent.join(found, identity, "left").filter(~_all(same))
         if chunk.table == "task_store":
-            differing = differing.filter(_is_live())  # some expire just now
+            differing = differing.filter(_is_live())  # some have just expired
         count = differing.count()
         if count:
             named = "; ".join(
@@ -89,7 +90,7 @@ class Target(NamedTuple):
             )
 
     def missing_assets(self, needed: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of the assets, by name and URI, that cannot be written there yet."""
+        """Return the assets, by name and URI, that cannot be written there yet."""
         infos = self.store.execute(c.ListAssets())
         known = {info.name for info in infos if info.orphaned_at is None}
         return sorted(asset for asset in needed if asset[0] not in known)
@@ -100,7 +101,7 @@ class Target(NamedTuple):
 
 
 def check_declared(missing: Sequence[tuple[str, str]], declare: bool) -> None:
-    """Refuse what is missing, unless it may be declared."""
+    """Raise UnknownAsset for missing assets, unless they may be declared."""
     if missing and not declare:
         names = ", ".join(f"`{name}`" for name, _ in missing[:NAMED])
         more = f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""

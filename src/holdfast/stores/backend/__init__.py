@@ -1,1 +1,1 @@
-"""Backends on the server side: the contract for third parties, its adapter, and the default."""
+"""Server-side backends: the contract for third parties, its adapter, and the default backend."""

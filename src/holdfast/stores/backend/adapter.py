@@ -1,6 +1,6 @@
-"""A custom backend as a store: the product's database in front of it says who may write what.
+"""Adapter of a custom backend to a store, fenced by the product's database.
 
-Writes hold the scope's lock in the database while the backend writes, so that fencing is exact.
+A write holds the scope's lock in the database while the backend writes, so that fencing is exact.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _ASKED_AT_ONCE = 100
 
 
 class BackendStore(Store):
-    """The ledger's runs, assets, attempts and staged writes; the backend's entries."""
+    """Keeps runs, assets, attempts and staged writes in the ledger, and entries in the backend."""
 
     def __init__(self, backend: BaseStoreBackend, ledger: SqlStore) -> None:
         self._backend = backend
@@ -135,7 +135,7 @@ class BackendStore(Store):
         )
 
     def _call(self, method: str, scope: StoreScope, *args: Any, **named: Any) -> Steps[Any]:
-        """One of the eight methods, in the colour of the door that the command came through."""
+        """Call one of the eight methods, sync or async as the command was executed."""
         backend = self._backend
         call = Call(
             lambda: getattr(backend, method)(scope, *args, **named),
@@ -149,7 +149,7 @@ class BackendStore(Store):
         return answer
 
     def _guarded(self, call: Call, method: str, where: str) -> Steps[Any]:
-        """The call, with what the backend raises told as its failure."""
+        """Make the call; raise BackendFailed or NotSupported for what the backend raises."""
         token = inside_backend.set(True)
         try:
             return (yield call)
@@ -185,7 +185,7 @@ class BackendStore(Store):
         return value
 
     def _open(self, command: Any) -> Steps[StoreScope]:
-        """Check a write, and keep others out until it is done."""
+        """Check a write, and lock the scope until it is done."""
         yield from open_scope(command.scope, command.writer)
         return (yield from resolve(command.scope))
 
@@ -237,7 +237,7 @@ class BackendStore(Store):
         yield BEGIN
         if command.whole:
             yield from purging.lock_part(command.part)
-        # Few at once: others wait while the backend is asked.
+        # Limited, because others wait while the backend is called.
         few = msgspec.structs.replace(command, limit=min(command.limit, _ASKED_AT_ONCE))
         due, named, more = yield from purging.due_objects(context, few)
         gone: list[c.Purge] = []
@@ -246,15 +246,15 @@ class BackendStore(Store):
         yield from purging.keep_for_now(named)
         yield from purging.take(gone, command)
         barrier = None if named else (yield from purging.raise_barrier(command, gone))
-        # As many as were asked for, where there may be more.
+        # Report the full limit where more may be due.
         all_ = len(gone) + len(named)
         full = more or all_ == few.limit
         return c.Taken(tuple(gone), command.limit if full else all_, barrier)
 
     def _names(self, purge: c.Purge) -> Steps[bool]:
-        """Whether the backend's entry refers to the object."""
+        """Return whether the backend's entry, or a version of it, refers to the object."""
         if not purge.key:
-            return False  # a barrier whose lease is over
+            return False  # a barrier whose lease has expired
         try:
             scope = yield from resolve(purge.scope)
         except (UnknownTaskInstance, UnknownAsset):
@@ -285,13 +285,13 @@ class BackendStore(Store):
                 page = yield from self._execute(c.List(command.where))
                 return merged(page, staged, command)
         if command.after is not None:
-            # Backends know limits and offsets alone.
+            # Backends support only limits and offsets.
             whole = msgspec.structs.replace(command, limit=None, offset=0, after=None)
             return c.page_of((yield from self._execute(whole)).found, command)
         return c.shortened((yield from self._execute(command)), command)
 
     def _extended(self, context: Context, command: Any) -> Steps[Any]:
-        """A write or a look at history that the backend answers by itself."""
+        """Execute a write or a history query that the backend supports itself."""
         if isinstance(command, c.Advance) and command.on_success:
             raise self._cannot("stage an `advance`")
         if isinstance(command, c.History):
@@ -312,8 +312,8 @@ class BackendStore(Store):
     def _apply(
         self, context: Context, asset_id: int, staged: list[Row], writer: TaskWriter
     ) -> Steps[None]:
-        """The staged write, before the success: a crash in between leaves the attempt unfinished,
-        and the next one does the work again before it stages anew."""
+        """Apply the staged write before the success is recorded: a crash in between leaves the
+        attempt unfinished, and the next attempt does the work again before it stages anew."""
         asset = yield from resolve(AssetScope(asset_id))
         for _, key, value, _, if_version in staged:
             locked = yield from lock_scope(asset, writer)
@@ -324,8 +324,8 @@ class BackendStore(Store):
         yield from self._emptied(owner.scope)
 
     def _emit(self, context: Context, command: c.Emit) -> Steps[None]:
-        """A crash between the backend's writes and the commit loses the event: the two cannot be
-        one transaction."""
+        """Emit the event with its writes. A crash between the backend's writes and the commit loses
+        the event, since the two cannot share a transaction."""
         for write in command.writes:
             self._operation(write)
         yield from watches.emit(context, command, self._operations)

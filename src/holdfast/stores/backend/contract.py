@@ -1,4 +1,4 @@
-"""The contract of custom backends, and how the configured one is found."""
+"""Contract of custom backends, and the loader of the configured one."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 inside_backend: ContextVar[bool] = ContextVar("inside_backend", default=False)
-"""Set while a custom backend is at work, when the database holds its scope's lock for it."""
+"""Set while a custom backend is called; the database holds the lock of its scope meanwhile."""
 
 
 class BaseStoreBackend(ABC):
-    """Keeps values somewhere else than in the product's database.
+    """Base class of backends that store values outside the product's database.
 
-    On the server side it is asked through the eight methods; `get`, `set`, `delete` and `clear`
-    are enough, and the async ones then run them in a thread. Values are JSON text, to be returned
-    verbatim. A scope is a `TaskScope`, or an `AssetScope` with `asset_id` (server side) or name or
-    URI (worker side). `session` is a SQLAlchemy session that the caller holds; only a backend in
-    that database has a use for it.
+    On the server side the eight methods are called; implementing `get`, `set`, `delete` and `clear`
+    is enough, since the async ones run these in a thread by default. Values are JSON text, to be
+    returned verbatim. A scope is a `TaskScope`, or an `AssetScope` with `asset_id` (server side) or
+    name or URI (worker side). `session` is a SQLAlchemy session that the caller holds; it is of use
+    only to a backend in that database.
 
-    A backend that can do more says so in `supports` and does it in `execute`.
+    A backend that supports further commands declares them in `supports` and executes them in
+    `execute`.
 
-    On the worker side the hooks `serialize_…` and `deserialize_…` put a value into the worker's
-    own storage and fetch it; only the reference goes to the server.
+    On the worker side the hooks `serialize_…` and `deserialize_…` write a value to the worker's own
+    storage and read it back; only the reference is sent to the server.
     """
 
     @abstractmethod
     def get(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
-        """The value, or None where there is none or it has expired."""
+        """Return the value, or None if it is absent or has expired."""
 
     @abstractmethod
     def set(
@@ -54,17 +55,17 @@ class BaseStoreBackend(ABC):
         expires_at: datetime | None = None,
         session: Any = None,
     ) -> None:
-        """Write or overwrite. `expires_at` is None for never."""
+        """Write or overwrite the value. It never expires if `expires_at` is None."""
 
     @abstractmethod
     def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
-        """Remove one key; nothing happens where it is absent."""
+        """Delete one key; do nothing if it is absent."""
 
     @abstractmethod
     def clear(
         self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
     ) -> None:
-        """Remove every key of the scope, or of all map indices of its task in its run."""
+        """Delete every key of the scope, or of all map indices of its task in its run."""
 
     async def aget(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
         return await asyncio.to_thread(self.get, scope, key, session=session)
@@ -89,44 +90,44 @@ class BaseStoreBackend(ABC):
         await asyncio.to_thread(self.clear, scope, all_map_indices=all_map_indices, session=session)
 
     def cleanup(self) -> None:  # noqa: B027  (optional, and recognised by being overridden)
-        """Remove what has expired. `holdfast state-store cleanup-task-store` calls it."""
+        """Delete expired entries. `holdfast state-store cleanup-task-store` calls this."""
 
     def supports(self, command: type[Command[Any]]) -> bool:
-        """Which commands of `holdfast.commands` this backend answers besides the eight methods:
-        any of GetEntry, List, SetMany, Advance, History, Rewind, CountExpired, ListExpired,
-        DeleteExpired, TakeExpired. With GetEntry it keeps versions, and is given every Set as a
-        command, which may carry `if_version`."""
+        """Return whether this backend executes a command of `holdfast.commands`, besides the eight
+        methods: any of GetEntry, List, SetMany, Advance, History, Rewind, CountExpired,
+        ListExpired, DeleteExpired, TakeExpired. A backend that supports GetEntry keeps versions,
+        and receives every Set as a command, which may carry `if_version`."""
         return False
 
     def execute(self, command: Command[A]) -> A:
-        """Answer a command that `supports` names. Scopes are known and fencing is done."""
+        """Execute a command that `supports` accepts. Its scope exists, and fencing is done."""
         raise NotSupported(f"{type(self).__name__} does not do {type(command).__name__}")
 
     def open(self, ledger: SqlStore) -> Store:
-        """The store that the product uses: the ledger, which has runs, assets, attempts and staged
-        writes, in front of this backend, which has the entries."""
+        """Return the store that the product uses: the ledger, which has runs, assets, attempts and
+        staged writes, in front of this backend, which has the entries."""
         from holdfast.stores.backend.adapter import BackendStore
 
         return BackendStore(self, ledger)
 
     def serialize_task_store_to_ref(self, *, value: JsonValue, key: str, ti_id: str) -> str:
-        """Put a task's value into storage; the reference to it depends on ti_id and key alone."""
+        """Store a task's value; return a reference that depends on ti_id and key alone."""
         return encode(value)
 
     def deserialize_task_store_from_ref(self, stored: str) -> Any:
-        """The value behind a reference."""
+        """Return the value behind a reference."""
         return decode(stored)
 
     def serialize_asset_store_to_ref(self, *, value: JsonValue, key: str, asset_ref: str) -> str:
-        """Put an asset's value into storage; `asset_ref` is its name where that is known."""
+        """Store an asset's value; return its reference. `asset_ref` is its name if known."""
         return encode(value)
 
     def deserialize_asset_store_from_ref(self, stored: str) -> Any:
-        """The value behind a reference."""
+        """Return the value behind a reference."""
         return decode(stored)
 
-    # The same hooks, as Airflow 3.3 and the drafts before it spelled them. A class writes those of
-    # one spelling; the defaults are for `super()`, and for hooks that it leaves out.
+    # The same hooks as spelled by Airflow 3.3 and by the drafts before it. A class overrides those
+    # of one spelling; the defaults are for `super()`, and for hooks that the class leaves out.
 
     def serialize_task_state_store_to_ref(
         self, *, value: JsonValue, key: str, scope: TaskScope
@@ -171,15 +172,15 @@ class BaseStoreBackend(ABC):
     def deserialize_asset_state_value(self, stored: str) -> str:
         return stored
 
-    def purge_asset_state(self, stored: str) -> None:  # noqa: B027  (the same)
+    def purge_asset_state(self, stored: str) -> None:  # noqa: B027  (recognised if overridden)
         pass
 
 
 def load_backend(
     path: str, settings: Mapping[type[BaseStoreBackend], Any] | None = None
 ) -> BaseStoreBackend:
-    """Make the backend that a dotted path names; what is a subclass of one of ours is given that
-    one's settings."""
+    """Import and instantiate the backend at a dotted path; a subclass of a class in `settings` is
+    given the settings of that class. Raise InvalidBackend if that fails."""
     module, _, name = path.rpartition(".")
     try:
         found = getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""The default backend: both stores in the product's own database."""
+"""Default backend: both stores in the product's own database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A = TypeVar("A")
 
 
 class MetastoreStateBackend(BaseStoreBackend):
-    """Keeps entries in SQL. With `session`, inside the transaction that the caller holds."""
+    """Stores entries in SQL; with `session`, inside the transaction that the caller holds."""
 
     def __init_subclass__(cls) -> None:
         raise InvalidBackend(
@@ -124,7 +124,7 @@ def _check_not_inside_backend() -> None:
 
 
 def _writer(scope: StoreScope) -> Writer:
-    """A task's entry is written for the task; who writes an asset's, nobody has said."""
+    """Return the task itself as writer of its entries; for an asset, the current user."""
     if isinstance(scope, TaskScope):
         return TaskWriter(scope)
     return whoami()

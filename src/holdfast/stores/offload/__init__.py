@@ -1,1 +1,1 @@
-"""Values in the workers' own storage, behind references."""
+"""Offloading: values in the workers' own storage, with references in the store."""

@@ -1,4 +1,4 @@
-"""Which worker-side backend the settings name, and how a worker's store is put in front of it."""
+"""Configuration of the worker-side backend, and of the store that offloads to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Offloading(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the values of workers go; without a backend, to the server."""
+    """Destination of workers' values: a backend, or the server if none is configured."""
 
     backend: str = ""
     object_store: ObjectStore = ObjectStore()
@@ -25,20 +25,20 @@ class Offloading(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(settings.workers.state_backend, settings.object_store)
 
     def over(self, store: Store) -> Store:
-        """The store as a worker uses it."""
+        """Return the store as a worker uses it, offloading if a backend is configured."""
         return self.opened(store) if self.backend else store
 
     def opened(self, store: Store, *, holds_back: bool = True) -> OffloadStore:
-        """The same, where there is a backend; `holds_back` in the process that tells the success
-        of its attempt."""
-        # Loaded when needed: most workers have none.
+        """Return the offloading store; `holds_back` in the process that reports the success of the
+        attempt, where staged values may have to be held back until then."""
+        # Imported here, because most workers have no backend.
         from holdfast.stores.offload.store import OffloadStore
 
         limit = self.object_store.max_value_bytes
         return OffloadStore(store, self._made(), holds_back=holds_back, max_value_bytes=limit)
 
     def check(self) -> None:
-        """An error where the backend cannot be had, before anything depends on it."""
+        """Raise an error if the backend cannot be loaded, before anything depends on it."""
         if self.backend:
             self._made()
 

@@ -1,4 +1,4 @@
-"""What is known of a store whose values are elsewhere, by those who need no more."""
+"""Interface of an offloading store, without its dependencies."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from holdfast.store import Store, WrapperStore
 
 
 class ReferenceStore(WrapperStore):
-    """Keeps values of any size elsewhere, and references to them in the store that it wraps."""
+    """Offloads values of any size, and stores references to them in the wrapped store."""
 
     @abstractmethod
     def before_success(self, writer: TaskWriter) -> None:
-        """Send what the attempt has staged, and this store holds back until then: the attempt is
-        about to succeed, and another process is going to record it."""
+        """Send the staged values that this store has held back: the attempt is about to succeed,
+        and another process is going to record that."""
 
 
 def entries_of(store: Store) -> Store:
-    """Return the store that has the entries themselves, with references for values elsewhere."""
+    """Return the store that has the entries themselves, with references for offloaded values."""
     return store.inner if isinstance(store, ReferenceStore) else store

@@ -1,5 +1,8 @@
-"""What a handle asks in an executor whose values a worker-side backend keeps: the commands are the
-same, and the backend stores and fetches the values there, where Holdfast is installed for it."""
+"""Commands of a handle in an executor whose values are offloaded.
+
+The commands are the same as elsewhere; the worker-side backend writes and reads the values in the
+executor, where Holdfast is installed for it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from holdfast.wire.codec import JSON
 def ask(
     url: str, token: str, retry_window: float, offloading: str, command: Mapping[str, Any]
 ) -> Any:
-    """The answer to a command, as JSON has it."""
+    """Return the response to a command as decoded JSON."""
     answer = _store(url, token, retry_window, offloading).execute(
         JSON.decode_command(msgspec.json.encode(command))
     )

@@ -1,4 +1,4 @@
-"""One name for the hooks of worker-side backends, whichever of their spellings a class uses."""
+"""Uniform access to the hooks of worker-side backends, whichever spelling a class uses."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from holdfast.stores.backend.contract import BaseStoreBackend
 
 
 class Spelling(NamedTuple):
-    """How one generation of the interface names its hooks. `{}` stands for task or asset."""
+    """Hook names of one generation of the interface. `{}` stands for task or asset."""
 
     serialize: str
     deserialize: str
     purge: str | None
     as_text: bool
-    """The hooks take and return JSON text instead of the value."""
+    """Whether the hooks take and return JSON text instead of the value."""
     task: Callable[[TaskScope], dict[str, Any]]
     asset: Callable[[AssetScope], dict[str, Any]]
-    """Whose value it is, as the hook's argument."""
+    """The keyword arguments that identify the owner of the value."""
 
 
 def _asset_ref(scope: AssetScope) -> str:
@@ -65,9 +65,9 @@ SPELLINGS = (
 
 
 class WorkerHooks:
-    """The hooks of a backend, by the one name that the product uses.
+    """Hooks of a backend under the names that the product uses.
 
-    A class that overrides none for a kind of scope leaves the values of that kind where they are.
+    A class that overrides no hook for a kind of scope does not offload the values of that kind.
     """
 
     def __init__(self, backend: BaseStoreBackend) -> None:
@@ -76,25 +76,25 @@ class WorkerHooks:
         self._spelling = {kind: self._find(kind) for kind in ("task", "asset")}
 
     def _find(self, kind: str) -> Spelling:
-        """The first spelling of which the class has written a hook."""
+        """Return the first spelling of which the class overrides a hook."""
         for spelling in SPELLINGS:
             if self._has_own(spelling.serialize, kind) or self._has_own(spelling.deserialize, kind):
                 return spelling
         return SPELLINGS[0]
 
     def _has_own(self, hook: str, kind: str) -> bool:
-        """Whether the class has written this hook, and not only inherited it from the base."""
+        """Return whether the class overrides this hook instead of inheriting it from the base."""
         name = hook.format(kind)
         return getattr(type(self._backend), name) is not getattr(BaseStoreBackend, name)
 
     def offloads(self, scope: StoreScope) -> bool:
-        """Whether values of this kind of scope go to the backend."""
+        """Return whether values of this kind of scope are offloaded."""
         kind = _kind(scope)
         return self._has_own(self._spelling[kind].serialize, kind)
 
     @property
     def clears(self) -> bool:
-        """Whether the class has a `clear` to call. One with a hook for purging is asked by that."""
+        """Whether `clear` may be called; False if the class has a purge hook, used instead."""
         purges = any(
             spelling.purge and self._has_own(spelling.purge, kind)
             for kind, spelling in self._spelling.items()
@@ -102,7 +102,7 @@ class WorkerHooks:
         return callable(self._backend.clear) and not purges
 
     def serialize(self, scope: StoreScope, key: str, value: JsonValue) -> str:
-        """Put the value into storage; the reference to it."""
+        """Write the value to storage and return its reference."""
         spelling = self._spelling[_kind(scope)]
         owner = spelling.task(scope) if isinstance(scope, TaskScope) else spelling.asset(scope)
         hook = getattr(self._backend, spelling.serialize.format(_kind(scope)))
@@ -110,21 +110,20 @@ class WorkerHooks:
         return hook(value=given, key=key, **owner)  # type: ignore[no-any-return]
 
     def deserialize(self, scope: StoreScope, stored: str) -> Any:
-        """The value behind a reference."""
+        """Return the value behind a reference."""
         spelling = self._spelling[_kind(scope)]
         value = getattr(self._backend, spelling.deserialize.format(_kind(scope)))(stored)
         return decode(value) if spelling.as_text else value
 
     def purge(self, scope: StoreScope, key: str, stored: str) -> None:
-        """Remove the object behind a reference whose entry is gone. NotSupported where the class
-        has no method for that."""
+        """Delete the object of a deleted entry. Raise NotSupported if the class cannot do that."""
         kind = _kind(scope)
         hook = self._spelling[kind].purge
         name = "delete"
         given: tuple[Any, ...] = (scope, key)
         if hook is not None and self._has_own(hook, kind):
             if not stored:
-                return  # it was never told; the next `set` overwrites
+                return  # the reference was never reported; the next `set` overwrites
             name, given = hook.format(kind), (stored,)
         method = getattr(self._backend, name)
         missing = NotSupported(
@@ -139,8 +138,7 @@ class WorkerHooks:
             raise missing from None
 
     def clear(self, scope: StoreScope, *, all_map_indices: bool) -> bool:
-        """Remove every object of a scope, whose entries are gone. False where the class does not
-        do that."""
+        """Delete every object of an emptied scope. Return False if the class cannot do that."""
         every: dict[str, Any] = {"all_map_indices": True} if all_map_indices else {}
         try:
             self._backend.clear(scope, **every)

@@ -1,4 +1,4 @@
-"""Reservations of many writers at once: those that come while one is under way go together."""
+"""Grouping of concurrent reservations: those that arrive while one is sent go together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _Waiting: TypeAlias = tuple[ReserveObjects, asyncio.Future[None]]
 
 
 class GroupedReservations:
-    """The asynchronous door for reservations. A transaction costs the same for one or a hundred."""
+    """Async entry point for reservations. A transaction costs the same for one or a hundred."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[Hashable, list[_Waiting]] = {}
-        """For each writer, scope and loop that has a reservation under way: who comes next."""
+        """Reservations that wait, for each writer, scope and loop that has one under way."""
         self._groups: set[asyncio.Task[None]] = set()
 
     async def reserve(self, command: ReserveObjects) -> None:
@@ -53,7 +53,7 @@ class GroupedReservations:
         try:
             await self._store.aexecute(ReserveObjects(first.scope, objects, first.writer))
         except HoldfastError:
-            # What is in the way of one must not be in the way of all.
+            # A conflict of one reservation must not fail the whole group.
             for command, told in waiting:
                 await self._alone(command, told)
         else:
@@ -65,7 +65,7 @@ class GroupedReservations:
 
     async def _alone(self, command: ReserveObjects, told: asyncio.Future[None]) -> None:
         if told.done():
-            return  # whoever waited has been cancelled
+            return  # the waiting caller has been cancelled
         try:
             await self._store.aexecute(command)
         except HoldfastError as error:
@@ -75,7 +75,7 @@ class GroupedReservations:
 
 
 def _fitting(waiting: list[_Waiting]) -> int:
-    """Return how many of the reservations go into one command: at least the first."""
+    """Return how many of the reservations fit into one command: at least one."""
     objects = 0
     for number, (command, _) in enumerate(waiting):
         objects += len(command.objects)

@@ -1,5 +1,4 @@
-"""How values are kept in the workers' storage: content-addressed objects of our own backend, or
-whatever the hooks of a third party's do."""
+"""Storage of offloaded values: content-addressed objects, or a third party's hooks."""
 
 from __future__ import annotations
 
@@ -39,66 +38,66 @@ _TOGETHER = 200
 _ANOTHERS = "it was written by another worker-side backend than is configured here"
 
 Steps: TypeAlias = flow.Steps["c.Command[Any] | Call", A]
-"""Commands for the store within, and calls of the backend, one after the other."""
+"""Commands for the inner store and calls of the backend, in sequence."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A value on its way out, as JSON in UTF-8."""
+    """A value to be offloaded, as JSON in UTF-8."""
 
     scope: StoreScope
     key: str
     content: bytes
     reference: str
-    """Where it goes; empty where only the backend can tell."""
+    """The reference; empty if only the backend can determine it."""
 
     def reserved(self, reservation: str) -> tuple[str, str, str]:
-        """What to reserve for it."""
+        """Return the key, reference and reservation for the command that reserves the object."""
         return self.key, as_reference(self.reference) if self.reference else "", reservation
 
 
 class Keeping(ABC):
-    """The backend, by what the store in front of it needs."""
+    """Interface of a backend as the offloading store uses it."""
 
     name: str
     in_place: bool
-    """Whether an object is overwritten by the next value of its key."""
+    """Whether the next value of a key overwrites its object."""
     clears: bool = False
     """Whether all objects of a scope can be deleted at once."""
 
     @abstractmethod
     def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
-        """The value, ready to be put; None where it stays in the entry."""
+        """Return the value, ready to be written; None if it stays inline in the entry."""
 
     @abstractmethod
     def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
-        """Write the objects; the references to them."""
+        """Write the objects and return their references."""
 
     @abstractmethod
     def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
-        """The JSON texts behind the references of these scopes and keys."""
+        """Return the JSON texts behind the references of these scopes and keys."""
 
     @abstractmethod
     def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
-        """Delete the objects, as far as the time goes: the ids of those that were tried, each with
-        what was in the way, which is nothing where the object is gone."""
+        """Delete the objects until the time is up; return the ids of those that were tried, each
+        with its error, or with an empty string if the object is gone."""
 
     def clear(self, part: Part) -> Steps[bool]:
-        """Delete every object of a part, none of which is named or reserved. False where that
-        cannot be done at once; BackendFailed where it fails."""
+        """Delete every object of a part, none of which is named or reserved. Return False if that
+        is not supported; raise BackendFailed if it fails."""
         return False
         yield
 
 
 def keeping(backend: BaseStoreBackend, max_bytes: int) -> Keeping:
-    """How this backend keeps values of at most so many bytes."""
+    """Return the storage for this backend, with values of at most so many bytes."""
     if isinstance(backend, ObjectStoreBackend):
-        return Objects(backend)  # whose own settings say how many
+        return Objects(backend)  # whose own settings have the limit
     return Hooks(backend, max_bytes)
 
 
 class Objects(Keeping):
-    """Every value is an object of its own, named by its content: nothing is ever overwritten."""
+    """Stores every value as its own object, named by its content: nothing is ever overwritten."""
 
     in_place = False
 
@@ -126,7 +125,7 @@ class Objects(Keeping):
     def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
         backend, places = self._backend, [place for _, _, place in wanted]
         for scope, key, place in wanted:
-            # Whoever may write entries can write any reference.
+            # Any client that may write entries can write any reference.
             if not backend.is_place_of(place, scope, key):
                 raise BackendFailed(
                     f"{one_line(place)} is no object of `{key}` of {scope}",
@@ -136,7 +135,7 @@ class Objects(Keeping):
         contents = yield Call(
             lambda: list(map(backend.fetch, places)), lambda: _all(map(backend.afetch, places))
         )
-        # Each is let go of as soon as it is text: they may be large.
+        # Release each one as soon as it is decoded: they may be large.
         contents.reverse()
         return [contents.pop().decode() for _ in wanted]
 
@@ -172,7 +171,7 @@ class Objects(Keeping):
 
 
 async def _all(calls: Any) -> list[Any]:
-    """All of them, also where one fails: what is under way must not go on unseen."""
+    """Await all calls even if one fails, so that none goes on unobserved; raise the first error."""
     done = await asyncio.gather(*calls, return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):
@@ -181,8 +180,8 @@ async def _all(calls: Any) -> list[Any]:
 
 
 class Hooks(Keeping):
-    """A third party's hooks. The place depends on scope and key alone, so that a new value takes
-    the place of the one before."""
+    """Stores values with a third party's hooks. The reference depends on scope and key alone, so a
+    new value overwrites the one before."""
 
     in_place = True
 
@@ -288,7 +287,7 @@ class Hooks(Keeping):
             ) from error
 
     def _is_in_use(self, purge: Purge) -> Steps[bool]:
-        """Most hooks delete by scope and key, whatever is there: not while an entry needs it."""
+        """Return whether an entry needs the object: most hooks delete by scope and key alone."""
         try:
             text = yield c.Get(purge.scope, purge.key)
         except (UnknownTaskInstance, UnknownAsset):

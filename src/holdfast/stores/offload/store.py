@@ -1,4 +1,4 @@
-"""Values that stay in the workers' own storage: inward goes a reference, outward the value."""
+"""Offloading store: writes send references to the inner store, reads return values."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ A = TypeVar("A")
 
 LEASE: Final = timedelta(minutes=5)
 WORK: Final = 60.0
-"""Seconds after which no deletion is begun any more: what is under way may take its time."""
+"""Seconds after which no further deletion is started; one under way may finish."""
 BATCH: Final = 1000
 _MOST_READS: Final = 5
 _PATIENCE: Final = 330.0
-"""How long a writer waits for an object that is being deleted: longer than the lease is."""
+"""Seconds that a writer waits for an object that is being deleted: longer than the lease."""
 
 _DEFAULTS: Final = ObjectStore()
 
@@ -56,7 +56,7 @@ log = logging.getLogger("holdfast")
 
 
 class Purged(NamedTuple):
-    """How many objects are gone, how many could not be deleted, and whether more may be due."""
+    """Number of objects deleted, number that failed, and whether more may be due."""
 
     gone: int
     failed: int
@@ -64,14 +64,14 @@ class Purged(NamedTuple):
 
 
 class OffloadStore(ReferenceStore):
-    """A store whose values are kept by a worker-side backend.
+    """Store whose values are offloaded to a worker-side backend.
 
-    An object is reserved, written, and then named by the entry, in this order; an entry goes before
-    its object. So a crash at any point leaves an object that the purge queue knows, and never a
-    reference without an object.
+    An object is reserved, written, and then named by the entry, in this order; an entry is deleted
+    before its object. So a crash at any point leaves an object that the purge queue knows, and
+    never a reference without an object.
 
     A third party's backend overwrites objects in place. Staged values are then held here until
-    success, there is no old value to go back to, and a write that is refused for its version or
+    success, there is no old value to rewind to, and a write that is refused for its version or
     attempt may have replaced the object.
     """
 
@@ -83,7 +83,7 @@ class OffloadStore(ReferenceStore):
         holds_back: bool = True,
         max_value_bytes: int = _DEFAULTS.max_value_bytes,
     ) -> None:
-        """`holds_back`: this process is going to say that the attempt succeeds."""
+        """With `holds_back`, this process is the one that reports the attempt's success."""
         super().__init__(inner)
         self._backend = backend
         self._holds_back = holds_back
@@ -93,7 +93,7 @@ class OffloadStore(ReferenceStore):
         self._names: dict[AssetScope, AssetScope] = {}
         self._staged: dict[tuple[Writer, StoreScope, str], c.Set] = {}
         self._reported: set[str] = set()
-        """Reasons why objects could not be deleted, each of which is logged once."""
+        """Reasons for failed deletions, each of which is logged once."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = partial(
@@ -116,9 +116,8 @@ class OffloadStore(ReferenceStore):
     def purge(
         self, limit: int = BATCH, scope: StoreScope | None = None, *, retry: bool = False
     ) -> Purged:
-        """Delete up to so many objects that nothing names, of all scopes or of one, whose turn it
-        is; with `retry`, also those that could not be deleted just before. What fails, the queue
-        remembers."""
+        """Delete up to so many due objects that nothing refers to, of all scopes or of one; with
+        `retry`, also those whose deletion has just failed. Failures stay in the queue."""
         return self._run(self._purge(c.Part(scope), limit, retry=retry))
 
     def _run(self, steps: Steps[A]) -> A:
@@ -160,7 +159,7 @@ class OffloadStore(ReferenceStore):
                 )
         return (yield command)
 
-    # out
+    # Writes
 
     def _write(self, command: c.Set | c.SetMany) -> Steps[Any]:
         if not isinstance(command, c.Set) or not command.on_success:
@@ -173,8 +172,8 @@ class OffloadStore(ReferenceStore):
         return answer
 
     def _staged_as(self, command: c.Set) -> tuple[c.Set, c.Set]:
-        """A staged write as it is noted here, and as it is sent: without its value, where the
-        object that stands would be gone if the attempt failed."""
+        """Return a staged write as it is remembered here, and as it is sent: without its value if
+        that would overwrite the current object, which would be lost if the attempt failed."""
         kept = self._keeping.in_place and self._parcel(command.scope, command.key, command.value)
         if not kept:
             return msgspec.structs.replace(command, value=""), command
@@ -203,7 +202,7 @@ class OffloadStore(ReferenceStore):
                     raise
 
     def _standing(self, writes: Sequence[c.Command[Any]]) -> Steps[list[c.Set | None]]:
-        """For each advance over a reference, the write that brings its value inline before it."""
+        """Return for each advance over a reference the write that first brings its value inline."""
         found: list[c.Set | None] = []
         for write in writes:
             found.append(None)
@@ -220,7 +219,8 @@ class OffloadStore(ReferenceStore):
         writes: Sequence[c.Command[Any]],
         combined: Callable[[Sequence[c.Command[Any]]], c.Command[Any]],
     ) -> Steps[Any]:
-        """Put the values of these writes into storage, and send them with references instead."""
+        """Offload the values of these writes, and send them with references instead. Retry while an
+        object is being deleted; raise ObjectBusy when the deadline has passed."""
         deadline, backoff = time.monotonic() + _PATIENCE, Backoff(0.01, 0.5)
         while True:
             reserved: list[c.ReserveObjects] = []
@@ -236,7 +236,7 @@ class OffloadStore(ReferenceStore):
                 pause = backoff.pause()
                 yield Call(partial(time.sleep, pause), partial(asyncio.sleep, pause))
             except StoreUnavailable:
-                raise  # it may have been written: what was reserved is looked at when that is over
+                raise  # it may have been written: the reservation is checked when it expires
             except Exception:
                 yield from self._release(reserved)
                 raise
@@ -244,7 +244,7 @@ class OffloadStore(ReferenceStore):
     def _offloaded(
         self, write: c.Command[Any], reserved: list[c.ReserveObjects]
     ) -> Steps[c.Command[Any]]:
-        """The write with references in it. What is reserved for it is noted."""
+        """Return the write with references in it. Append its reservations to `reserved`."""
         if not isinstance(write, c.Set | c.SetMany):
             return write
         given = [(write.key, write.value)] if isinstance(write, c.Set) else write.values
@@ -280,7 +280,7 @@ class OffloadStore(ReferenceStore):
         return self._keeping.parcel(scope, key, text.encode())
 
     def _release(self, reserved: Iterable[c.ReserveObjects]) -> Steps[None]:
-        """What was reserved for a write that was refused is of no use any more."""
+        """Release the objects that were reserved for a refused write."""
         for one in reserved:
             try:
                 yield c.ReleaseObjects(one.scope, one.objects, one.writer)
@@ -288,16 +288,16 @@ class OffloadStore(ReferenceStore):
                 log.warning("%s is looked at again in %s: %s", one.scope, c.RESERVED_FOR, error)
 
     def _writable(self, write: c.Set | c.SetMany) -> Steps[StoreScope]:
-        """Return the scope of a write by name. Raise what the store refuses the write with."""
+        """Return the scope of a write by name. Raise the error with which the store refuses it."""
         try:
             return (yield from self._named(write.scope))
         except UnknownAsset:
-            # An attempt that is over is refused as such, whatever it writes to.
+            # An attempt that has ended is refused as such, whatever it writes to.
             yield c.ReserveObjects(write.scope, (), write.writer)
             raise
 
     def _named(self, scope: StoreScope) -> Steps[StoreScope]:
-        """An asset by its name alone, by which its objects are found."""
+        """Return an asset's scope by its name alone, by which its objects are found."""
         if isinstance(scope, TaskScope):
             return scope
         if scope not in self._names:
@@ -306,7 +306,7 @@ class OffloadStore(ReferenceStore):
         return self._names[scope]
 
     def _bring_inline(self, command: c.Advance) -> Steps[None]:
-        """The server compares what it holds, so what stands and what is staged has to be there."""
+        """Replace a reference, current or staged, by its value, which the server has to compare."""
         writer = command.writer
         readers = (None, writer) if isinstance(writer, TaskWriter) else (None,)
         for asking in readers:
@@ -322,11 +322,11 @@ class OffloadStore(ReferenceStore):
                     scope = yield from self._named(command.scope)
                     staged = self._staged.pop((writer, scope, command.key), inline)
                     inline = msgspec.structs.replace(staged, value=text)
-                with suppress(VersionConflict):  # somebody else has brought it, or written it
+                with suppress(VersionConflict):  # somebody has brought it inline, or overwritten it
                     yield inline
                 entry = yield c.GetEntry(command.scope, command.key, asking)
 
-    # in
+    # Reads
 
     def _read(self, command: c.Command[Any]) -> Steps[Any]:
         answer = yield command
@@ -335,8 +335,8 @@ class OffloadStore(ReferenceStore):
             try:
                 return (yield from self._answered(command, answer))
             except BackendFailed:
-                # The entry may have been overwritten, and its object purged, since it was read; or
-                # its object was deleted, and the same was written anew.
+                # The entry may have been overwritten and its object purged since it was read; or
+                # its object was deleted, and the same value was written again.
                 again = yield command
                 same += again == answer
                 if same > 1:
@@ -345,7 +345,7 @@ class OffloadStore(ReferenceStore):
         return (yield from self._answered(command, answer))
 
     def _answered(self, command: Any, answer: Any) -> Steps[Any]:
-        """What a store answers, with values instead of references."""
+        """Return a store's response with values instead of references."""
         reader = command.reader
         match answer:
             case str():
@@ -383,7 +383,7 @@ class OffloadStore(ReferenceStore):
     def _all_resolved(
         self, reader: TaskWriter | None, places: Sequence[tuple[StoreScope, str, str]]
     ) -> Steps[list[str]]:
-        """The JSON texts themselves, of what may be references, or held for the reader."""
+        """Return the JSON texts, reading those that are references or held back for the reader."""
         wanted = []
         for scope, key, text in places:
             if is_reference(text):
@@ -410,13 +410,13 @@ class OffloadStore(ReferenceStore):
 
     def _rewind(self, command: c.Rewind) -> Steps[Any]:
         step = yield msgspec.structs.replace(command, dry_run=True)
-        step = yield from self._answered(command, step)  # while nothing is changed
+        step = yield from self._answered(command, step)  # before anything is changed
         if not command.dry_run:
             yield command
         return step
 
     def _check_past(self, command: c.History, values: Iterable[str | None]) -> None:
-        """Where objects are overwritten in place, old references lead to the new value."""
+        """Raise NotSupported if old references lead to the new value, overwritten in place."""
         if self._keeping.in_place and any(map(is_reference, filter(None, values))):
             raise NotSupported(
                 f"{self._keeping.name} keeps no old values of `{command.key}` of {command.scope}",
@@ -424,7 +424,7 @@ class OffloadStore(ReferenceStore):
                 "ObjectStoreBackend keeps them",
             )
 
-    # the end of entries and of attempts
+    # Deletion, and the end of attempts
 
     def _delete(self, command: c.Delete | c.Clear) -> Steps[None]:
         yield command
@@ -444,7 +444,7 @@ class OffloadStore(ReferenceStore):
         yield from self._tidy(c.Part(writer.scope), whole=command.clear)
 
     def _send_staged(self, writer: TaskWriter) -> Steps[None]:
-        """Put what was held into storage, and stage the references."""
+        """Offload the values that were held back, and stage their references."""
         if self._keeping.in_place:
             for place, command in list(self._staged.items()):
                 if place[0] == writer:
@@ -452,8 +452,8 @@ class OffloadStore(ReferenceStore):
                     del self._staged[place]
 
     def _tidy(self, part: c.Part, whole: bool = False) -> Steps[None]:
-        """Delete what a change has left without a name; `whole` after a change that has emptied
-        the part. What fails, the queue remembers."""
+        """Delete the objects that a change has left without a reference; `whole` after a change
+        that has emptied the part. Failures are logged, and stay in the queue."""
         try:
             while (done := (yield from self._purge(part, BATCH, whole))).more and not done.failed:
                 pass

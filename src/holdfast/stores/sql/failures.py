@@ -1,4 +1,4 @@
-"""The drivers' errors, in our words. They are translated here and nowhere else."""
+"""Translation of driver errors. They are translated here and nowhere else."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ _PASSING = (
     *("too many clients", "terminating"),
 )
 _MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
+# Deadlocks, stale snapshots, and the same row inserted twice: every insert follows a lookup.
 _CLASHES = {"40001", "40P01", "23505"}
 _MYSQL_CLASHES = {1213, 1020, 1062}
-# Deadlocks, stale snapshots, and the same row added twice: whoever adds one has looked before.
 _TOO_LONG = {"57014", "55P03", 1205, 1969, 3024}
 
 
 def is_driver_error(error: BaseException) -> bool:
-    """Whether a driver raised it: the drivers share a naming scheme and no base class."""
+    """Return whether a driver raised it: drivers share a naming scheme, but no base class."""
     return any(kind.__name__ == "Error" for kind in type(error).__mro__) or isinstance(
         error, sa.exc.DBAPIError | OSError
     )
 
 
 def original(error: BaseException) -> BaseException:
-    """The driver's own error, where SQLAlchemy has wrapped it."""
+    """Return the driver's own error, if SQLAlchemy has wrapped it."""
     inner = getattr(error, "orig", None)
     return inner if isinstance(inner, BaseException) else error
 
 
 def is_lost(error: BaseException) -> bool:
-    """The connection is gone, or could not be made; another may work later."""
+    """Return whether the connection was lost or could not be made; another may work later."""
     error = original(error)
     if isinstance(error, OSError):
         return True
     state: str | None = getattr(error, "sqlstate", None)
     if type(error).__module__.startswith("psycopg"):
         if state is None:
-            # The server's own refusal of a connection comes without a state.
+            # A connection that the server itself refuses raises an error without a state.
             refused = "FATAL:" in str(error) and not any(word in str(error) for word in _PASSING)
             names = ("OperationalError", "ConnectionTimeout")
             return type(error).__name__ in names and not refused
@@ -73,7 +73,7 @@ def is_missing_table(error: BaseException) -> bool:
 
 
 def is_clash(error: BaseException) -> bool:
-    """Two transactions got in each other's way, and this one was rolled back; it may run again."""
+    """Return whether a conflict of transactions rolled this one back; it may be retried."""
     error = original(error)
     state: str | None = getattr(error, "sqlstate", None)
     return state in _CLASHES or _mysql_code(error) in _MYSQL_CLASHES
@@ -86,7 +86,7 @@ def _mysql_code(error: BaseException) -> Any:
 
 
 def translate(error: BaseException, url: sa.URL) -> HoldfastError:
-    """What to tell the caller."""
+    """Return the error to raise for a driver's error."""
     error = original(error)
     where = f"the database {shown(url)}"
     if "invalid connection option" in str(error):
@@ -121,7 +121,7 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
 
 
 def shown(url: sa.URL) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     return without_password(url.render_as_string(hide_password=True))
 
 

@@ -1,6 +1,6 @@
-"""Idle connections, each with its cursor, ready for the next command.
+"""Connection pool: idle connections, each with its cursor, ready for the next command.
 
-SQLAlchemy's pool takes longer over a checkout than SQLite takes over a `get`; this one is two
+SQLAlchemy's pool takes longer for a checkout than SQLite takes for a `get`; this one needs two
 queue operations, and keeps the cursor, which costs psycopg as much again.
 """
 
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from holdfast.errors import StoreUnavailable
 
 MAX_CONNECTIONS = 32
-"""Of one process, unless it is said otherwise."""
+"""Default maximum number of connections of one process."""
 LONGEST_WAIT = 60.0
 LONGEST_IDLE = 60.0
-"""Seconds after which a connection that nobody needed is closed, when another one is taken."""
+"""Seconds after which an unused connection is closed, when another one is taken."""
 LONGEST_CANCELLATION = 10.0
 
 
@@ -34,7 +34,7 @@ class Link(NamedTuple):
 
 
 class _Idle:
-    """Links that wait, the one that was used last on top; for any number of threads."""
+    """Idle links, the most recently used on top; thread-safe."""
 
     def __init__(self) -> None:
         self._links: deque[tuple[float, Link]] = deque()
@@ -44,7 +44,7 @@ class _Idle:
 
     def pop_stale(self) -> Link | None:
         """Return a link that has been idle for too long, if there is one."""
-        with suppress(IndexError):  # others may take them meanwhile
+        with suppress(IndexError):  # other threads may take them meanwhile
             if self._links[0][0] < time.monotonic() - LONGEST_IDLE:
                 return self._links.popleft()[1]
         return None
@@ -60,7 +60,7 @@ class _Idle:
 
 
 class Pool:
-    """Hands out the connection that was used last, or a new one, up to a limit."""
+    """Hands out the most recently used connection, or a new one, up to a limit."""
 
     def __init__(self, connect: Callable[[], Any], most: int) -> None:
         self._connect = connect
@@ -74,7 +74,8 @@ class Pool:
             self._permits.put(None)
 
     def take(self) -> Link:
-        """A connection for one command; waits where all are in use."""
+        """Return a connection for one command; wait if all are in use. Raise StoreUnavailable if
+        that takes too long."""
         if (stale := self._idle.pop_stale()) is not None:
             stale.connection.invalidate()
         try:
@@ -95,19 +96,19 @@ class Pool:
             raise
 
     def give(self, link: Link) -> None:
-        """Back, for the next one."""
+        """Return a connection to the pool."""
         self._idle.push(link)
         self._permits.put(None)
 
     def discard(self, link: Link) -> None:
-        """Closed: whatever state it is in, nobody else should get it."""
+        """Close a connection that nobody else should get, whatever its state."""
         try:
             link.connection.invalidate()
         finally:
             self._permits.put(None)
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close idle connections."""
         while (link := self._idle.pop()) is not None:
             link.connection.invalidate()
 
@@ -118,7 +119,7 @@ class Pool:
 
 
 class AsyncPool:
-    """The same for one event loop; it has no tasks of its own that could outlive a command."""
+    """Pool for one event loop; it has no tasks of its own that could outlive a command."""
 
     def __init__(
         self, connect: Callable[[], Awaitable[Any]], most: int, longest_wait: float | None = None
@@ -129,7 +130,8 @@ class AsyncPool:
         self._permits = asyncio.Semaphore(most)
 
     async def take(self) -> Link:
-        """A connection for one command; waits where all are in use, or a new one is made."""
+        """Return a connection for one command; wait if all are in use, or for a new one. Raise
+        StoreUnavailable if that takes too long."""
         if (stale := self._idle.pop_stale()) is not None:
             await stale.connection.close()
         try:
@@ -166,13 +168,13 @@ class AsyncPool:
 
 
 async def cancel(link: Link) -> None:
-    """Have PostgreSQL stop what it does on an event loop's connection."""
-    with suppress(Exception):  # one that is silent does not hear this either
+    """Cancel the statement that PostgreSQL executes on an event loop's connection."""
+    with suppress(Exception):  # a server that does not respond does not react to this either
         await link.connection.cancel_safe(timeout=LONGEST_CANCELLATION)
 
 
 def cut(link: Link) -> None:
-    """End an event loop's connection so that whoever waits for an answer on it sees that."""
+    """Shut down an event loop's connection, so that a task that waits on it notices."""
     with suppress(OSError), socket.socket(fileno=os.dup(link.connection.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)
 

@@ -1,4 +1,4 @@
-"""How long to go on trying when the database is away, and when trying again is safe."""
+"""Retry policy for SQL commands: how long to retry, and when a retry is safe."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LONGEST_PAUSE = 1.0
 
 
 class Unanswered(StoreUnavailable):
-    """The database has not carried out a command within `answer_timeout`."""
+    """The database has not executed a command within `answer_timeout`."""
 
 
 class Limit:
-    """The time that a command may take in a thread. Whoever waits for it gives up."""
+    """Timeout of a command in a thread. The caller that waits for it gives up."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
@@ -33,13 +33,13 @@ class Limit:
         self._stop: Callable[[], None] | None = None
 
     def check(self) -> None:
-        """Raise Unanswered once nobody waits any more."""
+        """Raise Unanswered once the caller has given up."""
         if self._given_up:
             raise unanswered(self.seconds)
 
     @contextmanager
     def over(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Let `stop` end whatever is under way inside."""
+        """Register `stop` to interrupt what is under way inside."""
         with self._lock:
             self.check()
             self._stop = stop
@@ -50,7 +50,7 @@ class Limit:
                 self._stop = None
 
     def give_up(self) -> None:
-        """Have the command end, from another thread."""
+        """End the command, from another thread."""
         with self._lock:
             self._given_up = True
             if self._stop is not None:
@@ -58,7 +58,7 @@ class Limit:
 
 
 class Progress:
-    """How far an operation came before it failed."""
+    """Progress of an operation at the time of a failure."""
 
     begun = False
     committing = False
@@ -66,7 +66,7 @@ class Progress:
 
 
 def unanswered(seconds: float | None) -> Unanswered:
-    """The error of a command that has taken longer than that."""
+    """Return the error for a command that has exceeded the timeout."""
     return Unanswered(
         f"the database has not carried out the command within {seconds:g} s, and it was stopped; a "
         "write may or may not have happened",
@@ -76,7 +76,7 @@ def unanswered(seconds: float | None) -> Unanswered:
 
 
 class Patience:
-    """Decides, for one command, whether and when it is tried again."""
+    """Decides, for one command, whether and when it is retried."""
 
     def __init__(
         self, window: timedelta, url: sa.URL, repeatable: bool, answer_timeout: float | None = None
@@ -89,7 +89,7 @@ class Patience:
         self._backoff = Backoff(0.1, _LONGEST_PAUSE)
 
     def after(self, error: Exception, progress: Progress) -> float:
-        """The seconds to wait before the next try, or the error for the caller."""
+        """Return the seconds to wait before a retry, or raise the error for the caller."""
         if progress.given_up:
             raise unanswered(self._answer_timeout) from error
         if not is_driver_error(error):

@@ -1,4 +1,4 @@
-"""Between rows and the values of `holdfast.model.run`."""
+"""Conversion between rows and the values of `holdfast.model.run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations inside a SQLAlchemy session that somebody else holds, and commits."""
+"""Operations inside a SQLAlchemy session that the caller holds and commits."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ A = TypeVar("A")
 
 
 def execute_in(session: Session, command: Command[A], history_limit: int) -> A:
-    """Carry the command out in the session's transaction; it is durable when that commits."""
+    """Execute the command in the session's transaction; it is durable once that commits."""
     connection = session.connection()
     url = connection.engine.url
     dialect = parse_url(url.render_as_string(hide_password=False))[1]
-    # Text for the driver, and not statements for SQLAlchemy, which would take a parameter with a
-    # column's name for a value to write.
+    # Driver SQL instead of SQLAlchemy statements, for which a parameter with a column's name would
+    # be a value to write.
     kind: Any = type(connection.dialect)
     compiled = CompiledStatements(kind(paramstyle=dialect.paramstyle))
     now = time.time_ns() // 1000 if dialect.embedded else None

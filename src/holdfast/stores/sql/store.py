@@ -1,4 +1,4 @@
-"""The store in SQL: the two doors, and what happens when the database goes away."""
+"""SQL store: its sync and async entry points, and retries while the database is down."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ UNLIMITED = Limit(None)
 class SqlStore(Store):
     """Task and asset state in SQLite, PostgreSQL, or MySQL/MariaDB.
 
-    While the database is away, commands wait for it up to `retry_window`, as far as it is safe to
-    send them again. Through the door for event loops, one that is there and silent for longer than
-    `answer_timeout` is given up, and what it does is stopped. `clock` replaces the database's
+    While the database is down, commands are retried for up to `retry_window`, where it is safe to
+    send them again. On the async entry point, a command without a response for longer than
+    `answer_timeout` is given up, and its statement cancelled. `clock` replaces the database's
     clock; for SQLite that is this machine's.
     """
 
@@ -83,7 +83,7 @@ class SqlStore(Store):
         _OPEN.add(self)
 
     def _open(self, url: str) -> None:
-        """Wait for the database, as far as `retry_window` goes, and look at its schema."""
+        """Wait for the database for up to `retry_window`, and check its schema."""
         patience = Patience(self._retry_window, self._url, repeatable=True)
         while True:
             try:
@@ -110,7 +110,7 @@ class SqlStore(Store):
         return await self.arun(operation_for(command), command)
 
     def run(self, operation: Operation, command: Command[A], limit: Limit = UNLIMITED) -> A:
-        """Carry out a command as this operation does."""
+        """Execute a command by this operation."""
         patience = None
         while True:
             progress = Progress()
@@ -125,7 +125,7 @@ class SqlStore(Store):
             time.sleep(pause)
 
     async def arun(self, operation: Operation, command: Command[A]) -> A:
-        """The same without blocking the event loop."""
+        """Async variant of `run`."""
         if not self._dialect.native_async:
             return await self._in_thread(operation, command)
         patience = None
@@ -178,7 +178,7 @@ class SqlStore(Store):
                     link.cursor.execute("ROLLBACK")
             self._pool.discard(link)
             if is_lost(error):
-                self._pool.close()  # what is idle was lost with it
+                self._pool.close()  # the idle ones were lost with it
             raise
         self._pool.give(link)
         return answer
@@ -203,8 +203,8 @@ class SqlStore(Store):
                 limit.check()
                 if query is BEGIN:
                     if turn is not None:
-                        # Writers of this process take turns: SQLite would have them look again and
-                        # again, with longer and longer pauses.
+                        # Writers of this process take turns, because SQLite would have them poll
+                        # with growing pauses.
                         if not self._turn.acquire(timeout=limit.seconds or -1):
                             raise unanswered(limit.seconds)
                         turn.callback(self._turn.release)
@@ -272,15 +272,15 @@ class SqlStore(Store):
 
     @contextmanager
     def _answering(self, link: Link, progress: Progress, lengthy: bool) -> Iterator[None]:
-        """Give up what does not answer in time, unless it may take longer. That is not left to a
-        cancellation, for which psycopg would wait until the database agrees."""
+        """Give up a command that exceeds the timeout, unless it is `lengthy`. This does not rely on
+        cancelling the task, for which psycopg would wait until the database agrees."""
         if self._answer_timeout is None or lengthy:
             yield
             return
 
         def give_up() -> None:
             progress.given_up = True
-            # The database goes on with a statement, and keeps its locks, when the client is gone.
+            # The database continues a statement, and keeps its locks, when the client is gone.
             cancellation = loop.create_task(cancel(link))
             self._cancellations.add(cancellation)
             cancellation.add_done_callback(self._cancellations.discard)
@@ -342,7 +342,7 @@ class SqlStore(Store):
         return await cursor.fetchall() if returns_rows else cursor.rowcount
 
     def _async_pool(self) -> AsyncPool:
-        """The pool of the running event loop: connections cannot move from one to another."""
+        """Return the pool of the running event loop: connections cannot move between loops."""
         loop = asyncio.get_running_loop()
         pool = self._async_pools.get(loop)
         if pool is None:
@@ -354,7 +354,7 @@ class SqlStore(Store):
 
 
 def _clock(clock: Callable[[], datetime] | None, embedded: bool) -> Callable[[], int | None]:
-    """What to bind as `now`; None lets the database use its own clock."""
+    """Return a function for the value of `now`; None lets the database use its own clock."""
     if clock is not None:
         return lambda: micros(clock())
     if embedded:
@@ -366,8 +366,8 @@ _OPEN: WeakSet[SqlStore] = WeakSet()
 
 
 def _close_embedded() -> None:
-    """SQLite's locks are the process's: a child that inherits a connection would believe that it
-    holds them, and could lose what it writes."""
+    """Close SQLite's connections before a fork: its locks belong to the process, so a child that
+    inherits a connection would assume that it holds them, and could lose its writes."""
     for store in _OPEN:
         if store._dialect.embedded:
             store._pool.close()

@@ -1,7 +1,7 @@
-"""The triggers that fill the purge queue, as they are now.
+"""Current triggers that fill the purge queue.
 
-Whatever removes or replaces the last reference to an object queues the object, so that no statement
-can forget to. Migrations hold frozen copies, and their tests compare them with these.
+A trigger queues an object when its last reference is deleted or replaced, so that no statement can
+omit that. Migrations hold frozen copies, and their tests compare them with these.
 """
 
 # ruff: noqa: S608  (statements of constants alone)
@@ -14,13 +14,13 @@ import sqlalchemy as sa
 
 REFERENCE: Final = '{"__holdfast_ref__":'
 PLACE: Final = '{"__holdfast_loc__":'
-"""How values begin that are elsewhere: under a name of their own, or overwritten in place."""
+"""Prefixes of offloaded values: an object with a name of its own, or one overwritten in place."""
 TABLES: Final = ("hf_task_entry", "hf_asset_entry", "hf_asset_history", "hf_staged_write")
 EVENTS: Final = {"gone": "DELETE", "over": "UPDATE"}
 
 
 def create_triggers(dialect: sa.Dialect) -> Iterator[str]:
-    """Yield the statements that make all triggers, where there are none."""
+    """Yield the statements that create all triggers, unless they exist."""
     key = dialect.identifier_preparer.quote("key")  # a reserved word on some databases
     for table in TABLES:
         queue = _queue_of_task(key) if table == "hf_task_entry" else _queue_of_asset(table, key)
@@ -45,7 +45,7 @@ def create_triggers(dialect: sa.Dialect) -> Iterator[str]:
 
 
 def drop_triggers(dialect: sa.Dialect) -> Iterator[str]:
-    """Yield the statements that remove them."""
+    """Yield the statements that drop all triggers."""
     for table in TABLES:
         for event in EVENTS:
             on_table = f" ON {table}" if dialect.name == "postgresql" else ""
@@ -53,7 +53,7 @@ def drop_triggers(dialect: sa.Dialect) -> Iterator[str]:
 
 
 def _when(table: str, kind: str) -> str:
-    """A step of a history does not keep what is overwritten in place."""
+    """Return a trigger's condition. A history step does not keep objects overwritten in place."""
     when = f"substr(OLD.value, 1, {len(REFERENCE)}) = '{REFERENCE}'"
     if table != "hf_asset_history":
         when = f"({when} OR substr(OLD.value, 1, {len(PLACE)}) = '{PLACE}')"
@@ -61,7 +61,7 @@ def _when(table: str, kind: str) -> str:
 
 
 def _queue_of_task(key: str) -> str:
-    """Only its own entry names an object of a task instance."""
+    """Return the statement that queues a task's object, to which only its own entry refers."""
     return (
         f"INSERT INTO hf_purge (ti_id, dag_id, run_id, task_id, map_index, {key}, value)"
         f" SELECT ti.ti_id, r.dag_id, r.run_id, ti.task_id, ti.map_index, OLD.{key}, OLD.value"
@@ -70,8 +70,9 @@ def _queue_of_task(key: str) -> str:
 
 
 def _queue_of_asset(table: str, key: str) -> str:
-    """Its entry, its history and staged writes may name the same object. Those who drop staged
-    writes do not lock the asset, and may not see each other: what they drop is queued always."""
+    """Return the statement that queues an asset's object, unless its entry, its history or staged
+    writes refer to it. Transactions that drop staged writes do not lock the asset, and may not see
+    each other, so what they drop is always queued."""
     queue = (
         f"INSERT INTO hf_purge (name_digest, name, uri, {key}, value)"
         f" SELECT a.name_digest, a.name, a.uri, OLD.{key}, OLD.value"

@@ -1,4 +1,4 @@
-"""The suite that every store passes, by topic, each test in both colours."""
+"""The conformance suite of stores, by topic, each test sync and async."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ class StateConformance(
     Pickling,
     RandomCommands,
 ):
-    """State of tasks and assets, for every store.
+    """Tests of the state of tasks and assets, for every store.
 
-    A subclass is a store's test: its fixture `make_store` gives a function that takes a clock and
-    returns a store with nothing in it. `gaps` are the commands that the store does not support: a
-    test that needs one is expected to fail there, and every other NotSupported is a failure.
+    A subclass is a store's test: its fixture `make_store` returns a function that takes a clock and
+    returns an empty store. `gaps` are the commands that the store does not support: a test that
+    needs one is expected to fail there, and every other NotSupported is a failure.
     """
 
 
 class ObjectConformance(Purging, Barriers, Retries):
-    """References to values that are kept elsewhere, for the stores that hold them."""
+    """Tests of references to offloaded values, for the stores that hold them."""
 
 
 class GatewayConformance(Requests, Guards):
-    """Commands around others, for the stores behind a server."""
+    """Tests of commands that wrap others, for the stores behind a server."""
 
 
 class StoreConformance(StateConformance, ObjectConformance, GatewayConformance):
-    """All of them, for a store that keeps the state itself."""
+    """All tests of state, for a store that holds the state itself."""

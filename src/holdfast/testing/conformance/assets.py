@@ -1,4 +1,4 @@
-"""Declared assets, assets that nobody declares any more, and what deleting takes along."""
+"""Declared assets, assets that are no longer declared, and cascading deletion."""
 
 from __future__ import annotations
 

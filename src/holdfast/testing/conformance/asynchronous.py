@@ -1,4 +1,4 @@
-"""The asynchronous door, for stores whose tests go through the other one."""
+"""The async entry point, for stores whose tests use the sync one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from holdfast.testing.conformance.fixtures import ANN, TASK, StoreFixtures
 class Asynchronous(StoreFixtures):
     @pytest.fixture
     def run(self, store: Store) -> Iterator[Callable[[Awaitable[Any]], Any]]:
-        """Runs something in an event loop, which closes the store at last."""
+        """Yield a function that runs an awaitable in an event loop, which closes the store at the
+        end."""
         with asyncio.Runner() as runner:
             store.execute(c.RegisterTask(TASK))
             yield runner.run  # type: ignore[misc]
@@ -89,6 +90,6 @@ class Asynchronous(StoreFixtures):
 
         for _ in range(5):
             run(cancelled())
-        run(store.aexecute(c.Set(TASK, "l", "2", ANN)))  # what was cancelled may yet happen
+        run(store.aexecute(c.Set(TASK, "l", "2", ANN)))  # a cancelled command may still be executed
 
         assert run(store.aexecute(c.Get(TASK, "l"))) == "2"

@@ -1,4 +1,4 @@
-"""Attempts: only the newest one of a task instance may write, while it lasts."""
+"""Attempts: only the newest one of a task instance may write, and only until it ends."""
 
 from __future__ import annotations
 

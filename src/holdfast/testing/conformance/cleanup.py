@@ -1,4 +1,4 @@
-"""Finding and removing the rows of expired task entries."""
+"""Listing and deletion of expired task entries."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Cleanup(StoreFixtures):
         assert sum(gone) + do(CountExpired(clock())) == 60
 
     def _expire(self, do: Door, task: TaskScope, clock: Clock, names: list[str]) -> None:
-        """The first of these expires last."""
+        """Write entries that expire, the first of these names last."""
         for number, name in enumerate(reversed(names), start=1):
             do(Set(task, name, "1", ANN, clock() + number * HOUR))
         clock.forward((len(names) + 1) * HOUR)

@@ -1,4 +1,4 @@
-"""What keys and values may hold: each is kept exactly, whatever it looks like."""
+"""Keys and values of all kinds, which must be stored exactly."""
 
 from __future__ import annotations
 

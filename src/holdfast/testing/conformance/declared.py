@@ -1,4 +1,4 @@
-"""Gaps that a store declares are gaps."""
+"""Check that the gaps that a store declares exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing, reading, deleting and clearing."""
+"""Writing, reading, deleting and clearing of entries."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ ABOUT_ONE_ASSET: list[c.Command[Any]] = [
 
 
 class Text(str):
-    """Text that shows itself otherwise than it is, as the names of enumerations do."""
+    """Text whose `str()` differs from its content, as with the names of enumerations."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""When an entry expires it is gone for every reader at once; every write decides it anew."""
+"""Expiry of entries: it holds for every reader at once, and every write sets it anew."""
 
 from __future__ import annotations
 

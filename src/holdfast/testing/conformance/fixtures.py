@@ -1,4 +1,4 @@
-"""What the tests of the suite are handed: a store behind a door, a clock, and whose state it is."""
+"""Fixtures of the conformance suite: a store with a sync or async client, a clock, and scopes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CUSTOMERS_URI = "s3://lake/customers"
 
 
 class Coloured:
-    """An accessor behind a door: `set` is `set` or `aset`, as the door has it."""
+    """An accessor with a sync or async client: `set` calls `set` or `aset` accordingly."""
 
     def __init__(self, door: Door, accessor: Accessor[Any]) -> None:
         self._door = door
@@ -41,17 +41,17 @@ class Coloured:
 
 
 def supported(do: Door, commands: Iterable[c.Command[Any]]) -> list[c.Command[Any]]:
-    """Those that need no gap of the store."""
+    """Return the commands that need no gap of the store."""
     store = do.store
     assert isinstance(store, StoreUnderTest)
     return [command for command in commands if not needs(command) & store.gaps]
 
 
 class StoreFixtures:
-    """A subclass says how its stores are made, and what they cannot do."""
+    """Base class of the suites. A subclass defines how its stores are created, and their gaps."""
 
     settable_clock: ClassVar[bool] = True
-    """Whether the store goes by the clock that `make_store` is given."""
+    """Whether the store uses the clock that `make_store` is given."""
 
     colours: ClassVar[Sequence[str]] = COLOURS
     """`("sync",)` for a store whose `aexecute` is that of the base class."""
@@ -63,7 +63,7 @@ class StoreFixtures:
     """Names of tests that fail because the store is different, each with the reason."""
 
     history_limit: ClassVar[int] = 100
-    """How many versions of an asset's entry the store keeps; 4 at least."""
+    """How many versions of an asset's entry the store keeps; at least 4."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -75,7 +75,7 @@ class StoreFixtures:
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        """Override this: a function that takes a clock and gives a store with nothing in it."""
+        """Return a function that takes a clock and returns an empty store. To be overridden."""
         raise NotImplementedError("a subclass of StoreConformance has a fixture `make_store`")
 
     @pytest.fixture
@@ -84,7 +84,7 @@ class StoreFixtures:
 
     @pytest.fixture
     def clock(self, store_clock: Clock) -> Clock:
-        """The store's clock, for tests that read or move it."""
+        """Return the store's clock, for tests that read or advance it."""
         if not self.settable_clock:
             pytest.skip(f"{type(self).__name__}: the clock of its stores cannot be set")
         return store_clock
@@ -95,37 +95,37 @@ class StoreFixtures:
 
     @pytest.fixture
     def do(self, store: Store, colour: str) -> Iterator[Door]:
-        """The door that every command of a test goes through."""
+        """Yield the client that executes every command of a test."""
         door = open_door(colour, StoreUnderTest(store, self.gaps))
         yield door
         door.close()
 
     @pytest.fixture
     def task(self, do: Door) -> TaskScope:
-        """A task instance that is known."""
+        """Return a registered task instance."""
         do(c.RegisterTask(TASK))
         return TASK
 
     @pytest.fixture
     def asset(self, do: Door) -> AssetScope:
-        """An asset that is declared."""
+        """Return a declared asset."""
         do(c.DeclareAsset("orders", ORDERS_URI))
         return ORDERS
 
     @pytest.fixture(params=["task", "asset"])
     def scope(self, request: pytest.FixtureRequest, do: Door) -> StoreScope:
-        """For what holds in both stores alike."""
+        """Return a task instance or an asset, for tests of both stores."""
         scope: StoreScope = request.getfixturevalue(request.param)
         return scope
 
     @pytest.fixture
     def attempt(self, do: Door, task: TaskScope) -> TaskWriter:
-        """A live attempt of the task."""
+        """Return a live attempt of the task."""
         return TaskWriter(task, do(c.StartAttempt(task)))
 
     @pytest.fixture
     def open_task_store(self, do: Door, task: TaskScope) -> Callable[..., Any]:
-        """The accessor that a task holds, in the colour of the door."""
+        """Return a function that opens a task's accessor, sync or async as the client is."""
 
         def opened(writer: Writer | None = None, rules: Rules | None = None) -> Coloured:
             return Coloured(do, TaskStore(do.store, task, writer or TaskWriter(task), rules))
@@ -149,5 +149,5 @@ class StoreFixtures:
 
     @pytest.fixture(params=["task", "asset"])
     def accessor(self, request: pytest.FixtureRequest, do: Door) -> Any:
-        """For what holds in both accessors alike."""
+        """Return either accessor, for tests of both."""
         return request.getfixturevalue(f"{request.param}_store")

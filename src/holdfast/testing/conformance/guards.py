@@ -1,4 +1,4 @@
-"""Commands that are carried out only while an attempt is live, or a job's intent current."""
+"""Commands that are executed only while an attempt is live, or a job's intent current."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def while_current(inner: c.Command[Any], intent: str = "app-1") -> Guarded:
 
 
 def current(do: Door, intent: str) -> int:
-    """A job of this intent is the one that counts from now on; the version that says so."""
+    """Make the job of this intent the current one; return the version of that write."""
     return do(Set(TASK, INTENT, encode(intent), JOB))
 
 

@@ -1,4 +1,4 @@
-"""The history of an asset's entry, and going back in it."""
+"""The history of an asset's entry, and rewinds."""
 
 from __future__ import annotations
 

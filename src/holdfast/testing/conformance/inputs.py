@@ -1,4 +1,4 @@
-"""Bad input: what it gets, and that nothing is written."""
+"""Invalid input: the error, and that nothing is written."""
 
 from __future__ import annotations
 

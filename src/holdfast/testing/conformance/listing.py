@@ -1,4 +1,4 @@
-"""Lists: of one scope, or of all that a filter matches; in order, in pages."""
+"""Lists of one scope, or of all that a filter matches: order and paging."""
 
 from __future__ import annotations
 

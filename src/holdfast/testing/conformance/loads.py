@@ -1,4 +1,4 @@
-"""Bulk loads: all of it or none, by the rules of every other write."""
+"""Bulk loads: atomicity, and the same rules as for every other write."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lot(scope: StoreScope, *entries: tuple[str, str]) -> Lot:
 
 
 def add(do: Door, *lots: Lot, part: int = 0, writer: Writer = ANN) -> None:
-    """A load with these lots in one part."""
+    """Start a load with these lots in one part."""
     do(StartLoad(LOAD, writer))
     do(AddToLoad(LOAD, part, 0, lots, writer))
 

@@ -1,4 +1,4 @@
-"""Commands, answers, errors and stores go from one process to another."""
+"""Pickling of commands, answers, errors and stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References to objects elsewhere: what nothing names any more is queued for deletion, once."""
+"""References to objects: an object that nothing refers to any more is queued for deletion, once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reserve(
 
 
 def put(do: Door, scope: StoreScope, key: str, value: str, *args: Any, **options: Any) -> int:
-    """Write, as whoever has put an object there does."""
+    """Write a value, after reserving its object where it is a reference."""
     if is_reference(value):
         do(reserve(scope, key, "" if is_in_place(value) else value, args[0]))
         options["reservation"] = MINE
@@ -49,7 +49,7 @@ def take(do: Door, **where: Any) -> tuple[c.Purge, ...]:
 
 
 def named(scope: StoreScope) -> StoreScope:
-    """As workers name a scope."""
+    """Return a scope as workers name it."""
     return scope if isinstance(scope, TaskScope) else AssetScope(name=scope.name)
 
 

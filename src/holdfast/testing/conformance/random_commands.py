@@ -1,4 +1,4 @@
-"""Random commands: what nobody thought of."""
+"""Random commands, for cases that nobody thought of."""
 
 from __future__ import annotations
 

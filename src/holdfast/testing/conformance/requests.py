@@ -1,4 +1,4 @@
-"""Requests that a client sends again because the answer was lost: they are carried out once."""
+"""Retried requests after a lost answer: they are executed once."""
 
 from __future__ import annotations
 

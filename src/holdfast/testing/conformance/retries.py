@@ -1,4 +1,4 @@
-"""Purges by hand: of what failed just before, and of a part of the queue."""
+"""Purges on demand: of objects whose deletion has just failed, and of a part of the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions only ever grow, and a write can insist on one."""
+"""Versions: they only ever increase, and a write can be conditional on one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`advance`: the larger of what stands and what is given."""
+"""`advance`: the larger of the current and the given value."""
 
 from __future__ import annotations
 

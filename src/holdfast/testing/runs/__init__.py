@@ -1,4 +1,4 @@
-"""The suite of runs, for the stores that keep them: DAGs, runs, attempts, events and watches."""
+"""Conformance suite of runs, for stores that hold them: DAGs, runs, attempts, events, watches."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ __all__ = ["RunConformance"]
 
 
 class RunConformance(Runs, RunAttempts, RunCounts, Dags, Events, Tasks, Watches):
-    """A subclass is a store's test, as with `StateConformance`."""
+    """Tests of runs. A subclass is a store's test, as with `StateConformance`."""

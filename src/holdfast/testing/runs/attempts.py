@@ -1,4 +1,4 @@
-"""Attempts under a supervisor: their end with all that goes with it, leases, interruptions."""
+"""Attempts under a supervisor: outcomes and their effects, leases, interruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings page by page, and how many there are in all."""
+"""Paging and counting of listings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DAG files, and the DAGs that they hold."""
+"""DAG files, and the DAGs in them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def ask(store: Store, run_id: str = "r1", dag_id: str = "sales") -> Run | None:
 
 
 def taken(store: Store, run_id: str = "r1") -> list[tuple[str | None, int]]:
-    """The events that started a run."""
+    """Return the events that started a run."""
     events = store.execute(c.RunEvents("sales", run_id))
     return [(event.asset.name, event.number) for event in events]
 

@@ -1,4 +1,4 @@
-"""What the tests of runs are handed: a store, in either colour, and its clock."""
+"""Fixtures of the run tests: a store, used sync or async, and its clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.testing.gaps import A, StoreUnderTest
 
 
 class InEventLoop(WrapperStore):
-    """A store that any number of threads use through its asynchronous door."""
+    """A store whose async entry point is used by any number of threads."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""Runs: made once, carried out by one process at a time, and ended."""
+"""Runs: creation, claims by one process at a time, and their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run with some tasks, and the processes that want it."""
+"""Sample run with some tasks, and the processes that claim it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def change(store: Store, *changes: c.TaskChange, process: Process = FIRST) -> No
 
 
 def begin(store: Store, process: Process = FIRST) -> None:
-    """A run that a process holds, with two tasks that may start."""
+    """Create a run that a process holds, with two tasks that may start."""
     create(store)
     claim(store, process)
     scheduled = (c.TaskChange(task, -1, TaskState.SCHEDULED) for task in ("load", "report"))
@@ -74,7 +74,7 @@ def task(store: Store, scope: TaskScope = LOAD) -> TaskInstance:
 
 
 def emit(store: Store, *events: EmittedEvent, dag_id: str = "producer") -> None:
-    """A task of some program reports events."""
+    """Report events by a task of some program."""
     scope = TaskScope(dag_id, "r", "t")
     store.execute(c.RegisterTask(scope))
     writer = TaskWriter(scope, store.execute(c.StartAttempt(scope)))
@@ -89,7 +89,7 @@ def dag(dag_id: str, condition: Condition | None = None, **options: Any) -> DagS
 
 
 def at_once(works: Sequence[Callable[[], T]]) -> list[T | Exception]:
-    """What they return or raise when they all begin at the same moment, each in a thread."""
+    """Return what the functions return or raise when all start at once, each in a thread."""
     barrier = Barrier(len(works))
 
     def run(work: Callable[[], T]) -> T | Exception:

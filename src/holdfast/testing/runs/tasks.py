@@ -1,4 +1,4 @@
-"""Task instances: what the holder of a run decides about them, and what people do."""
+"""Task instances: decisions of the holder of a run, and actions of people."""
 
 from __future__ import annotations
 

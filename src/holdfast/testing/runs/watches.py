@@ -1,4 +1,4 @@
-"""Watchers: one at a time, whose writes and events are one."""
+"""Watchers: one at a time, with writes and events in one transaction."""
 
 from __future__ import annotations
 

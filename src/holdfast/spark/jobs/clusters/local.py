@@ -1,4 +1,4 @@
-"""`spark-submit` on this machine, as a process that outlives the one that submits."""
+"""`spark-submit` on this machine, in a process that outlives its submitter."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from holdfast.spark.session.properties import write_properties
 
 START_SECONDS: Final = 30.0
 GRACE: Final = 5.0
-"""Seconds that a driver has to end by itself when it is cancelled."""
+"""Seconds that a cancelled driver has to end by itself."""
 KEPT: Final = 7 * 24 * 3600.0
 """Seconds that the log of a job is kept."""
 _TAIL: Final = 64 * 1024
 
 
 class LocalSubmit(Cluster):
-    """The driver runs here, whatever master its executors have. It has a directory that is named
-    by the intent, and that only one process can own; so there are never two of one intent."""
+    """Runs drivers on this machine, whatever master their executors have. Each driver has a
+    directory named by its intent, which only one process can own; so there are never two of one
+    intent."""
 
     streams = ("log",)
 
@@ -43,8 +44,8 @@ class LocalSubmit(Cluster):
         return intent
 
     def _place(self, driver: str) -> Path:
-        """The directory of a driver. Raise InvalidInput where the id, which comes from the task
-        store, could lead elsewhere."""
+        """Return the directory of a driver. Raise InvalidInput if the id, which comes from the task
+        store, could lead out of the directory of jobs."""
         if not is_uuid(driver):
             raise InvalidInput(
                 f"{driver[:60]!r} is no id of a driver that runs here",
@@ -85,7 +86,7 @@ class LocalSubmit(Cluster):
         owner = detached.owner(place)
         if owner is None:
             return Status(State.UNKNOWN, f"there is no {place}")
-        runs = _runs_here(owner)  # before its last word is looked for
+        runs = _runs_here(owner)  # before reading its exit status
         status = detached.exit_status(place)
         if status is None:
             why = f"{owner} is not there any more, and has not told its end"
@@ -126,22 +127,24 @@ class LocalSubmit(Cluster):
         return text, begin + len(text)
 
     def _clear_up(self) -> None:
-        """Remove what was left by jobs that ended long ago."""
+        """Remove the directories of jobs that ended long ago."""
         for status in self._jobs.glob("*/status"):
-            with suppress(OSError):  # another one clears up at the same time
+            with suppress(OSError):  # another process removes it at the same time
                 if status.stat().st_mtime < time.time() - KEPT:
                     shutil.rmtree(status.parent)
 
 
 def _runs_here(owner: Process) -> bool:
-    """False for one of another machine, too, and for one from before this one was restarted."""
+    """Return whether the owner, or a process that it started, still runs on this machine. It does
+    not if it ran on another machine, or before this machine was restarted."""
     if owner.host != this_process().host:
         return False
     return not has_ended(owner) or _has_left_some(owner)
 
 
 def _has_left_some(owner: Process) -> bool:
-    """It was killed, and what it started was not. While that lives, no other has its number."""
+    """Return whether processes of its group have survived the owner. While they run, no other
+    process can get its pid."""
     try:
         os.killpg(owner.pid, 0)
     except (ProcessLookupError, PermissionError):

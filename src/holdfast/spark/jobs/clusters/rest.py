@@ -1,4 +1,4 @@
-"""JSON over HTTP, as Spark's services speak it."""
+"""JSON over HTTP to Spark's services."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JSON: Final = {"Content-Type": "application/json;charset=UTF-8"}
 
 
 class Refused(InvalidInput):
-    """The service understood the request, and says no."""
+    """The service understood the request, and refused it."""
 
     code = "spark_refused"
 
@@ -34,7 +34,8 @@ def checked_url(what: str, url: str) -> str:
 
 
 def ask(url: str, body: Any = None) -> bytes:
-    """What a service answers to a GET, or with a body to a POST."""
+    """Return the response body of a GET request, or with a body of a POST request. Raise Refused
+    for an error status, and SparkUnavailable if the service does not respond."""
     data = None if body is None else msgspec.json.encode(body)
     request = urllib.request.Request(url, data, _JSON)  # noqa: S310  (checked)
     try:
@@ -52,7 +53,7 @@ def ask(url: str, body: Any = None) -> bytes:
 
 
 def decoded(url: str, answer: bytes) -> dict[str, Any]:
-    """An answer that has to be a JSON object."""
+    """Return the JSON object in a response; raise InvalidInput if it is not one."""
     try:
         return msgspec.json.decode(answer, type=dict[str, Any])
     except msgspec.DecodeError:

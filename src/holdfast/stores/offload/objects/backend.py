@@ -1,4 +1,4 @@
-"""The worker-side backend that comes with the product: values as objects, named by content."""
+"""Built-in worker-side backend: values as content-addressed objects."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _BEGINNINGS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
 
 class ObjectStoreBackend(BaseStoreBackend):
-    """Keeps values in S3, Google Cloud Storage, Azure, a directory, or memory.
+    """Stores values in S3, Google Cloud Storage, Azure, a directory, or memory.
 
     A reference is the URL of the object: it depends on scope, key and content alone, and its last
-    part is the digest of the content, which is verified whenever it is read. So nothing is ever
-    overwritten, and a reference that was stored once stays good until its object is removed.
+    part is the digest of the content, which is verified on every read. So nothing is ever
+    overwritten, and a stored reference stays valid until its object is deleted.
 
-    How an object is compressed follows from its name, so a change of that setting leaves what is
-    there readable; a change of the URL does where the old one is among `former_urls`. `memory://`
-    lives as long as the process. Objects
-    in the cloud carry whose they are as metadata; local files have none.
+    The compression of an object follows from its name, so existing objects stay readable when that
+    setting changes; they also do when the URL changes, where the old one is among `former_urls`.
+    `memory://` lives as long as the process. Objects in the cloud carry their owner as metadata;
+    local files have none.
     """
 
     def __init__(self, settings: ObjectStore | None = None) -> None:
@@ -54,13 +54,13 @@ class ObjectStoreBackend(BaseStoreBackend):
         return type(self), (self._settings,)
 
     def place(self, scope: StoreScope, key: str, content: bytes) -> str | None:
-        """The reference that this content has, which need not be there yet; None where it is under
-        the threshold and stays inline."""
+        """Return the reference for this content, whose object need not exist yet; None if the
+        content is below the threshold and stays inline."""
         return self._place(place.folder(scope, key), content)
 
     def is_place_of(self, reference: str, scope: StoreScope, key: str) -> bool:
-        """Whether an object of this key could be there, whatever its content is. BackendFailed
-        where it could, but only below a URL that is not configured."""
+        """Return whether the reference can be that of an object of this key, whatever its content.
+        Raise BackendFailed if it can, but only below a URL that is not configured."""
         directory, folder = reference.rpartition("/")[0], f"/{place.folder(scope, key)}"
         root = directory.removesuffix(folder)
         if root == directory:
@@ -70,7 +70,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         return True
 
     def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
-        """Write the object of a reference that `place` gave."""
+        """Write the object of a reference that `place` returned."""
         with translated("write", reference):
             run(self._objects.put(reference, content, place.metadata(place.owner(scope), key)))
 
@@ -80,8 +80,8 @@ class ObjectStoreBackend(BaseStoreBackend):
             await arun(self._objects.put(reference, content, metadata))
 
     def fetch(self, reference: str) -> bytes:
-        """The content. ObjectMissing where the object is gone, BackendFailed where it is not what
-        was written or cannot be had."""
+        """Return the content. Raise ObjectMissing if the object is gone, and BackendFailed if it
+        has been changed or cannot be read."""
         with translated("read", reference):
             return run(self._objects.fetch(reference))
 
@@ -90,21 +90,21 @@ class ObjectStoreBackend(BaseStoreBackend):
             return await arun(self._objects.fetch(reference))
 
     def remove(self, references: Sequence[str]) -> dict[str, str]:
-        """Delete objects; which could not be, and why. An absent one counts as deleted."""
+        """Delete objects; return reasons for those that remain. Absent ones count as deleted."""
         return run(self._objects.remove(references))
 
     async def aremove(self, references: Sequence[str]) -> dict[str, str]:
         return await arun(self._objects.remove(references))
 
     def list_objects(self, prefix: str = "", *, foreign: bool = False) -> Iterator[Stored]:
-        """The objects under a prefix that `prefixes` gave, or all, as the storage lists them: a
-        page at a time is in memory. Files that are not named like ours are left out, unless what
-        is `foreign` is asked for, too."""
+        """Yield the objects under a prefix that `prefixes` returned, or all, in the order in which
+        the storage lists them, with one page at a time in memory. Files that are not named like
+        ours are left out, unless `foreign` is set."""
         with translated("list", self._objects.reference(prefix)):
             yield from self._objects.stored(prefix, foreign)
 
     def is_there(self, reference: str) -> bool:
-        """Whether the object of a reference is."""
+        """Return whether the object of a reference exists."""
         with translated("look for", reference):
             return (
                 self._objects.reaches(reference)
@@ -112,8 +112,9 @@ class ObjectStoreBackend(BaseStoreBackend):
             )
 
     def whose(self, reference: str) -> tuple[StoreScope, str] | None:
-        """The scope and the key that an object below the URL belongs to, by its place, or by its
-        metadata where the names are too long for that. None: it does not tell, or is gone."""
+        """Return the scope and the key that an object below the URL belongs to, from its path, or
+        from its metadata where the names are too long for the path. Return None if neither says, or
+        the object is gone."""
         path = reference.removeprefix(f"{self._objects.address}/")
         if (found := place.whose(path)) is not None or "~" not in path:
             return found
@@ -123,12 +124,13 @@ class ObjectStoreBackend(BaseStoreBackend):
 
     @property
     def url(self) -> str:
-        """Below it are the objects that are written, and listed."""
+        """The URL below which objects are written and listed."""
         return str(self._objects.address)
 
     def prefixes(self, under: str = "") -> list[str]:
-        """The parts that can be listed apart, one level down: `task` and `asset`, below them the
-        dags and the assets, below those the runs and the keys. All objects are below the third."""
+        """Return the prefixes that can be listed separately, one level down: `task` and `asset`,
+        below them the DAGs and the assets, below those the runs and the keys. All objects are below
+        the third level."""
         with translated("list", self._objects.reference(under)):
             return self._objects.folders(under)
 
@@ -147,7 +149,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         raise _for_workers()
 
     def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
-        """Remove every object of the key, whatever its content."""
+        """Delete every object of the key, whatever its content."""
         folders = _folders(scope, key)
         with translated("delete", self._objects.reference(folders[0])):
             run(self._objects.remove_folders(folders))
@@ -155,8 +157,8 @@ class ObjectStoreBackend(BaseStoreBackend):
     def clear(
         self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
     ) -> None:
-        """Remove every object of the scope. With `all_map_indices`, those that the hooks wrote by
-        the id of another index are not found: ids cannot be guessed."""
+        """Delete every object of the scope. With `all_map_indices`, objects that the hooks wrote
+        under the id of another map index are not found, since ids cannot be guessed."""
         folders = _folders(scope, all_map_indices=all_map_indices)
         with translated("delete", self._objects.reference(folders[0])):
             run(self._objects.remove_folders(folders))
@@ -205,7 +207,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         return reference
 
     def _deserialize(self, stored: str) -> Any:
-        """JSON never begins like a URL, so what stayed inline is told by its look."""
+        """Return the value of a reference or of inline JSON, which never begins like a URL."""
         if stored.startswith(_BEGINNINGS):
             return decode(self.fetch(stored).decode())
         return decode(stored)
@@ -214,7 +216,7 @@ class ObjectStoreBackend(BaseStoreBackend):
 def _folders(
     scope: StoreScope, key: str | None = None, *, all_map_indices: bool = False
 ) -> list[str]:
-    """Where objects of the scope are: by its names, and by its id where a hook had only that."""
+    """Return the folders of the scope's objects: by its names, and by its id for the hooks."""
     folders = [place.folder(scope, key, all_map_indices=all_map_indices)]
     if isinstance(scope, TaskScope):
         folders.append(place.folder_by_id(scope.ti_text, key))

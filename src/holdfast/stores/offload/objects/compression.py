@@ -1,4 +1,4 @@
-"""How an object's bytes become smaller, piece by piece, so that memory does not grow with them."""
+"""Streaming compression of objects, in constant memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.errors import MissingDependency
 
 PIECE: Final = 2**20
 LARGEST: Final = 2**28
-"""Bytes of content that are compressed, and unpacked again. More are written as they are."""
+"""Largest content in bytes that is compressed or decompressed. Larger content is not compressed."""
 SUFFIXES: Final = {"none": "", "zstd": ".zst", "gzip": ".gz"}
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
@@ -22,13 +22,13 @@ class Damaged(Exception):
 
 
 def packed(content: bytes, suffix: str) -> Iterator[bytes | memoryview]:
-    """The bytes of the object for this content."""
+    """Yield the bytes of the object for this content."""
     view = memoryview(content)
     pieces = (view[start : start + PIECE] for start in range(0, len(view), PIECE))
     if not suffix:
         yield from pieces
         return
-    # Neither writes a time, so equal content gives equal bytes.
+    # Neither format includes a timestamp, so equal content gives equal bytes.
     packer = zlib.compressobj(wbits=_GZIP) if suffix == ".gz" else zstd().ZstdCompressor()
     for piece in pieces:
         if smaller := packer.compress(piece):
@@ -37,21 +37,21 @@ def packed(content: bytes, suffix: str) -> Iterator[bytes | memoryview]:
 
 
 def unpacker(suffix: str) -> Any:
-    """What `unpacked` needs for one object."""
+    """Return the decompressor for `unpacked` of one object; None if it is not compressed."""
     if suffix == ".gz":
         return zlib.decompressobj(wbits=_GZIP)
     return zstd().ZstdDecompressor() if suffix == ".zst" else None
 
 
 def unpacked(chunk: Any, unpacker: Any) -> Iterator[Any]:
-    """The content in one chunk of an object."""
+    """Yield the content in one chunk of an object. Raise Damaged if it cannot be decompressed."""
     if unpacker is None:
         yield chunk
         return
     while not unpacker.eof:
         try:
             piece = unpacker.decompress(chunk, PIECE)
-        except Exception as error:  # each library has a class of its own
+        except Exception as error:  # each library has its own exception class
             raise Damaged from error
         yield piece
         chunk = getattr(unpacker, "unconsumed_tail", b"")
@@ -60,7 +60,8 @@ def unpacked(chunk: Any, unpacker: Any) -> Iterator[Any]:
 
 
 def zstd() -> ModuleType:
-    """The module that does Zstandard, which Python has from 3.14 on."""
+    """Return the module for Zstandard, which the standard library has since Python 3.14. Raise
+    MissingDependency if it is not installed."""
     try:
         if sys.version_info >= (3, 14):
             from compression import zstd

@@ -1,4 +1,4 @@
-"""What object storage raises, said in our words: what failed, where, and what to do next."""
+"""Translation of object storage errors: what failed, where, and what to do next."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from holdfast.errors import BackendFailed, HoldfastError, ObjectMissing
 
 
 class Trouble(NamedTuple):
-    """A kind of failure, told by the words in which it comes."""
+    """Kind of failure, recognised by a pattern in the error message."""
 
     sign: re.Pattern[str]
     why: str
     hint: str
     lasting: bool = False
-    """It is about the storage, not about one object: the next would fail as well."""
+    """Whether the failure concerns the storage as a whole, so that other objects would fail too."""
 
 
 def _trouble(sign: str, why: str, hint: str, lasting: bool = False) -> Trouble:
@@ -25,7 +25,7 @@ def _trouble(sign: str, why: str, hint: str, lasting: bool = False) -> Trouble:
 
 
 def _code(*codes: str) -> str:
-    """Codes as servers give them. No path of ours has a `<` or a space, so none looks like one."""
+    """Return a pattern for servers' error codes. Our paths have no `<` or space, so none match."""
     return f"(<Code>|code: )({'|'.join(codes)})\\b"
 
 
@@ -79,12 +79,12 @@ _CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
 
 
 def trouble(error: Exception) -> Trouble:
-    """Which kind of failure it is."""
+    """Return the kind of failure."""
     text = _without_debugging(error)
     for known in TROUBLES:
         if known.sign.search(text):
             return known
-    # An address may hold a key that signs it.
+    # A URL may contain a signature.
     first = re.sub(r"\w+://\S+", "…", text.strip().partition("\n")[0])
     return Trouble(
         re.compile(""), first or type(error).__name__, "what was stored before still stands"
@@ -92,14 +92,14 @@ def trouble(error: Exception) -> Trouble:
 
 
 def was_interrupted(error: Exception) -> bool:
-    """Whether it may succeed at once: the connection broke, or a directory was tidied away in the
-    moment in which it was to be used."""
+    """Return whether an immediate retry may succeed: the connection broke, or a directory was
+    removed by a cleanup just before it was used."""
     text = _without_debugging(error)
     return re.search(r"error sending request|Unable to .* \(os error 2\)", text) is not None
 
 
 def reason(error: Exception) -> str:
-    """Why it failed, in a line without addresses or secrets."""
+    """Return the reason for the failure in one line, without URLs or secrets."""
     text = _without_debugging(error)
     said = [found[1].strip() for found in (_STATUS.search(text), _CODE.search(text)) if found]
     why = trouble(error).why
@@ -108,8 +108,8 @@ def reason(error: Exception) -> str:
 
 @contextmanager
 def translated(doing: str, where: str) -> Iterator[None]:
-    """What the storage raises inside becomes BackendFailed; ours passes. Its own error is not kept
-    as the cause, since the addresses in it may be signed."""
+    """Raise BackendFailed or ObjectMissing for errors of the storage; Holdfast's own pass through.
+    The original error is not chained, since the URLs in it may be signed."""
     from obstore.exceptions import BaseError
 
     try:

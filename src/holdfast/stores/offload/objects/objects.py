@@ -1,4 +1,4 @@
-"""Objects below one URL: written, read, listed and removed by their references."""
+"""Objects below a URL: write, read, list and delete by reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LISTED_AT_ONCE: Final = 1000
 
 
 class Stored(NamedTuple):
-    """An object that is there."""
+    """An existing object."""
 
     reference: str
     size: int
@@ -33,10 +33,10 @@ class Stored(NamedTuple):
 
 
 class Objects:
-    """What is below a URL, and below former ones: a changed URL still reads what was written
-    before. No other place is read or changed.
+    """The objects below a URL, and below former ones, so that what was written before a change of
+    the URL can be read. Nothing else is read or changed.
 
-    Stores are opened when first needed, in the process that needs them.
+    Stores are opened on first use, in the process that uses them.
     """
 
     def __init__(self, address: Address, former: Sequence[Address], max_bytes: int) -> None:
@@ -46,15 +46,15 @@ class Objects:
         self._stores: dict[Address, ObjectStore] = {}
 
     def put(self, reference: str, content: bytes, metadata: dict[str, str]) -> Steps[None]:
-        """Write the object, unless it stands already. Local files have no metadata."""
+        """Write the object, unless it exists already. Local files have no metadata."""
         root, path, suffix = self._located(reference)
         store = self._opened(root, create=True)
         attributes = metadata if root.scheme != "file" else None
         yield from Upload(store, path, suffix, content, attributes).steps()
 
     def fetch(self, reference: str) -> Steps[bytes]:
-        """The content, checked against the digest in the reference. What is too large is not
-        read."""
+        """Return the content, verified against the digest in the reference. Raise BackendFailed if
+        they differ, and before reading an object that is too large."""
         root, path, suffix = self._located(reference)
         result = yield call(self._opened(root), "get", path)
         content, digest, packing = BytesIO(), hashlib.sha256(), unpacker(suffix)
@@ -78,11 +78,11 @@ class Objects:
             raise _changed(reference) from None
         if not path.endswith(f"{digest.hexdigest()}.json{suffix}"):
             raise _changed(reference)
-        # Not a copy: it is the buffer that was written into.
+        # No copy: this is the buffer that was written to.
         return content.getvalue()
 
     def remove(self, references: Sequence[str]) -> Steps[dict[str, str]]:
-        """Delete objects; which could not be, and why. An absent one counts as deleted."""
+        """Delete objects; return reasons for those that remain. Absent ones count as deleted."""
         failed: dict[str, str] = {}
         found: dict[Address, dict[str, str]] = {}
         for reference in references:
@@ -106,7 +106,7 @@ class Objects:
         return failed
 
     def remove_folders(self, folders: Sequence[str]) -> Steps[None]:
-        """Delete all objects below the folders; BackendFailed where one cannot be."""
+        """Delete all objects below the folders. Raise BackendFailed if one cannot be deleted."""
         found: list[str] = []
         if self._is_there():
             for folder in folders:
@@ -121,7 +121,7 @@ class Objects:
             )
 
     def metadata(self, reference: str) -> Steps[dict[str, str] | None]:
-        """What an object says about itself, which local files do not; None where it is gone."""
+        """Return an object's metadata, which is empty for local files; None if it is gone."""
         root, path, _ = self._located(reference)
         try:
             found = yield call(self._opened(root), "get", path, options={"head": True})
@@ -130,7 +130,7 @@ class Objects:
         return dict(found.attributes)
 
     def stored(self, folder: str, foreign: bool = False) -> Iterator[Stored]:
-        """All below a folder, as they are listed; what is not ours only if it is asked for."""
+        """Yield all objects below a folder as they are listed; foreign files only on request."""
         if self._is_there():
             for page in self._opened(self.address).list(folder or None, chunk_size=LISTED_AT_ONCE):
                 for meta in page:
@@ -139,7 +139,7 @@ class Objects:
                         yield Stored(self.reference(path), meta["size"], meta["last_modified"])
 
     def folders(self, folder: str) -> list[str]:
-        """The folders in a folder, or at the top."""
+        """Return the folders in a folder, or at the top level."""
         if not self._is_there():
             return []
         found = self._opened(self.address).list_with_delimiter(folder or None)["common_prefixes"]
@@ -149,11 +149,12 @@ class Objects:
         return f"{self.address}/{path}"
 
     def reaches(self, reference: str) -> bool:
-        """Whether an object could be there, below one of the URLs."""
+        """Return whether the reference is below one of the URLs, so that the object could exist."""
         return self._found(reference) is not None
 
     def _located(self, reference: str) -> tuple[Address, str, str]:
-        """The store of a reference, the path in it, and its suffix."""
+        """Return the root of a reference, the path below it, and the suffix. Raise BackendFailed if
+        it is no reference, or below none of the URLs."""
         said = place.digest_and_suffix(reference)
         if said is None:
             raise BackendFailed(
@@ -191,11 +192,11 @@ class Objects:
         return "url" if root == self.address else "former_urls"
 
     def _is_there(self) -> bool:
-        """A directory is made by the first write."""
+        """Return whether the storage exists: a directory is created by the first write."""
         return self.address.scheme != "file" or os.path.isdir(f"/{self.address.path}")
 
     def _delete(self, store: ObjectStore, paths: list[str]) -> Steps[dict[str, str]]:
-        """Delete in one go, and one by one where that fails for the sake of one of them."""
+        """Delete in one batch, or one by one if the batch fails because of one of them."""
         try:
             yield call(store, "delete", paths)
         except Exception as error:
@@ -221,7 +222,7 @@ def _is_ours(path: str) -> bool:
 
 
 def elsewhere(reference: str, root: str) -> BackendFailed:
-    """A reference that is not below the configured URLs, but may be below that one."""
+    """Return the error for a reference that is below no configured URL, but may be below `root`."""
     return BackendFailed(
         f"the object {reference} is neither below [object_store] url nor below a former one",
         hint=f"where values were kept there before the URL was changed, set [object_store] "

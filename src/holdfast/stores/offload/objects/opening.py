@@ -1,4 +1,4 @@
-"""Opened stores of obstore, and how long they wait.
+"""Opening of obstore stores, and their timeouts and retries.
 
 Credentials come from where each cloud's tools look for them, on the worker alone:
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 SILENCE_TIMEOUT: Final = timedelta(seconds=30)
-"""How long nothing may come: no answer to a request of a few megabytes, no more of a body."""
+"""Read timeout: time without a response to a request of a few megabytes, or without more of it."""
 REQUEST_TIMEOUT: Final = timedelta(hours=1)
-"""For all of one request. A large value takes as long as it takes, while its bytes come."""
+"""Timeout for a whole request. A large value may take that long while its bytes arrive."""
 RETRY_TIMEOUT: Final = timedelta(seconds=30)
 MAX_RETRIES: Final = 6
 
@@ -46,7 +46,7 @@ _process: int | None = None
 
 
 def check_installed() -> None:
-    """MissingDependency where obstore is not installed."""
+    """Raise MissingDependency if obstore is not installed."""
     if find_spec("obstore") is None:
         raise MissingDependency(
             "ObjectStoreBackend needs the package obstore, which is not installed",
@@ -55,7 +55,7 @@ def check_installed() -> None:
 
 
 def open_store(address: Address, *, tidy: bool) -> ObjectStore:
-    """The store of a URL. `tidy`: directories of files that are left empty are removed."""
+    """Return the store of a URL. With `tidy`, a directory store deletes directories left empty."""
     from obstore import store as kinds
 
     options: dict[str, Any] = {
@@ -76,8 +76,8 @@ def open_store(address: Address, *, tidy: bool) -> ObjectStore:
 
 
 def check_process() -> None:
-    """The threads of obstore are not there in a fork of a process that has them: the first call
-    would wait for ever."""
+    """Raise BackendFailed in a fork of a process that has used obstore: the fork lacks its threads,
+    so the first call would block forever."""
     global _process
     if _process not in (None, os.getpid()):
         raise BackendFailed(
@@ -90,7 +90,7 @@ def check_process() -> None:
 
 
 def _client() -> ClientConfig:
-    # Options given here replace the environment's, so AWS_ALLOW_HTTP is to be said again.
+    # Options given here override the environment, so AWS_ALLOW_HTTP has to be repeated.
     plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
     allowed = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
     return {

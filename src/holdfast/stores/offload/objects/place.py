@@ -1,10 +1,10 @@
-"""Where a value is kept below the URL: for people to read, and for each scope and key its own.
+"""Paths of objects below the URL: human-readable, and unique to each scope and key.
 
     task/<dag>/<run>/<task>/<map index>/<key>/<digest>.json
     asset/<name or URI>/<key>/<digest>.json
 
-The digest is that of the content, uncompressed. On a file system that takes `A` for `a`, keys that
-differ in nothing else share a directory, as they would in any other program.
+The digest is that of the uncompressed content. On a case-insensitive file system, keys that differ
+only in case share a directory, as they would in any other program.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from holdfast.model.value import check_key
 
 MAX_PART: Final = 100
 MAX_METADATA: Final = 1500
-"""S3 takes 2 KB for all of an object's, names and overhead included."""
+"""S3 allows 2 KB for all metadata of an object, names and overhead included."""
 KINDS: Final = ("asset", "task")
 _FIELDS: Final = {
     "asset": ("asset", "key"),
     "task": ("dag", "run", "task", "index", "key"),
 }
-"""What the parts of a path, and the metadata of its object, tell."""
+"""Names of the parts of a path, and of the metadata of its object."""
 _NAME: Final = re.compile(r"([0-9a-f]{64})\.json(\.zst|\.gz)?", re.ASCII)
 
 
 def owner(scope: StoreScope) -> dict[str, str]:
-    """Whose value it is, in the order in which the path names it."""
+    """Return the fields that identify the scope, in the order in which they appear in the path."""
     match scope:
         case TaskScope():
             index = str(scope.map_index)
@@ -43,7 +43,7 @@ def owner(scope: StoreScope) -> dict[str, str]:
 
 
 def folder(scope: StoreScope, key: str | None = None, *, all_map_indices: bool = False) -> str:
-    """The directory of a key, or of all keys of the scope."""
+    """Return the directory of a key, or of all keys of the scope."""
     parts = list(owner(scope).values())
     if all_map_indices:
         parts.pop()
@@ -54,7 +54,7 @@ def folder(scope: StoreScope, key: str | None = None, *, all_map_indices: bool =
 
 
 def folder_by_id(ti_id: str, key: str | None = None) -> str:
-    """The same where nothing but the id of a task instance is known."""
+    """Return the directory for a task instance of which only the id is known."""
     parts = ("by-id", ti_id) if key is None else ("by-id", ti_id, key)
     return "/".join(("task", *_encoded(parts)))
 
@@ -64,25 +64,25 @@ def _encoded(parts: Iterable[str]) -> Iterator[str]:
 
 
 def name(content: bytes, suffix: str) -> str:
-    """The last part: it says what the content is."""
+    """Return the last part of the path, which has the digest of the content."""
     return f"{hashlib.sha256(content).hexdigest()}.json{suffix}"
 
 
 def digest_and_suffix(path: str) -> tuple[str, str] | None:
-    """What the last part of a path says; None where it is no object of ours."""
+    """Return the digest and suffix in the last part of a path; None if it is no object of ours."""
     match = _NAME.fullmatch(path.rpartition("/")[2])
     return (match[1], match[2] or "") if match else None
 
 
 def metadata(owned: dict[str, str], key: str) -> dict[str, str]:
-    """What an object says about whose it is: ASCII, and within the limits of every cloud."""
+    """Return the metadata of an object's owner: ASCII, and within the limits of every cloud."""
     said = {**owned, "key": key}
     return {field: path_part(text, MAX_METADATA // len(said)) for field, text in said.items()}
 
 
 def whose(path: str, said: Mapping[str, str] | None = None) -> tuple[StoreScope, str] | None:
-    """The scope and the key that an object belongs to, by its path or by what its metadata says;
-    None where that does not tell it."""
+    """Return the scope and the key that an object belongs to, from its path, or from `said`, its
+    metadata; None if that does not identify them."""
     kind, *parts, last = path.split("/")
     fields = _FIELDS.get(kind, ())
     if len(parts) != len(fields) or digest_and_suffix(last) is None:
@@ -96,7 +96,7 @@ def whose(path: str, said: Mapping[str, str] | None = None) -> tuple[StoreScope,
         check_key(key)
     except (HoldfastError, ValueError):
         return None
-    # What was cut off, or is not as we write it, does not lead back to where it was found.
+    # Names that were truncated, or not encoded as ours are, do not map back to the same path.
     return (scope, key) if folder(scope, key) == "/".join((kind, *parts)) else None
 
 

@@ -1,4 +1,4 @@
-"""What the work on objects is made of."""
+"""Steps of object storage operations, run sync or async."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Steps: TypeAlias = flow.Steps[Call, A]
 
 
 def call(store: Any, method: str, *args: Any, **options: Any) -> Call:
-    """A method of a store, whose async twin has its own name."""
+    """Return a call of a store's method, or of its async variant, whose name ends in `_async`."""
     return Call(
         partial(getattr(store, method), *args, **options),
         partial(getattr(store, f"{method}_async"), *args, **options),
@@ -23,15 +23,15 @@ def call(store: Any, method: str, *args: Any, **options: Any) -> Call:
 
 
 def following(stream: Any) -> Call:
-    """The next chunk of a stream, which can be read in either colour, or None at its end."""
+    """Return a call for the next chunk of a stream, or None at its end; sync or async."""
     return Call(lambda: next(stream, None), lambda: anext(stream, None))
 
 
 def run(steps: Steps[A]) -> A:
-    """Do it here and now."""
+    """Run the steps synchronously."""
     return flow.run(steps, lambda call: call.sync())
 
 
 async def arun(steps: Steps[A]) -> A:
-    """Do it without blocking the loop."""
+    """Run the steps without blocking the event loop."""
     return await flow.arun(steps, lambda call: call.asynchronous())

@@ -1,5 +1,5 @@
-"""The writing of one object, whose name is the digest of its content: to write it again does no
-harm, and to find it there is as good."""
+"""Upload of one object whose name is the digest of its content, so that the write is idempotent and
+an existing object need not be written again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 PART_SIZE: Final = 5 * 2**20
-"""What is larger goes in parts of this size, so that none takes long and each can be retried."""
+"""Part size. Larger objects are sent in parts, so that none takes long and each can be retried."""
 PARTS_AT_ONCE: Final = 4
 FRESH: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Upload:
-    """What is to be written, and where."""
+    """Upload of one object's content to its path."""
 
     store: ObjectStore
     path: str
@@ -32,14 +32,14 @@ class Upload:
     attributes: dict[str, str] | None
 
     def steps(self) -> Steps[None]:
-        """Write it, unless it stands already."""
+        """Write the object, unless it exists already."""
         from obstore.exceptions import GenericError
 
         write = self._in_parts if len(self.content) > PART_SIZE else self._whole
         try:
             yield from write(create=True)
         except GenericError as error:
-            # The storage does not repeat by itself what may have been carried out.
+            # The storage client does not itself retry a request that may have been executed.
             if not was_interrupted(error):
                 raise
             yield from write(create=False)
@@ -80,8 +80,9 @@ class Upload:
         )
 
     def _stands(self, size: int | None) -> Steps[bool]:
-        """Whether the object is there, whole and young. An old one is written again, as what is
-        old and has no entry is taken for an orphan, and the entry comes after the object."""
+        """Return whether the object exists, complete and recent. An old one is written again, since
+        an old object without an entry counts as an orphan, and the entry is written after the
+        object."""
         try:
             standing = yield call(self.store, "head", self.path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What differs between SQLite, PostgreSQL and MySQL or MariaDB, and nothing else."""
+"""Differences between SQLite, PostgreSQL and MySQL or MariaDB, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOMES = {
 
 
 def parse_url(url: str) -> tuple[sa.URL, Dialect]:
-    """The URL with our driver in it, and its dialect."""
+    """Return the URL with our driver, and its dialect. Raise InvalidUrl if it is not supported."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -43,14 +43,14 @@ def parse_url(url: str) -> tuple[sa.URL, Dialect]:
         )
     if parsed.database in (None, "", ":memory:") and home.startswith("sqlite"):
         raise InvalidUrl("the SQLite URL names no file", hint="give it one: sqlite:///state.db")
-    # Loaded when needed: each of them takes a while.
+    # Imported on demand, because each of them takes a while.
     module, name = home.split(".")
     dialect: Dialect = getattr(import_module(f"{__name__}.{module}"), name)()
     return parsed.set(drivername=dialect.driver), dialect
 
 
 def make_engine(url: sa.URL, dialect: Dialect, answer_timeout: float | None = None) -> sa.Engine:
-    """An engine whose connections commit each statement by itself."""
+    """Return an engine whose connections autocommit. Raise MissingDependency without its driver."""
     try:
         engine = sa.create_engine(
             url,
@@ -72,7 +72,7 @@ def make_engine(url: sa.URL, dialect: Dialect, answer_timeout: float | None = No
 
 
 def connect(engine: sa.Engine) -> Any:
-    """A new connection of the driver."""
+    """Return a new connection of the driver. Raise InvalidUrl if it refuses an option."""
     try:
         return engine.raw_connection()
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""What each command does in SQL."""
+"""SQL operation of each command."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from holdfast.stores.sql.operations.steps import Operation
 
 
 def operation_for(command: c.Command[Any]) -> Operation:
-    """What the command does; NotSupported where that is nothing."""
+    """Return the operation of the command. Raise NotSupported if there is none."""
     operation = OPERATIONS.get(type(command))
     if operation is None:
         raise NotSupported(

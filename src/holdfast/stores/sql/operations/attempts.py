@@ -1,4 +1,4 @@
-"""Attempts: their start, which fences off the one before, and their end."""
+"""Attempts: their start, which fences off the previous one, and their end."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import runs as r
 
 Apply: TypeAlias = Callable[[Context, int, list[rows.Row], TaskWriter], Steps[None]]
-"""How staged writes to one asset take effect."""
+"""Function that applies the staged writes to one asset."""
 Empty: TypeAlias = Callable[[Context, Owner, Writer], Steps[None]]
-"""How a scope whose row is locked loses all its entries."""
+"""Function that deletes all entries of a scope whose row is locked."""
 
 _SUPERSEDED = Ending(
     outcome=Outcome.INTERRUPTED, state=TaskState.RUNNING, error="a newer attempt has begun"
@@ -61,7 +61,8 @@ def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
 
 
 def _lock(scope: TaskScope) -> Steps[tuple[Owner, int, int | None]]:
-    """The task instance, with its newest attempt and the live one."""
+    """Lock the task instance; return it with its newest and its live attempt. Raise
+    UnknownTaskInstance if it does not exist."""
     shelf, by, params = find(scope)
     found = yield s.lock_owner(shelf, by), params
     if not found:
@@ -73,7 +74,7 @@ def _lock(scope: TaskScope) -> Steps[tuple[Owner, int, int | None]]:
 def apply_staged(
     context: Context, asset_id: int, staged: list[rows.Row], writer: TaskWriter
 ) -> Steps[None]:
-    """The staged writes to one asset become one version of it."""
+    """Apply the staged writes to one asset as one version of it."""
     info = rows.assets((yield s.asset_by_id(), {"owner": asset_id}))[0]
     owner = yield from lock_scope(info.scope, writer)
     values = []
@@ -119,7 +120,7 @@ def _plain(succeeded: bool) -> Ending:
 def _take_effect(
     context: Context, writer: TaskWriter, emitted: Sequence[EmittedEvent], apply: Apply
 ) -> Steps[None]:
-    """What was staged, and the events: asset by asset, in the order in which all lock them."""
+    """Apply the staged writes and record the events: asset by asset, in the common lock order."""
     staged = {
         asset_id: list(writes)
         for asset_id, writes in groupby((yield from staged_by(writer)), key=lambda row: row[0])
@@ -136,7 +137,7 @@ def _take_effect(
 
 
 def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:
-    """The attempt may not write any more, and its task instance is what the ending says."""
+    """End the attempt, which may not write any more, and set the task instance's state."""
     yield from close_attempts(owner, ending)
     failed = int(ending.outcome is Outcome.FAILED)
     interrupted = int(ending.outcome is Outcome.INTERRUPTED and not ending.orderly)
@@ -144,7 +145,7 @@ def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:
 
 
 def close_attempts(owner: Owner, ending: Ending) -> Steps[None]:
-    """End what attempt is open; what it staged is gone."""
+    """End any open attempt, and drop its staged writes."""
     params = {"owner": owner.id}
     yield s.drop_staged(), params
     yield (
@@ -160,7 +161,7 @@ def close_attempts(owner: Owner, ending: Ending) -> Steps[None]:
 
 
 def settle(owner: Owner, ending: Ending, failed: int, interrupted: int) -> Steps[None]:
-    """The task instance's state from now on, with what is counted."""
+    """Set the task instance's state, and update its counters."""
     yield (
         r.end_task(),
         {
@@ -185,7 +186,7 @@ def interrupt_attempts(
         scope = TaskScope(dag_id, run_id, task_id, map_index)
         owner, _, live = yield from _lock(scope)
         if live != number:
-            continue  # it has told its end meanwhile
+            continue  # it has reported its end meanwhile
         task = {"owner": owner.id}
         [(_, _, before)] = yield r.task_state(), task
         state = TaskState.SCHEDULED if before + 1 < command.limit else TaskState.FAILED

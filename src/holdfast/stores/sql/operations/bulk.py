@@ -1,7 +1,7 @@
-"""Bulk loads: entries are gathered where nobody sees them, and take effect in one transaction.
+"""Bulk loads: entries are collected unseen, and take effect in one transaction.
 
-That transaction works inside the database, slice by slice: no statement takes so long that a
-connection with a limit on its time would be given up.
+That transaction works inside the database, slice by slice, so that no statement exceeds the timeout
+of a connection.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def add_to_load(context: Context, command: c.AddToLoad) -> Steps[None]:
     for scope, new in entries:
         first, others = yield from _owner(scope)
         owners = chain((first,), repeat(others))
-        # The entries come first: where they end, no number is taken.
+        # The entries come first in zip: when they end, no number is consumed.
         for (key, value, until), owner, number in zip(new, owners, numbers, strict=False):
             place = (load, command.part, number, *owner)
             brought.append((*place, key, value, rows.micros(until)))
@@ -61,7 +61,8 @@ def add_to_load(context: Context, command: c.AddToLoad) -> Steps[None]:
 def finish_load(context: Context, command: c.FinishLoad) -> Steps[int]:
     yield BEGIN
     if isinstance(command.writer, TaskWriter) and command.writer.attempt is not None:
-        # As a writer locks it: the load may write there, which two that share a lock could not.
+        # With a writer's lock, because the load may write there, which two shared locks would not
+        # allow.
         yield from lock_scope(command.writer.scope, command.writer)
     load = yield from _lock(command.load, command.writer)
     parts = yield from _settle_parts(load, command)
@@ -83,7 +84,7 @@ def drop_load(context: Context, command: c.DropLoad) -> Steps[None]:
 
 
 def _begin(writer: Writer) -> Steps[None]:
-    """Begin; an attempt must be the live one, until commit."""
+    """Begin a transaction, and fence an attempt, which must stay the live one until commit."""
     yield BEGIN
     if isinstance(writer, TaskWriter):
         yield from fence(writer)
@@ -102,8 +103,8 @@ def _drop(load: int) -> Steps[None]:
 
 
 def _owner(scope: StoreScope) -> Steps[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """What says whose the first entry is, and the others. An asset must be known; a task instance
-    need not be, so the first has its names."""
+    """Return the columns that identify the owner, for the first entry and for the others. An asset
+    must exist; a task instance need not, so the first entry has its names."""
     if isinstance(scope, AssetScope):
         owner = (*_UNNAMED, (yield from known(scope)))
         return (None, *owner), (None, *owner)
@@ -112,8 +113,8 @@ def _owner(scope: StoreScope) -> Steps[tuple[tuple[Any, ...], tuple[Any, ...]]]:
 
 
 def _settle_parts(load: int, command: c.FinishLoad) -> Steps[dict[int, tuple[int, int]]]:
-    """The parts that count, with how many entries they have, and how many of them are of task
-    instances. The others are dropped."""
+    """Return the parts that count, each with its number of entries, and of those of task instances.
+    Drop the other parts. Raise Conflict if a part is incomplete."""
     present = {part: (all_, tasks) for part, all_, tasks in (yield s.parts(), {"load": load})}
     wanted = {part: entries for part, entries in command.parts if entries}
     for part, entries in wanted.items():
@@ -154,7 +155,7 @@ def _write(
 
 
 def _name_objects(shelf: entry_statements.Shelf, load: int) -> Steps[None]:
-    """What the load refers to is not to be deleted any more."""
+    """Keep the objects that the load refers to from being deleted."""
     for *names, key, value in (yield s.queued_objects(shelf), {"load": load}):
         of_task = shelf is entry_statements.TASKS
         scope: StoreScope = TaskScope(*names) if of_task else AssetScope(name=names[0])
@@ -176,7 +177,7 @@ def _check_repeated(shelf: entry_statements.Shelf, load: int) -> Steps[None]:
 
 
 def _check_assets(load: int) -> Steps[None]:
-    """None of them was deleted or deactivated meanwhile."""
+    """Raise an error if one of the assets was deleted or deactivated meanwhile."""
     for id, name in (yield s.refused_asset(), {"load": load}):
         if name is None:
             raise (yield from unknown(AssetScope(asset_id=id)))

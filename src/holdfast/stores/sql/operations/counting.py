@@ -1,4 +1,4 @@
-"""How many a listing would find, by the listing's own conditions."""
+"""Counting of what a listing would find, under the listing's own conditions."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from holdfast.stores.sql.statements import events as e
 
 _SEEN_AT_ONCE: Final = 500
 _ERRORS_KEPT: Final = timedelta(hours=1)
-"""Schedulers tell an error again every 10 minutes or more often."""
+"""Schedulers report an error again at least every 10 minutes."""
 
 
 def save_file(context: Context, command: c.SaveFile) -> Steps[None]:
@@ -46,7 +46,7 @@ def save_file_error(context: Context, command: c.SaveFileError) -> Steps[None]:
 def forget_file(context: Context, command: c.ForgetFile) -> Steps[None]:
     yield BEGIN
     digest = _digest(command.file)
-    yield d.lock_file(), digest  # whoever saves it waits: its DAGs would go with its row
+    yield d.lock_file(), digest  # block a concurrent save: its DAGs would go with the row
     for dag_id in sorted(command.dag_ids):
         yield from _let_go(context, command.file, dag_id)
     if not (yield d.dags_of_file(), digest):
@@ -146,7 +146,7 @@ def _declare(context: Context, spec: DagSpec, also: DagSpec | None = None) -> St
 
 
 def _aliases(spec: DagSpec) -> Iterator[str]:
-    """The aliases that a DAG names: it declares the assets behind them too."""
+    """Yield the aliases that a DAG names: it declares the assets behind them too."""
     named = [one for task in spec.tasks for one in (*task.inlets, *task.outlets)]
     if isinstance(spec.schedule, OnAssets):
         named += leaves(spec.schedule.condition)

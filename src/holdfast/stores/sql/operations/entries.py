@@ -75,7 +75,7 @@ def put(
 def record(
     context: Context, owner: Owner, values: Sequence[tuple[str, str | None]], writer: Writer
 ) -> Steps[int]:
-    """Count the write as the scope's next version, and keep it in the history if there is one."""
+    """Count the write as the scope's next version, and add it to the history if there is one."""
     version = yield from count_write(owner)
     if owner.shelf.history is not None:
         column = rows.writer_column(writer, owner.scope)
@@ -109,7 +109,7 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
         written = yield shortcut, params
         if written:
             return written[0][0]  # type: ignore[no-any-return]
-        # Refused; the long way says why.
+        # Refused; the long way raises the reason.
     owner = yield from open_scope(scope, writer)
     value = [(command.key, command.value)]
     yield from claim_objects(scope, value, command.reservation)
@@ -121,7 +121,7 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
 
 
 def plain(command: c.Set) -> dict[str, Any] | None:
-    """The parameters of `set_in_one_statement`, for a write that is as simple as that."""
+    """Return the parameters of `set_in_one_statement`; None if the write is not that simple."""
     scope, writer = command.scope, command.writer
     if not isinstance(scope, TaskScope) or command.if_version is not None:
         return None

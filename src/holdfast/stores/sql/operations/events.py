@@ -21,8 +21,7 @@ from holdfast.stores.sql.statements import events as e
 def by_asset(
     context: Context, events: Sequence[EmittedEvent], source: TaskScope
 ) -> Steps[dict[int, list[EmittedEvent]]]:
-    """The events of each asset. An asset that is not known, or not active, is from now on: as
-    declared by the source's DAG."""
+    """Return the events of each asset. Declare unknown and inactive assets for the source's DAG."""
     found: dict[int, list[EmittedEvent]] = {}
     for event in events:
         id = yield from _active(context, event, source.dag_id)

@@ -1,4 +1,4 @@
-"""What has outlived its time: expired task entries, and the state of assets nobody declares."""
+"""Cleanup of expired task entries, and of the state of orphaned assets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def delete_orphans(context: Context, command: c.DeleteOrphans) -> Steps[int]:
 
 
 def lock_orphans(command: c.DeleteOrphans) -> Steps[list[AssetScope]]:
-    """Begin, and lock what is to be swept."""
+    """Begin a transaction, and lock the assets to be swept."""
     yield BEGIN
     found = yield s.lock_orphans(), {"cutoff": rows.micros(command.cutoff)}
     return [AssetScope(*row) for row in found]

@@ -1,4 +1,4 @@
-"""What only assets have: values that never move back, and a history to go back in."""
+"""Advances and history, which only assets have."""
 
 from __future__ import annotations
 

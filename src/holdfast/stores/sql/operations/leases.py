@@ -1,4 +1,4 @@
-"""Heartbeats: who does something renews the lease that keeps others from doing it."""
+"""Heartbeats: a process renews the leases on what it works on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def heartbeat(context: Context, command: c.Heartbeat) -> Steps[c.Lost]:
 
 
 def _renew(renew: Any, find: Any, wanted: dict[T, dict[str, Any]]) -> Steps[tuple[T, ...]]:
-    """Those that could not be renewed."""
+    """Return those that could not be renewed."""
     if not wanted:
         return ()
     renewed = yield renew, list(wanted.values())

@@ -1,4 +1,4 @@
-"""Listing entries, of one scope or of many."""
+"""Listing of entries, of one scope or of many."""
 
 from __future__ import annotations
 

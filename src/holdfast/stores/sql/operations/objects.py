@@ -1,8 +1,8 @@
-"""Objects in the workers' storage: reserving them, naming them, and deleting what nothing names.
+"""Purge queue: reserving objects, referring to them, and deleting those that nothing refers to.
 
-An object is deleted only while its row in the queue is taken and nobody has reserved it, and named
-only while it is reserved and not taken. So an object that is written anew, because the same value
-comes again, is never deleted as the leftover of the time before.
+An object is deleted only while its row in the queue is taken and nobody has reserved it, and
+referred to by an entry only while it is reserved and not taken. So an object that is written again,
+because the same value is set again, is never deleted as a leftover of the earlier write.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from holdfast.stores.sql.statements.entries import (
 )
 
 _AT_ONCE = 128
-"""Rows that one statement looks for."""
+"""Number of rows that one statement looks up."""
 
 
 class Keeper(NamedTuple):
-    """Whose objects they are, as the queue knows it."""
+    """Owner of objects, as the queue identifies it."""
 
     shelf: Shelf
     columns: dict[str, Any]
 
     whole: str
-    """The owner of a barrier in front of every map index."""
+    """The owner of a barrier for every map index."""
 
     @property
     def owner(self) -> dict[str, Any]:
@@ -49,12 +49,12 @@ class Keeper(NamedTuple):
 
     @property
     def owners(self) -> dict[str, Any]:
-        """The owner, and that of a barrier in front of it."""
+        """The owner, and that of a barrier that covers it."""
         return self.owner | {"whole": self.whole}
 
 
 def keeper(scope: StoreScope) -> Steps[Keeper]:
-    """That of a scope which has to be known."""
+    """Return the keeper of a scope. Raise an error if the scope does not exist."""
     return _keeper((yield from resolve(scope)))
 
 
@@ -79,7 +79,7 @@ class Queued(NamedTuple):
     value: str
     reservation: str | None
     taken: bool
-    """It is being deleted."""
+    """Whether the object is being deleted."""
 
 
 def reserve_objects(context: Context, command: c.ReserveObjects) -> Steps[None]:
@@ -106,7 +106,7 @@ def _add(
 
 
 def _queued(its: Keeper, keys: Iterable[str]) -> Steps[dict[str, list[Queued]]]:
-    """What is queued for these keys, locked; under no key, a barrier in front of them."""
+    """Return the locked rows of these keys; under the empty key, a barrier that covers them."""
     queued: dict[str, list[Queued]] = defaultdict(list)
     for some in _portions(dict.fromkeys(keys)):
         named = {f"nth_{n}": key for n, key in enumerate(some)}
@@ -117,8 +117,8 @@ def _queued(its: Keeper, keys: Iterable[str]) -> Steps[dict[str, list[Queued]]]:
 
 
 def _portions(items: Iterable[Any]) -> Iterator[list[Any]]:
-    """The items, as many at once as one statement takes. The last one comes again and again, so
-    that there are few statements."""
+    """Yield the items in batches for one statement. A batch is padded with its last item to a power
+    of two, so that there are few different statements."""
     rest = list(items)
     while rest:
         some, rest = rest[:_AT_ONCE], rest[_AT_ONCE:]
@@ -129,8 +129,8 @@ def _portions(items: Iterable[Any]) -> Iterator[list[Any]]:
 def _untaken(
     scope: StoreScope, key: str, value: str, queued: Mapping[str, list[Queued]]
 ) -> list[Queued]:
-    """What is queued for a key, none of which is this object and being deleted: or any, where the
-    object is known by its key alone."""
+    """Return the rows of a key that are not being deleted. Raise ObjectBusy if this object is, or
+    any of the key, if the object is known by its key alone."""
     found = queued.get(key, [])
     by_key = not value or is_in_place(value)
     taken = any(one.taken and (by_key or one.value == value) for one in found)
@@ -165,9 +165,8 @@ def queue_objects(context: Context, command: c.QueueObjects) -> Steps[None]:
 def claim_objects(
     scope: StoreScope, values: Iterable[tuple[str, str]], reservation: str
 ) -> Steps[None]:
-    """What is about to be written names these objects, which were reserved for it. ObjectBusy where
-    they are not any more: somebody may have deleted what was put there. The transaction has
-    begun."""
+    """Claim the reserved objects for a write that is about to refer to them. Raise ObjectBusy if
+    they are not reserved any more, since they may have been deleted. The transaction has begun."""
     references = [(key, value) for key, value in values if is_reference(value)]
     if references:
         its = yield from keeper(scope)
@@ -188,7 +187,8 @@ def _claimed(
     reservation: str,
     queued: Mapping[str, list[Queued]],
 ) -> list[Queued]:
-    """The rows of an object's own reservation, and those that nobody has reserved."""
+    """Return the rows of an object's own reservation, and those that nobody has reserved. Raise
+    ObjectBusy if it is not reserved."""
     found = _untaken(scope, key, value, queued)
     reserved = "" if is_in_place(value) else value
     own = [one for one in found if one.reservation == reservation and one.value == reserved]
@@ -199,7 +199,8 @@ def _claimed(
 
 
 def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[None]:
-    """What is about to be written names these objects, which were there before."""
+    """Remove existing objects from the queue, because a write is about to refer to them. Raise
+    ObjectBusy if one is being deleted."""
     its = yield from keeper(scope)
     named = list(values)
     queued = yield from _queued(its, [key for key, _ in named])
@@ -214,9 +215,9 @@ def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[
 
 
 def track_object(scope: StoreScope, key: str, value: str, reservation: str | None) -> Steps[None]:
-    """An entry that is not in this database is about to name an object, which was reserved for it,
-    or staged: it is looked at again and again, as nobody can tell when that entry is gone. The
-    transaction has begun."""
+    """Track an object that an entry outside this database is about to refer to, and that was
+    reserved or staged for it: it is checked periodically, since the end of that entry goes
+    unnoticed. The transaction has begun."""
     its = yield from keeper(scope)
     if is_reference(value):
         own: list[Queued] = []
@@ -237,13 +238,13 @@ def track_object(scope: StoreScope, key: str, value: str, reservation: str | Non
 
 
 def look_at_objects(scope: StoreScope, key: str | None = None, all_: bool = False) -> Steps[None]:
-    """Entries that are not in this database are gone: what they named is looked at now."""
+    """Check tracked objects now, because entries outside this database are gone."""
     where = _conditions(c.Part(scope, all_)) | ({} if key is None else {"key": key})
     yield s.expedite(frozenset(where), but=False), where
 
 
 def keep_for_now(purges: Sequence[c.Purge]) -> Steps[None]:
-    """They have names: look again in a day."""
+    """Postpone the next check by a day, because entries refer to the objects."""
     if purges:
         later = rows.microseconds(c.RESERVED_FOR)
         yield s.postpone(), [{"row": purge.id, "until": later} for purge in purges]
@@ -263,8 +264,8 @@ def take_purges(context: Context, command: c.TakePurges) -> Steps[c.Taken]:
 def due_objects(
     context: Context, command: c.TakePurges
 ) -> Steps[tuple[list[c.Purge], list[c.Purge], bool]]:
-    """What is due and has no name, and what has one, in rows that are locked; and whether some
-    were left out for their size."""
+    """Return the due objects without a reference to them, those with one, in locked rows, and
+    whether some were left out because of their size."""
     conditions = _conditions(command.part)
     if command.retry:
         yield s.retry(frozenset(conditions)), conditions
@@ -286,8 +287,8 @@ def take(purges: Sequence[c.Purge], command: c.TakePurges) -> Steps[None]:
 
 
 def lock_part(part: c.Part) -> Steps[bool]:
-    """Lock the scopes of a part for as long as the transaction lasts, and say whether something in
-    them names an object that is overwritten in place."""
+    """Lock the scopes of a part until the end of the transaction; return whether something in them
+    refers to an object that is overwritten in place."""
     if isinstance(part.scope, TaskScope) and part.all_map_indices:
         task = {name: getattr(part.scope, name) for name in ("dag_id", "run_id", "task_id")}
         owners = [(TASKS, "ti_id", {"owner": ti_id}) for (ti_id,) in (yield map_indices(), task)]
@@ -303,7 +304,7 @@ def lock_part(part: c.Part) -> Steps[bool]:
 
 
 def raise_barrier(command: c.TakePurges, due: Sequence[c.Purge]) -> Steps[int | None]:
-    """Keep writers away from the whole part, where all that it has is about to be deleted."""
+    """Block writers to a part that is about to be deleted completely; return the barrier's row."""
     if not command.whole or not due:
         return None
     conditions = _conditions(command.part)
@@ -321,7 +322,7 @@ def raise_barrier(command: c.TakePurges, due: Sequence[c.Purge]) -> Steps[int | 
 
 
 def _conditions(part: c.Part) -> dict[str, Any]:
-    """The columns that tell which part of the queue it is, with their values."""
+    """Return the columns that select the part of the queue, with their values."""
     match part.scope:
         case TaskScope() as scope if part.all_map_indices:
             return {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
@@ -345,7 +346,7 @@ def finish_purges(context: Context, command: c.FinishPurges) -> Steps[None]:
     yield BEGIN
     gone: dict[Shelf, list[dict[str, Any]]] = defaultdict(list)
     for _, ti_id, digest, key, value, _ in (yield from _taken(command.gone, command.taker)):
-        # Whoever has reserved it meanwhile has to put it there again.
+        # A writer that has reserved it meanwhile has to write it again.
         shelf, owner = (ASSETS, digest) if ti_id is None else (TASKS, ti_id)
         reserved = "" if is_in_place(value) else value
         gone[shelf].append({"owner": owner, "key": key, "value": value, "reserved": reserved})
@@ -361,7 +362,7 @@ def finish_purges(context: Context, command: c.FinishPurges) -> Steps[None]:
 
 
 def _taken(ids: Iterable[int], taker: str) -> Steps[list[rows.Row]]:
-    """Those of the rows that the taker still has."""
+    """Return those of the rows whose lease the taker still holds."""
     found: list[rows.Row] = []
     for some in _portions(dict.fromkeys(ids)):
         named = {f"row_{n}": id for n, id in enumerate(some)}

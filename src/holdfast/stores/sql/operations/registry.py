@@ -1,4 +1,4 @@
-"""What is known: runs with their task instances, and assets with the DAGs that declare them."""
+"""Registry of runs with their task instances, and of assets with the DAGs that declare them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     if not found:
         return
     tasks = yield r.lock_tasks_of_run(), {"run": found[0][0]}
-    # Before the run: what a row names is queued for deletion with the names of its owner.
+    # Before the run: references in a row are queued for deletion with the names of its owner.
     for ti_id, _, _ in tasks:
         yield s.delete_all(s.TASKS), {"owner": ti_id}
         yield s.drop_staged(), {"owner": ti_id}
@@ -60,7 +60,8 @@ def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
 
 
 def declare(context: Context, name: str, uri: str) -> Steps[int]:
-    """The asset's id; it is made where it does not exist."""
+    """Return the asset's id; create it if it does not exist. Raise InvalidInput if another asset
+    has its name or URI."""
     asset = {
         "name": name,
         "uri": uri,
@@ -95,7 +96,7 @@ def declare_dag_assets(context: Context, command: c.DeclareDagAssets) -> Steps[N
 
 
 def declare_for_dag(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
-    """The DAG declares these assets and no other."""
+    """Make these assets the only ones that the DAG declares."""
     yield s.drop_declarations(), {"dag_id": command.dag_id}
     for name, uri in sorted(command.assets):
         id = yield from declare(context, name, uri)
@@ -104,7 +105,7 @@ def declare_for_dag(context: Context, command: c.DeclareDagAssets) -> Steps[None
 
 
 def settle_assets() -> Steps[None]:
-    """After a change of declarations: who is declared is active, and nobody else."""
+    """Activate declared assets and deactivate all others, after a change of declarations."""
     yield s.deactivate(), {}
     yield s.reactivate(), {}
 
@@ -129,7 +130,7 @@ def drop_asset(context: Context, id: int) -> Steps[None]:
         [(_, name, uri)] = yield s.identity("id"), {"owner": id}
         digests = [{"digest": rows.digest(text), "revision": revision} for text in (name, uri)]
         yield d.remember_deleted_asset(type(context.dialect)), digests
-    # Its parts first: what a row names is queued for deletion with the names of its owner.
+    # Its parts first: references in a row are queued for deletion with the names of its owner.
     for drop in (s.delete_all(s.ASSETS), s.delete_history(), s.drop_staged_for_asset()):
         yield drop, {"owner": id}
     yield s.delete_asset(), {"owner": id}

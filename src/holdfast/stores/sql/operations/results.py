@@ -1,4 +1,4 @@
-"""What tasks leave for other tasks."""
+"""Results that tasks pass to other tasks."""
 
 from __future__ import annotations
 

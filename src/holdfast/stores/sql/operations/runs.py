@@ -1,7 +1,7 @@
-"""Runs: made, carried out by one process at a time, and ended.
+"""Runs: created, executed by one process at a time, and ended.
 
-What several transactions may want is locked in this order: DAG, run, task instances, assets. So
-they wait for each other and never in a circle.
+Rows are locked in this order: DAG, run, task instances, assets. So transactions wait for each
+other, and never deadlock.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class LockedRun(NamedTuple):
     kind: str
     state: str
     owner: str | None
-    """Who holds it, or who has ended it."""
+    """The process that holds the run, or that has ended it."""
     leased: bool | None
-    """None where nobody holds it."""
+    """None if no process holds the run."""
 
 
 def choices(name: str, values: Sequence[StrEnum]) -> dict[str, str]:
-    """The parameters for `run_statements.one_of`."""
+    """Return the parameters for `statements.runs.one_of`."""
     return {f"{name}_is_{i}": value.value for i, value in enumerate(values)}
 
 
@@ -47,7 +47,7 @@ def lock_run(dag_id: str, run_id: str) -> Steps[LockedRun]:
 
 
 def lock_held_run(dag_id: str, run_id: str, process: Process) -> Steps[int]:
-    """The run's id, for the one who holds it."""
+    """Return the run's id, locked. Raise StaleAttempt if the process does not hold it."""
     run = yield from lock_run(dag_id, run_id)
     if run.owner != run_rows.process_column(process) or RunState(run.state).ended:
         raise _not_held(dag_id, run_id, process, run)
@@ -60,13 +60,13 @@ def _not_held(dag_id: str, run_id: str, asker: Process, run: LockedRun) -> Stale
 
 
 def free(owner: str | None, leased: bool | None, asker: Process, dead: Process | None) -> bool:
-    """Whether the asker may take what `owner` holds."""
+    """Return whether the process `asker` may take what `owner` holds."""
     own = (run_rows.process_column(asker), run_rows.process_column(dead))
     return not leased or owner is None or owner in own
 
 
 def add_run(command: c.CreateRun) -> Steps[int]:
-    """A new run's row."""
+    """Insert a new run and return its id. Raise Conflict if it exists already."""
     named = {"dag_id": command.dag_id, "run_id": command.run_id}
     if (yield s.find_run(), named):
         raise refusal.run_exists(command.dag_id, command.run_id)
@@ -158,7 +158,7 @@ def finish_run(context: Context, command: c.FinishRun) -> Steps[None]:
     run = yield from lock_run(dag_id, run_id)
     own = run.owner == run_rows.process_column(command.process)
     if own and run.state == command.state:
-        return  # told before, and only the answer was lost
+        return  # reported before, and only the response was lost
     if not own or RunState(run.state).ended:
         raise _not_held(dag_id, run_id, command.process, run)
     [(waiting,)] = yield s.waiting_tasks(), {"run": run.id}

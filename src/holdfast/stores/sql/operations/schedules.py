@@ -1,7 +1,7 @@
-"""DAGs that wait for events of assets: how far each has come, and the runs that events start.
+"""DAGs scheduled on asset events: their cursors, and the runs that events start.
 
-An event has its number before it is committed, under the lock of its asset. Who reads that an
-asset has had n events therefore finds all n of them, and a cursor passes over none.
+An event has its number before it is committed, under the lock of its asset. A reader that sees n
+events of an asset therefore finds all n of them, and a cursor skips none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Leaf: TypeAlias = AssetSpec | AssetRefSpec | AliasSpec
 
 
 class Cursor(NamedTuple):
-    """How far a DAG has come with the events of an asset."""
+    """Position of a DAG in the events of an asset."""
 
     asset_id: int
     consumed: int
@@ -57,13 +57,13 @@ _decode = msgspec.json.Decoder(_Scheduled).decode
 
 
 def condition_in(spec: str) -> Condition | None:
-    """What a DAG waits for, if it is scheduled on assets."""
+    """Return the condition of a DAG that is scheduled on assets; None for any other."""
     schedule = _decode(spec).schedule
     return schedule.condition if isinstance(schedule, OnAssets) else None
 
 
 def leaves(condition: Condition) -> Iterator[Leaf]:
-    """The assets, references and aliases that a condition names."""
+    """Yield the assets, references and aliases that a condition names."""
     if isinstance(condition, AllOf | AnyOf):
         for part in condition.of:
             yield from leaves(part)
@@ -72,10 +72,10 @@ def leaves(condition: Condition) -> Iterator[Leaf]:
 
 
 def cursors(dag_id: str, condition: Condition) -> Steps[dict[Leaf, list[Cursor]]]:
-    """For each leaf, the cursors of the assets behind it.
+    """Return, for each leaf, the cursors of the assets behind it.
 
     An asset that was not behind it when the DAG was saved has no row yet. All its events count
-    then; behind an alias, those from the first on that named the alias. One that is behind several
+    then; behind an alias, those from the first one on that named the alias. An asset behind several
     leaves has one cursor, at the first event that counts for any of them.
     """
     consumed = dict((yield d.cursors(), {"dag_id": dag_id}))
@@ -111,7 +111,8 @@ def holds(condition: Condition, found: dict[Leaf, list[Cursor]]) -> bool:
 def follow(
     context: Context, dag_id: str, before: Condition | None, after: Condition | None
 ) -> Steps[None]:
-    """Cursors for what the DAG waits for now: those it had, and new ones at the newest event."""
+    """Replace the DAG's cursors by those of its new condition. Existing ones are kept; new ones
+    start at the newest event."""
     kept: dict[int, int] = {}
     if before is not None:
         for had in (yield from cursors(dag_id, before)).values():
@@ -130,7 +131,7 @@ def _move(context: Context, dag_id: str, cursor: Cursor, consumed: int) -> Steps
 
 
 def create_asset_run(context: Context, command: c.CreateAssetRun) -> Steps[Run | None]:
-    # Most times that a scheduler asks there is nothing new, and it need not lock anything.
+    # Most of the time a scheduler finds nothing new, and needs no lock.
     if not (yield from _news(command.dag_id)):
         return None
     yield BEGIN
@@ -148,7 +149,7 @@ def create_asset_run(context: Context, command: c.CreateAssetRun) -> Steps[Run |
 
 
 def _news(dag_id: str) -> Steps[list[Cursor]]:
-    """The cursors with events to take, if they are enough for a run."""
+    """Return the cursors with new events, if enough for a run. Raise NotFound for unknown DAGs."""
     found = yield d.schedule(), {"dag_id": dag_id}
     if not found:
         raise refusal.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])

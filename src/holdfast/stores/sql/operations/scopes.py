@@ -1,9 +1,8 @@
-"""Finding a scope's row, and locking it for a writer that may write.
+"""Lookup of a scope's row, and its lock for a permitted writer.
 
 All writes to a scope lock its owner's row first, which carries what decides them: the attempt that
-may write, whether the asset is active, and the revision, from which the write takes its version.
-So writes to one scope come one after the other, and a version never comes twice, not even after
-its entry is gone.
+may write, whether the asset is active, and the revision, from which the write takes its version. So
+writes to one scope are serialized, and a version is never reused, not even after its entry is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Owner(NamedTuple):
 
 
 def find(scope: StoreScope) -> tuple[s.Shelf, str, dict[str, Any]]:
-    """The shelf, the column that finds the owner, and the parameter for it."""
+    """Return the shelf, the column that finds the owner, and the parameter for it."""
     if isinstance(scope, TaskScope):
         return s.TASKS, "ti_id", {"owner": scope.ti_text}
     if scope.asset_id is not None:
@@ -47,7 +46,7 @@ def unknown(scope: StoreScope) -> Steps[Exception]:
 
 
 def known(scope: StoreScope) -> Steps[Any]:
-    """The owner's id; an error where the scope is not known."""
+    """Return the owner's id. Raise an error if the scope does not exist."""
     shelf, by, params = find(scope)
     found = yield s.owner(shelf, by), params
     if not found:
@@ -56,7 +55,7 @@ def known(scope: StoreScope) -> Steps[Any]:
 
 
 def resolve(scope: StoreScope) -> Steps[StoreScope]:
-    """The scope with all that identifies it; an error where it is not known."""
+    """Return the scope with all its identifiers. Raise an error if it does not exist."""
     if isinstance(scope, TaskScope):
         yield from known(scope)
         return scope
@@ -68,7 +67,7 @@ def resolve(scope: StoreScope) -> Steps[StoreScope]:
 
 
 def open_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
-    """Begin, and lock the scope for a writer that may write to it."""
+    """Begin a transaction, and lock the scope for a writer. Raise an error if it may not write."""
     yield BEGIN
     if isinstance(writer, TaskWriter) and writer.scope != scope:
         yield from fence(writer)
@@ -76,7 +75,7 @@ def open_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
 
 
 def open_map_indices(scope: TaskScope, writer: Writer) -> Steps[list[Owner]]:
-    """Begin, and lock every map index of the scope's task in its run."""
+    """Begin a transaction, and lock every map index of the scope's task in its run."""
     yield BEGIN
     if isinstance(writer, TaskWriter):
         yield from fence(writer)
@@ -104,14 +103,14 @@ def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
 
 
 def count_write(owner: Owner) -> Steps[int]:
-    """The scope's next version, taken."""
+    """Take the scope's next version, and return it."""
     version = owner.revision + 1
     yield s.set_revision(owner.shelf), {"owner": owner.id, "version": version}
     return version
 
 
 def fence(writer: TaskWriter) -> Steps[None]:
-    """Refuse an attempt that is not the live one, and keep it live until commit."""
+    """Raise StaleAttempt unless the attempt is the live one; keep it live until commit."""
     if writer.attempt is None:
         return
     shelf, by, params = find(writer.scope)
@@ -122,6 +121,6 @@ def fence(writer: TaskWriter) -> Steps[None]:
 
 
 def check_attempt(writer: TaskWriter, newest: int, live: int | None, reading: bool = False) -> None:
-    """Refuse an attempt that is not the live one."""
+    """Raise StaleAttempt unless the attempt is the live one."""
     if writer.attempt is not None and writer.attempt != live:
         raise refusal.stale(writer, newest, live is not None, reading)

@@ -1,4 +1,4 @@
-"""Writes that wait for their attempt's success, and how that attempt sees them."""
+"""Staged writes, and how their attempt reads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 from holdfast.stores.sql.statements import entries as s
 
 LARGEST_MERGE = 8
-"""Pages of entries that are read at once, to lay staged writes over them."""
+"""Number of pages of entries that are read at once, to overlay staged writes on them."""
 
 
 def staged_for(
@@ -29,8 +29,8 @@ def staged_for(
     key: str | None = None,
     max_size: int | None = None,
 ) -> Steps[Sequence[rows.Row]]:
-    """What the reader has staged: for an asset or for all, for one key or for all. ValueTooLarge
-    where that has more than `max_size` characters."""
+    """Return the writes that the reader has staged: for an asset or for all, for one key or for
+    all. Raise ValueTooLarge if they have more than `max_size` characters."""
     by: str | None = None
     params: dict[str, Any] = {}
     if scope is not None:
@@ -44,7 +44,7 @@ def staged_for(
 
 
 def too_large_to_merge(max_size: int | None) -> ValueTooLarge:
-    """The error for a list with staged writes in it, which cannot be read in parts."""
+    """Return the error for a list with staged writes in it, which cannot be read in parts."""
     return ValueTooLarge(
         f"the values of the assets, with staged writes, have more than {max_size:,} characters",
         hint="read the keys one by one with get(), or list them after the attempt",
@@ -52,22 +52,23 @@ def too_large_to_merge(max_size: int | None) -> ValueTooLarge:
 
 
 def staged_by(writer: TaskWriter) -> Steps[list[rows.Row]]:
-    """All that the live attempt has staged: asset, key, value, whether it advances, if_version."""
+    """Return all writes staged for the task: asset, key, value, whether it advances, if_version."""
     _, _, params = find(writer.scope)
     found = yield s.staged_of_task(), params
     return found  # type: ignore[no-any-return]
 
 
 def seen(entry: Entry[str] | None, staged: rows.Row, reader: TaskWriter) -> Entry[str]:
-    """What the attempt reads: its staged write over the entry."""
+    """Return the entry as the attempt reads it: with its staged write on top."""
     key, value, advances, updated_at = staged[:4]
     at = rows.instant(updated_at)
     return overlaid(entry, key, value, at, reader, advances=advances)
 
 
 def bases(command: c.List) -> c.List:
-    """What has to be listed to lay staged writes over it: all, or a page, to go on behind an
-    entry. Filters come later, as a staged write may pass where its entry does not."""
+    """Return the listing on which to overlay staged writes: everything, or one page if it continues
+    after an entry. Filters are applied later, since a staged write may pass where its entry does
+    not."""
     limit = None
     if command.after is not None and command.updated_since is None and command.limit is not None:
         limit = command.offset + command.limit
@@ -78,13 +79,12 @@ def bases(command: c.List) -> c.List:
 
 
 def size_of_merge(command: c.List) -> int | None:
-    """How many characters may be read, to lay staged writes over entries."""
+    """Return how many characters may be read to overlay staged writes on entries."""
     return None if command.max_size is None else LARGEST_MERGE * command.max_size
 
 
 def merged(page: Page, staged: Sequence[rows.Row], command: c.List) -> Page:
-    """All entries that are listed, with the reader's staged writes laid over them, as the command
-    selects them."""
+    """Return the page that the command selects, with the reader's staged writes on top."""
     assert command.reader is not None
     entries: dict[tuple[StoreScope, str], Entry[str]]
     entries = {(found.scope, found.entry.key): found.entry for found in page.found}
@@ -101,7 +101,7 @@ def merged(page: Page, staged: Sequence[rows.Row], command: c.List) -> Page:
 
 
 def stage(context: Context, owner: Owner, command: c.Set | c.Advance) -> Steps[None]:
-    """Keep the write for the attempt's success."""
+    """Stage the write until the attempt succeeds."""
     assert isinstance(command.writer, TaskWriter)
     params = {
         "ti_id": command.writer.scope.ti_text,
@@ -115,9 +115,9 @@ def stage(context: Context, owner: Owner, command: c.Set | c.Advance) -> Steps[N
 
 
 def stage_advance(context: Context, owner: Owner, command: c.Advance) -> Steps[c.Set | c.Advance]:
-    """Stage it together with what is staged for its key: a staged `set` goes on as a `set`.
+    """Stage the advance, merged with the write staged for its key: a staged `set` stays a `set`.
 
-    What stands is left out of it until success, because it may yet be moved back.
+    The current value is left out of it until success, because it may yet be moved back.
     """
     assert isinstance(command.writer, TaskWriter)
     staged: c.Set | c.Advance = command

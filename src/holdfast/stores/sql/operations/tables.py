@@ -1,4 +1,4 @@
-"""Reading whole tables: a slice at a time, and ranges that can be read side by side."""
+"""Table scans: a slice at a time, and ranges that can be read in parallel."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from holdfast.stores.sql.statements import tables as s
 from holdfast.stores.sql.statements.entries import Select
 
 PROBES = 256
-"""How many rows, evenly spread over the ids that a table has had, are looked at to find ranges of
-about equal size. Where ids are missing, they are the fewer."""
+"""Number of rows, evenly spread over the ids that a table has had, that are sampled to find ranges
+of about equal size. Where ids are missing, the sample is smaller."""
 
 
 def scan(context: Context, command: c.Scan) -> Steps[c.Slice]:
@@ -43,7 +43,7 @@ def scan(context: Context, command: c.Scan) -> Steps[c.Slice]:
 
 
 def scan_query(command: c.Scan, dialect: Dialect, build: Callable[..., Select]) -> Query:
-    """The SELECT that `build` makes of what is asked, and its parameters."""
+    """Return the SELECT that `build` makes for the command, and its parameters."""
     tests = [(test.column, test.operator, _padded(test.values)) for test in command.tests]
     shapes = tuple((column, operator, len(values)) for column, operator, values in tests)
     statement = build(
@@ -61,7 +61,7 @@ def scan_query(command: c.Scan, dialect: Dialect, build: Callable[..., Select]) 
 
 
 def _padded(values: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """The last value again and again, so that lists of many lengths share a statement."""
+    """Pad the values with the last one, so that lists of many lengths share a statement."""
     length = 1 << max(len(values) - 1, 0).bit_length()
     return values + values[-1:] * (length - len(values)) if values else values
 
@@ -73,12 +73,12 @@ def plan_scan(context: Context, command: c.PlanScan) -> Steps[tuple[tuple[int | 
     if ranges == 1:
         return ()
     if IDENTITIES[command.table] == (str,):
-        # Ids of task instances are digests, and so as evenly spread as can be.
+        # Ids of task instances are digests, and so evenly distributed.
         return tuple((str(UUID(int=n * 2**128 // ranges)),) for n in range(1, ranges))
     first, last = (yield s.ends(command.table), {})[0]
     span = last - first + 1
     points = {
-        # Somewhere in each part, as rows may well be written in turns of some length.
+        # At random in each part, as rows may be written in a regular pattern.
         f"id_{n}": first + int(span * (n + random.random()) / PROBES)  # noqa: S311
         for n in range(PROBES)
     }

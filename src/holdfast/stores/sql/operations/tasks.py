@@ -1,4 +1,4 @@
-"""Task instances: listed, decided about, cleared, and marked by people."""
+"""Task instances: listed, changed, cleared, and marked by users."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def change_tasks(context: Context, command: c.ChangeTasks) -> Steps[None]:
 def clear_tasks(
     context: Context, command: c.ClearTasks, empty: Empty = empty_entries
 ) -> Steps[tuple[TaskScope, ...]]:
-    """`empty` says how a task store is cleared."""
+    """Clear task instances, so that they run again; `empty` deletes the entries of a task store."""
     yield BEGIN
     run = yield from lock_run(command.dag_id, command.run_id)
     if run.kind == RunKind.EXTERNAL:

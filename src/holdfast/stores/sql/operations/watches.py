@@ -70,7 +70,8 @@ def emit(
     command: c.Emit,
     operations: Mapping[type[c.Command[Any]], Operation] = WRITES,
 ) -> Steps[None]:
-    """`operations` say how the watcher's writes are carried out."""
+    """Execute the watcher's writes by `operations`, and record its event. Raise StaleAttempt if a
+    newer watch has begun."""
     yield BEGIN
     watch, event = command.watch, command.event
     found = yield e.lock_watcher(), (yield from watch_params(watch))

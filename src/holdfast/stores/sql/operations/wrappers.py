@@ -1,5 +1,4 @@
-"""Commands that are carried out only while an attempt is live, a job's intent current, or a
-watch the newest."""
+"""Commands guarded by a live attempt, by a job's current intent, or by the newest watch."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ def guarded(operation_for: Lookup, context: Context, command: Guarded) -> Steps[
         yield BEGIN
         if not isinstance(guard, LiveWatch):
             scope = guard.writer.scope if isinstance(guard, LiveAttempt) else guard.scope
-            # As a writer locks it: this one may go on to write there, which two that share a lock
-            # could not.
+            # With a writer's lock, because the command may go on to write there, which two shared
+            # locks would not allow.
             yield from lock_scope(scope, TaskWriter(scope))
         yield from _check(operation_for, context, guard, reading=False)
         return (yield from joined(operation(context, inner)))
@@ -63,7 +62,8 @@ def _check(operation_for: Lookup, context: Context, guard: Guard, reading: bool)
 
 
 def _while_live(writer: TaskWriter, query: Query, reading: bool) -> Steps[rows.Row]:
-    """The row, which begins with the newest attempt and the live one, if the writer is that."""
+    """Return the row, which begins with the newest attempt and the live one. Raise StaleAttempt if
+    the writer is not the live attempt."""
     found = yield query
     if not found:
         raise refusal.unknown_task(writer.scope)

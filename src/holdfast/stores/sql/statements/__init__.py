@@ -1,1 +1,1 @@
-"""SQL statements, built once for each dialect; the nouns are those of the operations."""
+"""SQL statements, built once for each dialect and named like the operations that execute them."""

@@ -1,8 +1,8 @@
-"""The statements about bulk loads.
+"""Statements for bulk loads.
 
 Parameters: `load` (a load's row), `name`, `part`, `first` and `stop` (numbers of entries in a
-part), `writer`, `own` (the task instance that writes its own entries, if one does), `kept` (how
-long a history is), `now`.
+part), `writer`, `own` (the task instance that writes its own entries, if one does), `kept` (the
+length of a history), `now`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _of_slice = sa.and_(
 
 
 def owner_of(shelf: Shelf) -> sa.Column[Any]:
-    """Whose entry a row of a load is."""
+    """Return the column with the owner of a load's entry."""
     return _row[shelf.owner_id.name]
 
 
@@ -41,7 +41,7 @@ def add_load(dialect: type[Dialect]) -> Any:
 
 @cache
 def lock_load(share: bool) -> Select:
-    """The load's id and writer; nobody drops it while others share the lock."""
+    """Select the load's id and writer, locked; it cannot be dropped while others share the lock."""
     found = sa.select(t.load.c.id, t.load.c.writer).where(t.load.c.name == sa.bindparam("name"))
     return found.with_for_update(read=share)
 
@@ -54,14 +54,14 @@ def lock_old_loads(dialect: type[Dialect]) -> Select:
 
 @cache
 def parts() -> Select:
-    """Each part with how many entries it has, and how many of them are of task instances."""
+    """Select each part with its number of entries, and of those of task instances."""
     counts = sa.func.count(), sa.func.count(_row.ti_id)
     return sa.select(_row.part, *counts).where(_of_load).group_by(_row.part)
 
 
 @cache
 def last_number() -> Select:
-    """The number of a part's last entry; null where it has none."""
+    """Select the number of a part's last entry; null if it has none."""
     last = sa.func.max(_row.number)
     return sa.select(last).where(_of_load, _row.part == sa.bindparam("part"))
 
@@ -83,7 +83,7 @@ def drop_load() -> sa.Delete:
 
 @cache
 def repeated(shelf: Shelf) -> Select:
-    """The owner and key of an entry that comes more than once."""
+    """Select the owner and key of an entry that occurs more than once."""
     owner = owner_of(shelf)
     return (
         sa.select(owner, _row.key)
@@ -96,7 +96,7 @@ def repeated(shelf: Shelf) -> Select:
 
 @cache
 def task_scope() -> Select:
-    """The task instance behind an owner in a load."""
+    """Select the task instance of an owner in a load."""
     names = (_row.dag_id, _row.run_id, _row.task_id, _row.map_index)
     named = sa.and_(_row.ti_id == sa.bindparam("owner"), _row.dag_id.is_not(None))
     return sa.select(*names).where(_of_load, named).limit(1)
@@ -104,7 +104,7 @@ def task_scope() -> Select:
 
 @cache
 def add_runs(dialect: type[Dialect]) -> Any:
-    """The runs that are not known, as external ones."""
+    """Insert the runs that do not exist, as external ones."""
     wanted = sa.select(_row.dag_id, _row.run_id).where(_of_load, _row.dag_id.is_not(None))
     new, run = wanted.distinct().subquery("new"), t.run.c
     known = sa.exists().where(run.dag_id == new.c.dag_id, run.run_id == new.c.run_id)
@@ -116,7 +116,7 @@ def add_runs(dialect: type[Dialect]) -> Any:
 
 @cache
 def add_task_instances(dialect: type[Dialect]) -> Any:
-    """The task instances that are not known, in runs that are."""
+    """Insert the task instances that do not exist, in runs that do."""
     wanted = sa.select(_row.ti_id, _row.dag_id, _row.run_id, _row.task_id, _row.map_index)
     new = wanted.where(_of_load, _row.dag_id.is_not(None)).distinct().subquery("new")
     run, ti = t.run.c, t.task_instance.c
@@ -132,8 +132,8 @@ def add_task_instances(dialect: type[Dialect]) -> Any:
 
 @cache
 def count_writes(shelf: Shelf) -> sa.Update:
-    """The next version of every owner in the load, taken, which keeps other writers out."""
-    # As a join: MariaDB would look through the load once for each row of the owners' table.
+    """Take the next version of every owner in the load, which locks out other writers."""
+    # As a join: MariaDB would scan the load once for each row of the owners' table.
     owners = sa.select(owner_of(shelf).label("id")).where(_of_load).distinct().subquery("written")
     return (
         sa.update(shelf.owner)
@@ -144,8 +144,7 @@ def count_writes(shelf: Shelf) -> sa.Update:
 
 @cache
 def refused_asset() -> Select:
-    """An asset in the load that cannot be written, if there is one: its id, and its name if it is
-    still known."""
+    """Select an asset in the load that cannot be written: its id, and its name if it exists."""
     asset = t.asset.c
     return (
         sa.select(_row.asset_id, asset.name)
@@ -161,7 +160,7 @@ def refused_asset() -> Select:
 
 @cache
 def queued_objects(shelf: Shelf) -> Select:
-    """What entries of the load refer to, and the purge queue has: whose it is, key, value."""
+    """Select the references in the load that are in the purge queue: owner's names, key, value."""
     queued = t.purge.c
     names = (queued.dag_id, queued.run_id, queued.task_id, queued.map_index)
     same: Any = sa.and_(queued.key == _row.key, queued.value == _row.value)
@@ -175,7 +174,7 @@ def queued_objects(shelf: Shelf) -> Select:
 
 @cache
 def write(shelf: Shelf, dialect: type[Dialect]) -> Any:
-    """Entries from a slice of the load, each with its owner's newest version."""
+    """Write the entries of a slice of the load, each with its owner's newest version."""
     by: Any = sa.bindparam("writer", type_=sa.Text())
     columns = [owner_of(shelf), _row.key, _row.value, shelf.owner.c.revision.label("version")]
     columns.append(now.label("updated_at"))
@@ -187,7 +186,7 @@ def write(shelf: Shelf, dialect: type[Dialect]) -> Any:
         sa.select(*columns, by.label("writer"))
         .select_from(t.load_entry.join(shelf.owner, shelf.id == owner_of(shelf)))
         .where(_of_slice)
-        # The order of the index that they go into: it saves more time than the sorting takes.
+        # In the order of the target's index, which saves more time than the sorting takes.
         .order_by(owner_of(shelf), _row.key)
     )
     return dialect().upsert_from(shelf.entry, [shelf.owner_id.name, "key"], rows)
@@ -195,7 +194,7 @@ def write(shelf: Shelf, dialect: type[Dialect]) -> Any:
 
 @cache
 def add_history() -> sa.Insert:
-    """The entries just written from a slice, as steps of their history."""
+    """Insert the entries just written from a slice as steps of their history."""
     entry, past = t.asset_entry.c, t.asset_history.alias("past").c
     latest = (
         sa.select(sa.func.coalesce(sa.func.max(past.version), 0))
@@ -210,7 +209,7 @@ def add_history() -> sa.Insert:
 
 @cache
 def trim_history(dialect: type[Dialect]) -> sa.Delete:
-    """Steps that are too old, of the entries in a slice."""
+    """Delete the steps that are too old, of the entries in a slice."""
     step = t.asset_history.alias("step")
     newest_first = sa.func.row_number().over(
         partition_by=(step.c.asset_id, step.c.key), order_by=step.c.version.desc()
@@ -230,7 +229,7 @@ def trim_history(dialect: type[Dialect]) -> sa.Delete:
 
 
 def _in_slice(table: Any) -> sa.FromClause:
-    """Rows of an asset's table with their counterparts in the load."""
+    """Return rows of an asset's table joined with their counterparts in the load."""
     same = sa.and_(table.c.asset_id == _row.asset_id, table.c.key == _row.key)
     return t.load_entry.join(table, same)
 

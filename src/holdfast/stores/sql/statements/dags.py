@@ -1,4 +1,4 @@
-"""The statements about DAG files, their DAGs, and the schedules of those on assets."""
+"""Statements for DAG files, their DAGs, and schedules on assets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.stores.sql.statements.entries import Select
 from holdfast.stores.sql.statements.runs import one_of
 
 NOWHERE: Final = digest("")
-"""The file of DAGs that are away."""
+"""Digest of the placeholder file of DAGs that no file holds."""
 SEEN_LATELY: Final = 30_000_000
 """Microseconds for which a DAG counts as held by the scheduler that has seen it."""
 
@@ -100,7 +100,7 @@ def schedule() -> Select:
 
 @cache
 def lock_dag() -> Select:
-    """The same, and whether a scheduler has ever and has lately had it; locked until commit."""
+    """Select the schedule, and whether a scheduler has ever, or lately, seen the DAG; locked."""
     seen_at = t.dag.c.seen_at
     seen = seen_at.is_not(None), seen_at > now - SEEN_LATELY
     return schedule().add_columns(*seen).with_for_update(key_share=True)
@@ -108,7 +108,7 @@ def lock_dag() -> Select:
 
 @cache
 def add_dag() -> sa.Insert:
-    """If it was known before, its schedule goes on where it was."""
+    """Insert a DAG. If it existed before, its schedule continues where it was."""
     r = t.run.c
     scheduled = sa.and_(r.dag_id == sa.bindparam("dag_id"), r.kind == RunKind.SCHEDULED.value)
     newest = sa.select(sa.func.max(r.logical_date)).where(scheduled).scalar_subquery()
@@ -137,7 +137,7 @@ def _seen() -> sa.ColumnElement[int]:
 
 @cache
 def let_go_of_dag() -> sa.Update:
-    """Where the file holds it, none does from now on; it counts as seen until now."""
+    """Detach the DAG from the file, if that holds it; it counts as seen until now."""
     held = _this_dag(), t.dag.c.file_digest == sa.bindparam("digest")
     return sa.update(t.dag).where(*held).values(file_digest=NOWHERE, seen_at=now)
 
@@ -159,7 +159,7 @@ def _held(count: int) -> tuple[sa.ColumnElement[bool], ...]:
 
 @cache
 def unseen_dags() -> Select:
-    """Those that are not yet called stale, with their files; locked until commit."""
+    """Select DAGs unseen for `after` and not marked as stale, with their files; locked."""
     c = t.dag.c
     long = c.seen_at < now - sa.bindparam("after", type_=sa.BigInteger())
     select = sa.select(c.dag_id, c.file_digest).where(long, c.stale_at.is_(None))
@@ -178,7 +178,7 @@ def pause_dag() -> sa.Update:
 
 @cache
 def schedule_until() -> sa.Update:
-    """It never moves back."""
+    """Set the date until which the DAG is scheduled, which never moves back."""
     until, date = t.dag.c.scheduled_until, sa.bindparam("logical_date", type_=sa.BigInteger())
     earlier = sa.or_(until.is_(None), until < date)
     return sa.update(t.dag).where(_this_dag(), earlier).values(scheduled_until=date)
@@ -203,7 +203,7 @@ def drop_cursors() -> sa.Delete:
 
 @cache
 def scheduled_asset(by: str) -> Select:
-    """Its id and newest event, and the last event from before it was on any schedule: none."""
+    """Select the asset's id and newest event, and 0 as the last event that does not count."""
     c = t.asset.c
     return sa.select(c.id, c.event_count, sa.literal(0, sa.BigInteger())).where(
         c[by] == sa.bindparam("owner")
@@ -212,7 +212,8 @@ def scheduled_asset(by: str) -> Select:
 
 @cache
 def scheduled_assets_behind() -> Select:
-    """The same of the assets behind an alias, which counts from when it was first named."""
+    """Select the ids and newest events of the assets behind an alias, and for each the last event
+    before the alias was first named."""
     a = t.asset_alias.c
     return (
         sa.select(t.asset.c.id, t.asset.c.event_count, a.since)

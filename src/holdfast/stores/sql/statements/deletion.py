@@ -1,7 +1,7 @@
-"""The statements about deleted runs and assets: how far their versions and attempts had come.
+"""Statements for deleted runs and assets: the highest version and attempt that they had.
 
-What is made again under the same name goes on from there, so that no version and no attempt number
-is given out twice.
+A run or asset that is created again under the same name continues from there, so that no version
+and no attempt number is used twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def remember_deleted_run(dialect: type[Dialect]) -> Any:
 
 
 def reached_before(column: str, run: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
-    """The highest revision or attempt of a deleted run with the same ids as this one."""
+    """Return the highest revision or attempt of a deleted run with the same ids as this one."""
     former, c = t.deleted_run.c, t.run.alias("its_run").c
     same = sa.and_(former.dag_id == c.dag_id, former.run_id == c.run_id, c.id == run)
     reached = sa.select(sa.func.coalesce(sa.func.max(former[column]), 0)).where(same)
@@ -30,9 +30,9 @@ def reached_before(column: str, run: sa.ColumnElement[Any]) -> sa.ColumnElement[
 
 @cache
 def resume_revision() -> sa.Update:
-    """Let a new asset go on from the revision of a deleted one with its name or its URI.
+    """Let a new asset continue from the revision of a deleted one with its name or its URI.
 
-    A statement of its own: the INSERT may have waited for the deletion that it has to know of.
+    A separate statement, because the INSERT may have waited for the deletion that it has to see.
     """
     former, c = t.deleted_asset.c, t.asset.c
     reached = sa.select(sa.func.max(former.revision)).where(

@@ -1,7 +1,6 @@
-"""The statements about entries. Each is built once, from the tables, and compiled once for its
-database.
+"""Statements for entries. Each is built once, from the tables, and compiled once for its database.
 
-Parameters that every statement may use: `owner` (whose entries), `key`, `now`.
+Parameters that every statement may use: `owner` (of the entries), `key`, `now`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Select = sa.Select[Any]
 
 
 class Shelf(NamedTuple):
-    """Where the entries of one kind of scope are: their owner's table, theirs, their history's."""
+    """Tables of one kind of scope: of the owner, of its entries, and of their history."""
 
     owner: sa.Table
     entry: sa.Table
@@ -31,7 +30,7 @@ class Shelf(NamedTuple):
 
     @property
     def owner_id(self) -> sa.Column[Any]:
-        """The entry's reference to its owner."""
+        """The entry's foreign key to its owner."""
         return next(iter(self.entry.foreign_keys)).parent
 
 
@@ -40,7 +39,7 @@ ASSETS = Shelf(t.asset, t.asset_entry, t.asset_history)
 
 
 def _owned(shelf: Shelf, by: str) -> sa.ColumnElement[bool]:
-    """Entries of the owner that column `by` finds."""
+    """Return the condition for entries of the owner that column `by` finds."""
     if by == shelf.id.name:
         return shelf.owner_id == sa.bindparam("owner")
     found = sa.select(shelf.id).where(shelf.owner.c[by] == sa.bindparam("owner"))
@@ -88,7 +87,7 @@ def identity(by: str) -> Select:
 
 @cache
 def lock_owner(shelf: Shelf, by: str, share: bool = False) -> Select:
-    """The owner's id, revision and what decides whether it may be written, locked until commit."""
+    """Select the owner's id, revision and what decides whether it may be written; locked."""
     c = shelf.owner.c
     facts = [c.orphaned_at] if shelf is ASSETS else [c.attempt, c.live_attempt]
     return (
@@ -138,7 +137,7 @@ def keys(shelf: Shelf) -> Select:
 
 @cache
 def map_indices() -> Select:
-    """Every map index of a task in a run, in an order that all writers lock in."""
+    """Select every map index of a task in a run, in the order in which all writers lock them."""
     c, r = t.task_instance.c, t.run.c
     return (
         sa.select(c.ti_id)
@@ -154,7 +153,7 @@ def map_indices() -> Select:
 
 @cache
 def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: bool) -> Select:
-    """Entries with their owners, filtered by the conditions that are named."""
+    """Select entries with their owners, filtered by the named conditions."""
     e = shelf.entry.c
     possible: dict[str, sa.ColumnElement[bool]] = {
         "dag_id": t.run.c.dag_id == sa.bindparam("dag_id"),
@@ -201,13 +200,13 @@ def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: boo
 
 @cache
 def measured(select: Select, name: str) -> Select:
-    """What `measure` makes of a statement that is kept for ever."""
+    """Return `measure` of a statement that is cached forever."""
     return measure(select, name)
 
 
 def measure(select: Select, name: str) -> Select:
-    """The same rows with the length of a text as last column, and without texts that have more
-    than `whole` characters."""
+    """Return the select with the length of a text as last column, and without texts of more than
+    `whole` characters."""
     labelled = select.selected_columns[name]
     column = labelled.element if isinstance(labelled, sa.Label) else labelled
     length = sa.func.char_length(column)
@@ -281,7 +280,7 @@ def trim_history() -> sa.Delete:
 
 @cache
 def staged(by: str | None, one_key: bool) -> Select:
-    """What the live attempt has staged, if it is the asking one: for an asset, or for all."""
+    """Select the writes staged by the attempt, if it is the live one: for an asset, or for all."""
     s, ti, a = t.staged_write.c, t.task_instance.c, t.asset.c
     select = (
         sa.select(s.key, s.value, s.advances, s.updated_at, a.id, a.name, a.uri)
@@ -317,7 +316,7 @@ def drop_staged() -> sa.Delete:
 
 @cache
 def drop_staged_for_asset() -> sa.Delete:
-    """Whoever staged them."""
+    """Delete all writes staged for an asset, by any task."""
     return sa.delete(t.staged_write).where(t.staged_write.c.asset_id == sa.bindparam("owner"))
 
 
@@ -425,7 +424,7 @@ def asset_by_id() -> Select:
 
 @cache
 def asset_names() -> Select:
-    """Enough names to suggest some in an error."""
+    """Select enough names to suggest some in an error."""
     return sa.select(t.asset.c.name).order_by(t.asset.c.name).limit(1000)
 
 
@@ -435,7 +434,7 @@ def delete_asset() -> sa.Delete:
 
 
 def _orphaned() -> sa.ColumnElement[bool]:
-    """The one predicate of both the preview and the sweep."""
+    """Return the condition that the preview and the sweep share."""
     c = t.asset.c
     return sa.and_(c.orphaned_at <= sa.bindparam("cutoff"), c.revision > c.swept_revision)
 
@@ -477,7 +476,7 @@ def clock() -> Select:
 
 
 def _expired() -> sa.ColumnElement[bool]:
-    """The one predicate of both the preview and the cleanup."""
+    """Return the condition that the preview and the cleanup share."""
     return t.task_entry.c.expires_at <= sa.bindparam("cutoff")
 
 
@@ -488,7 +487,7 @@ def count_expired() -> Select:
 
 @cache
 def expired() -> Select:
-    """From after (`after_time`, `after_id`) on."""
+    """Select expired entries after (`after_time`, `after_id`)."""
     e, ti, r = t.task_entry.c, t.task_instance.c, t.run.c
     after = sa.tuple_(
         sa.bindparam("after_time", type_=sa.BigInteger()),

@@ -1,4 +1,4 @@
-"""The statements about events of assets, their aliases, and who watches them.
+"""Statements for events of assets, their aliases, and their watchers.
 
 `owner` is an asset.
 """
@@ -50,7 +50,7 @@ def add_event() -> sa.Insert:
 
 @cache
 def add_alias(dialect: type[Dialect]) -> Any:
-    """For an event that has been counted."""
+    """Insert an alias, for an event that has been counted."""
     new = dialect().insert_new(t.asset_alias)
     return new.values(
         alias_digest=sa.bindparam("alias_digest"),
@@ -74,7 +74,7 @@ def _events() -> Select:
 
 @cache
 def events(by: str | None) -> Select:
-    """Newest first: of the asset that column `by` finds, or of all."""
+    """Select events, newest first: of the asset that column `by` finds, or of all."""
     e = t.asset_event.c
     select = _events().select_from(t.asset_event.join(t.asset))
     select = select.limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
@@ -85,7 +85,7 @@ def events(by: str | None) -> Select:
 
 @cache
 def take_events() -> sa.Insert:
-    """What has come after `consumed`, up to `counted`, belongs to the run."""
+    """Assign the events after `consumed`, up to `counted`, to the run."""
     e = t.asset_event.c
     run = sa.bindparam("run", type_=sa.BigInteger())
     news = sa.select(run, e.asset_id, e.number).where(

@@ -1,4 +1,4 @@
-"""The statements about objects that nothing names any more, or nothing yet.
+"""Statements for the purge queue: objects that no entry refers to any more, or not yet.
 
 Parameters: `owner` (a task instance's id, or the digest of an asset's name), `key`, `value`, `row`,
 `until`, `now`.
@@ -31,9 +31,8 @@ def owner_column(shelf: Shelf) -> sa.Column[Any]:
 
 @cache
 def lock_of_keys(shelf: Shelf, count: int) -> Select:
-    """What is queued for so many keys: each one's reference and reservation, and whether it is
-    being deleted. A barrier that stands in front of the scope, which is a row without a key, is
-    part of it."""
+    """Select and lock the rows of so many keys: the reference and reservation of each, and whether
+    it is being deleted. A barrier that covers the scope, a row without a key, is included."""
     owner = owner_column(shelf)
     keys = [sa.bindparam(f"nth_{n}", type_=_row.key.type) for n in range(count)]
     of_keys = sa.and_(owner == sa.bindparam("owner"), _row.key.in_(keys))
@@ -49,13 +48,13 @@ def lock_of_keys(shelf: Shelf, count: int) -> Select:
 
 @cache
 def count_part(conditions: frozenset[str]) -> Select:
-    """How many rows a part of the queue has, due or not."""
+    """Select the number of rows in a part of the queue, due or not."""
     return sa.select(sa.func.count()).select_from(t.purge).where(*_part(conditions))
 
 
 @cache
 def names_places(shelf: Shelf) -> Select:
-    """Whether the owner's entries, or writes staged for it, name what is overwritten in place."""
+    """Select whether the owner's entries or staged writes refer to objects overwritten in place."""
     tables = (t.task_entry,) if shelf is TASKS else (t.asset_entry, t.staged_write)
     start = sa.literal(PLACE_PREFIX)
     return sa.select(
@@ -79,7 +78,7 @@ def newest_barrier(shelf: Shelf) -> Select:
 
 @cache
 def add(shelf: Shelf) -> Any:
-    """A reservation."""
+    """Insert a row, due after `until`."""
     names: tuple[str, ...] = ("name_digest", "name", "uri")
     if shelf is TASKS:
         names = ("ti_id", "dag_id", "run_id", "task_id", "map_index")
@@ -90,8 +89,9 @@ def add(shelf: Shelf) -> Any:
 
 @cache
 def lock_due(dialect: type[Dialect], conditions: frozenset[str]) -> Select:
-    """What is due, of those that the named columns find, and whether it has a name again. What
-    somebody else has reserved is left out: in one snapshot, it is either reserved or named."""
+    """Select and lock the due rows of a part, and whether an entry refers to the object again.
+    Objects reserved by another writer are left out: in one snapshot, an object is either reserved
+    or referred to."""
     unreserved = sa.not_(_reserved())
     due = sa.select(*_COLUMNS, _named()).where(_row.due_at <= now, unreserved, *_part(conditions))
     due = due.order_by(_row.due_at, _row.id).limit(sa.bindparam("limit"))
@@ -144,8 +144,7 @@ def drop() -> sa.Delete:
 
 @cache
 def taken(count: int) -> Select:
-    """What the taker still has of so many: whose object it is, the key, the reference, and the
-    tries."""
+    """Select those of so many rows that the taker still holds: owner, key, reference, and tries."""
     columns = (_row.id, _row.ti_id, _row.name_digest, _row.key, _row.value, _row.tries)
     ids: list[sa.BindParameter[int]] = [sa.bindparam(f"row_{n}") for n in range(count)]
     return sa.select(*columns).where(_row.id.in_(ids), _is_taken_by).order_by(_row.id)
@@ -153,7 +152,7 @@ def taken(count: int) -> Select:
 
 @cache
 def drop_object(shelf: Shelf) -> sa.Delete:
-    """All that is queued or reserved for an object that is gone."""
+    """Delete all rows and reservations of an object that is gone."""
     value = sa.bindparam("value", type_=t.LongText())
     return sa.delete(t.purge).where(
         owner_column(shelf) == sa.bindparam("owner"),
@@ -164,25 +163,25 @@ def drop_object(shelf: Shelf) -> sa.Delete:
 
 @cache
 def postpone() -> sa.Update:
-    """Not before `until` from now on."""
+    """Postpone the row by `until`, and release it."""
     return _update(due_at=now + _until, taken_until=0, taker=sa.null())
 
 
 @cache
 def release() -> sa.Update:
-    """Nobody has reserved it any more."""
+    """Remove the reservation, and make the row due."""
     return _update(due_at=0, reservation=sa.null())
 
 
 @cache
 def track() -> sa.Update:
-    """It has a name that this database does not know."""
+    """Mark the row as tracked: an entry outside this database refers to the object."""
     return _update(due_at=now + _until, reservation=sa.null(), tracked=1)
 
 
 @cache
 def expedite(conditions: frozenset[str], but: bool) -> sa.Update:
-    """What is tracked is due, unless it is being deleted; `but` one value."""
+    """Make tracked rows due, unless they are being deleted; with `but`, all except one value."""
     update = sa.update(t.purge).where(
         _row.tracked == 1, _row.taken_until <= now, *_part(conditions)
     )
@@ -193,7 +192,7 @@ def expedite(conditions: frozenset[str], but: bool) -> sa.Update:
 
 @cache
 def retry(conditions: frozenset[str]) -> sa.Update:
-    """What could not be deleted is due, unless somebody is deleting it."""
+    """Make failed rows due, unless they are being deleted."""
     failed = (_row.tries > 0, _row.taken_until <= now)
     return sa.update(t.purge).where(*failed, *_part(conditions)).values(due_at=0)
 
@@ -217,7 +216,7 @@ def _update(**values: Any) -> sa.Update:
 
 @cache
 def count(conditions: frozenset[str]) -> Select:
-    """How many are due or being deleted, have failed, or are reserved."""
+    """Select the number of waiting rows (due, failed or being deleted), of failed ones, of all."""
     failed = _row.tries > 0
     waiting = sa.or_(_row.due_at <= now, failed, _row.taken_until > now)
     numbers: list[Any] = [_number(waiting), _number(failed), sa.func.count()]

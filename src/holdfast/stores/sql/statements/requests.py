@@ -1,4 +1,4 @@
-"""The statements about clients' requests, and about reading while an attempt is live.
+"""Statements for clients' requests, and for reads while an attempt is live.
 
 Parameters: `who` (the client), `count` (its request's number), `command` (its command's digest),
 `reply` (its answer's JSON text).
@@ -39,7 +39,7 @@ def add_first() -> sa.Insert:
 
 @cache
 def replace_earlier() -> sa.Update:
-    """No row changes where the client's latest request is this one, or later."""
+    """Replace the client's latest request. No row changes if that is this one, or later."""
     return (
         sa.update(t.client_request)
         .where(_of_client(), t.client_request.c.number < sa.bindparam("count"))
@@ -69,13 +69,13 @@ def _attempts() -> list[sa.ColumnElement[Any]]:
 
 @cache
 def attempts() -> Select:
-    """The newest attempt of a task instance, and the live one."""
+    """Select the newest attempt of a task instance, and the live one."""
     return sa.select(*_attempts()).where(t.task_instance.c.ti_id == sa.bindparam("owner"))
 
 
 @cache
 def state() -> Select:
-    """The state of a task instance."""
+    """Select the state of a task instance."""
     return sa.select(t.task_instance.c.state).where(
         t.task_instance.c.ti_id == sa.bindparam("owner")
     )
@@ -83,7 +83,7 @@ def state() -> Select:
 
 @cache
 def own_value() -> Select:
-    """The same, and the value under one of its keys: one look for what is asked most."""
+    """Select the attempts and the value of a key: a single query for the most frequent read."""
     ti, e = t.task_instance, t.task_entry
     matching = sa.and_(e.c.ti_id == ti.c.ti_id, of_key(e), live(TASKS))
     return (

@@ -1,7 +1,7 @@
-"""The statements about runs, their task instances, attempts and results.
+"""Statements for runs, their task instances, attempts and results.
 
 Parameters that every statement may use: `run` (a run's row), `owner` (a task instance), `process`
-(who holds or asks), `lease` (in microseconds), `now`.
+(the one that holds or asks), `lease` (in microseconds), `now`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ leased_until: sa.ColumnElement[int] = now + sa.bindparam("lease", type_=sa.BigIn
 
 
 def one_of(column: sa.Column[Any], count: int) -> sa.ColumnElement[bool]:
-    """The column has one of the values `{its name}_is_0`, `…_1` and so on."""
+    """Return the condition that the column has a value of `{its name}_is_0`, `…_1` and so on."""
     return column.in_([sa.bindparam(f"{column.name}_is_{i}") for i in range(count)])
 
 
@@ -78,7 +78,7 @@ def find_run() -> Select:
 
 @cache
 def run_of_date(backfilled: bool) -> Select:
-    """The id of a run for a logical date, of any kind or made by a backfill."""
+    """Select the id of a run for a logical date, of any kind or created by a backfill."""
     c = t.run.c
     made = [c.dag_id == sa.bindparam("dag_id"), c.logical_date == sa.bindparam("logical_date")]
     if backfilled:
@@ -124,7 +124,7 @@ def count_running() -> Select:
 
 @cache
 def lock_run() -> Select:
-    """The run's id and what decides who may do what with it, locked until commit."""
+    """Select the run's id and what decides who may change it, locked until commit."""
     c = t.run.c
     return (
         sa.select(c.id, c.kind, c.state, c.owner, c.leased_until > now)
@@ -149,7 +149,7 @@ def claim_run() -> sa.Update:
 
 @cache
 def waiting_tasks() -> Select:
-    """How many task instances of a run have not ended."""
+    """Select the number of task instances of a run that have not ended."""
     c = t.task_instance.c
     unfinished = [sa.literal(state.value) for state in TaskState if not state.ended]
     return (
@@ -161,14 +161,14 @@ def waiting_tasks() -> Select:
 
 @cache
 def finish_run() -> sa.Update:
-    """The owner stays: only who has ended the run may tell its end again."""
+    """End the run. The owner stays: only the process that ended it may report its end again."""
     end = {"leased_until": sa.null(), "ended_at": now}
     return sa.update(t.run).where(_this_run()).values(**end, state=sa.bindparam("end"))
 
 
 @cache
 def queue_run() -> sa.Update:
-    """A run that had ended waits again for somebody to carry it out."""
+    """Queue a run that had ended, to be claimed again."""
     times = dict.fromkeys(("owner", "leased_until", "started_at", "ended_at"), sa.null())
     return sa.update(t.run).where(_this_run()).values(**times, state=RunState.QUEUED.value)
 
@@ -191,7 +191,7 @@ def renew_run() -> sa.Update:
 
 @cache
 def held_run() -> Select:
-    """The run, where the process holds it or has ended it."""
+    """Select the run, if the process holds it or has ended it."""
     return sa.select(t.run.c.id).where(_held())
 
 
@@ -213,13 +213,13 @@ def tasks_of_run() -> Select:
 
 @cache
 def lock_run_to_delete() -> Select:
-    """The run's id, locked until commit; no task instance is added to the run meanwhile."""
+    """Select the run's id, locked until commit; no task instance is added to the run meanwhile."""
     return find_run().with_for_update()
 
 
 @cache
 def lock_tasks_of_run() -> Select:
-    """The ids, revisions and newest attempts of a run's task instances, locked until commit."""
+    """Select ids, revisions and newest attempts of a run's task instances; locked until commit."""
     c = t.task_instance.c
     select = sa.select(c.ti_id, c.revision, c.attempt).where(c.run == sa.bindparam("run"))
     return select.order_by(c.ti_id).with_for_update()
@@ -234,7 +234,7 @@ def map_indices_of_task() -> Select:
 
 @cache
 def task_instances(conditions: frozenset[str], states: int) -> Select:
-    """Filtered by the columns that are named, of the run or of the task instance."""
+    """Select task instances, filtered by the named columns of the run or of the task instance."""
     ti, r = t.task_instance.c, t.run.c
     order = [r.dag_id, r.run_id, ti.task_id, ti.map_index]
     facts = _columns(
@@ -267,7 +267,7 @@ def add_task_instance(dialect: type[Dialect]) -> Any:
 
 @cache
 def task_state() -> Select:
-    """The task instance's state, and what kind of run it belongs to."""
+    """Select the task instance's state, the kind of its run, and its interruptions."""
     joined = t.task_instance.join(t.run)
     columns = t.task_instance.c.state, t.run.c.kind, t.task_instance.c.interruptions
     return sa.select(*columns).select_from(joined).where(_this_task())
@@ -275,7 +275,7 @@ def task_state() -> Select:
 
 @cache
 def change_task() -> sa.Update:
-    """Unless it runs or has ended; what was removed may come back."""
+    """Change the state, unless the task runs or has ended; a removed task may come back."""
     c = t.task_instance.c
     open_states = (TaskState.SCHEDULED, TaskState.UP_FOR_RETRY, TaskState.REMOVED)
     waiting = [sa.literal(state.value) for state in open_states]
@@ -293,7 +293,7 @@ def change_task() -> sa.Update:
 
 @cache
 def clear_task() -> sa.Update:
-    """As if it had never run, but for the number of its attempts."""
+    """Reset the task as if it had never run, except for the number of its attempts."""
     unknown = ("live_attempt", "ready_at", "started_at", "ended_at", "error")
     return (
         sa.update(t.task_instance)
@@ -324,7 +324,7 @@ def start_task() -> sa.Update:
 
 @cache
 def end_task() -> sa.Update:
-    """`failed` and `interrupted` are 1 where the attempt was that, and 0 otherwise."""
+    """End the task; `failed` and `interrupted` are 1 if the attempt was, and 0 otherwise."""
     c = t.task_instance.c
     interrupted = sa.bindparam("interrupted", type_=sa.Integer())
     return (
@@ -355,7 +355,7 @@ def add_attempt() -> sa.Insert:
 
 @cache
 def end_attempts() -> sa.Update:
-    """End what is open of the owner's attempts: one, or one whose end was never told."""
+    """End the owner's open attempts: the live one, or one whose end was never reported."""
     c = t.attempt.c
     return (
         sa.update(t.attempt)
@@ -388,8 +388,8 @@ def open_attempt() -> Select:
 
 @cache
 def supervised_tasks(expired: bool) -> Select:
-    """The task instances of a run with an attempt under way that a runner started; if so asked,
-    only those whose lease has passed."""
+    """Select the task instances of a run with a live attempt that a runner started; with `expired`,
+    only those whose lease has expired."""
     ti, a = t.task_instance.c, t.attempt.c
     live = sa.and_(a.ti_id == ti.ti_id, a.number == ti.live_attempt)
     supervised = sa.or_(a.worker.is_not(None), a.leased_until.is_not(None))

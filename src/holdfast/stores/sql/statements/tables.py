@@ -1,6 +1,6 @@
-"""The statements that read whole tables, range by range of the rows' identities.
+"""Statements for table scans, by ranges of the rows' identities.
 
-Each is built once for what is asked of it: the columns, the tests by their operators, the bounds.
+Each is built once for a combination of columns, tests by their operators, and bounds.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from holdfast.stores.sql.dialects.base import now
 from holdfast.stores.sql.statements.entries import Select, measure
 
 Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
-"""Tests without their values: column, operator, how many values."""
+"""Tests without their values: column, operator, number of values."""
 OWNER = "owner"
 LARGE = frozenset({"value", "conf", "error"})
 """Columns of any length. No table has two of them."""
 _KEPT = 256
-"""Statements that are kept: columns and tests may come in any number of orders."""
+"""Size of the statement caches: columns and tests may come in any number of orders."""
 
 
 class Scanned(NamedTuple):
-    """Where the rows of a table of `holdfast.portable.tables` are."""
+    """Source of the rows of a table of `holdfast.portable.tables`."""
 
     base: sa.Table
     """The table that has one row for each."""
     owners: tuple[sa.Table, ...]
-    """Those whose rows they belong to, which have the names."""
+    """The tables of the rows' owners, which have the names."""
     identity: tuple[str, ...]
     """Columns of the base."""
     references: bool = False
-    """Only rows whose value is kept elsewhere, even if they have expired."""
+    """Whether only rows with an offloaded value are included, even if they have expired."""
     suffix: str = ""
-    """Only rows whose key ends so, which is not shown."""
+    """Suffix of the keys of the rows to include, which is not shown."""
 
     def source(self, columns: Iterable[str]) -> sa.FromClause:
-        """The base, and whatever else these columns are in."""
+        """Return the base, joined with the owners if the columns need them."""
         source: sa.FromClause = self.base
         if not all(self.is_own(name) for name in columns):
             for owner in self.owners:
@@ -54,11 +54,11 @@ class Scanned(NamedTuple):
 
     @property
     def reference(self) -> sa.ForeignKey:
-        """Which row of the first owner one of the base belongs to."""
+        """The foreign key of the base to its first owner."""
         return next(key for key in self.base.foreign_keys if key.references(self.owners[0]))
 
     def is_own(self, name: str) -> bool:
-        """Whether the base has the column; a row shares the others with many rows."""
+        """Return whether the base has the column; a row shares the others with many rows."""
         return not self.owners or name in self.base.c
 
     def column(self, name: str) -> sa.ColumnElement[Any]:
@@ -76,7 +76,7 @@ _ELSEWHERE: dict[tuple[sa.Table, str], sa.ColumnElement[Any]] = {
     (t.purge, "asset"): t.purge.c.name,
     (t.run, "conf"): sa.func.coalesce(t.run.c.conf, sa.literal_column("'{}'")),
 }
-"""Columns that are called otherwise in the database, or may be missing there."""
+"""Columns that have another name in the database, or may be NULL there."""
 _TABLES = {
     "task_store": Scanned(t.task_entry, (t.task_instance, t.run), ("ti_id", "key")),
     "asset_store": Scanned(t.asset_entry, (t.asset,), ("asset_id", "key")),
@@ -106,7 +106,7 @@ def scan(
     until: bool,
     by_rows: bool,
 ) -> Select:
-    """Some columns of the rows in a range, and in the order of nothing."""
+    """Select columns of the rows in a range, in no particular order."""
     of = _TABLES[table]
     wanted = [
         _test(of.column(column), number, operator, count)
@@ -117,8 +117,8 @@ def scan(
     if of.references:
         wanted.append(_is_reference(of.base.c.value))
     elif of.base is t.task_entry:
-        # The clock is asked once, not for each row. No index can find these rows, which are nearly
-        # all there are: one on the times would be taken in place of that on the identities.
+        # The clock is evaluated once, not for each row. No index may serve this condition, which
+        # nearly all rows meet: one on the times would be used in place of that on the identities.
         expiry = sa.func.coalesce(t.task_entry.c.expires_at, sa.literal_column(str(2**63 - 1)))
         wanted.append(expiry > sa.select(now).scalar_subquery())
     if after:
@@ -139,7 +139,7 @@ def scan_own(
     until: bool,
     by_rows: bool,
 ) -> Select:
-    """What `scan` does, with a last column for all that are not the rows' own: who has them."""
+    """Return `scan` of the rows' own columns, with the owner's id as last column for the others."""
     own = tuple(name for name in columns if _TABLES[table].is_own(name))
     rows = scan(table, own, shapes, after, until, by_rows)
     if own == columns:
@@ -149,7 +149,7 @@ def scan_own(
 
 @lru_cache(_KEPT)
 def owned(table: str, columns: tuple[str, ...]) -> Select:
-    """For each of the owners `ids`, in their order, these columns. For PostgreSQL alone."""
+    """Select these columns of the owners `ids`, in their order. For PostgreSQL alone."""
     of = _TABLES[table]
     key = of.reference.column
     ids = sa.func.unnest(sa.bindparam("ids", type_=sa.ARRAY(key.type)))
@@ -162,7 +162,7 @@ def owned(table: str, columns: tuple[str, ...]) -> Select:
 
 
 def owners_columns(table: str, columns: Iterable[str]) -> tuple[str, ...]:
-    """Those of the columns that the rows share with others."""
+    """Return those of the columns that the rows share with others."""
     return tuple(name for name in columns if not _TABLES[table].is_own(name))
 
 
@@ -175,7 +175,7 @@ def scan_slice(
     until: bool,
     by_rows: bool,
 ) -> Select:
-    """The first of them, each followed by its identity."""
+    """Select the first rows of `scan`, each followed by its identity."""
     key = _TABLES[table].key
     return (
         scan(table, columns, shapes, after, until, by_rows)
@@ -194,7 +194,7 @@ def measured_slice(
     until: bool,
     by_rows: bool,
 ) -> Select:
-    """The same with the length of their text, and without texts that are large."""
+    """Return `scan_slice` with the length of the text, and without large texts."""
     name = next(name for name in columns if name in LARGE)
     return measure(scan_slice(table, columns, shapes, after, until, by_rows), name)
 
@@ -210,12 +210,12 @@ def _is_reference(value: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
 
 def _without(column: sa.ColumnElement[str], suffix: str) -> sa.ColumnElement[str]:
     length = sa.func.char_length(column) - sa.literal_column(str(len(suffix)))
-    # PostgreSQL may look at rows with shorter keys first, and takes no negative length.
+    # PostgreSQL may evaluate this for shorter keys first, and refuses a negative length.
     return sa.func.substr(column, sa.literal_column("1"), sa.func.abs(length), type_=column.type)
 
 
 def _ends(column: sa.ColumnElement[str], suffix: str) -> sa.ColumnElement[bool]:
-    """Not LIKE, which takes `A` for `a` in SQLite."""
+    """Return the condition of an ending. Not LIKE, which is case-insensitive in SQLite."""
     start = sa.func.char_length(column) - sa.literal_column(str(len(suffix) - 1))
     return sa.func.substr(column, start) == sa.literal(suffix)
 
@@ -236,7 +236,7 @@ def _test(column: sa.ColumnElement[Any], number: int, operator: str, count: int)
 
 
 def _beyond(key: list[sa.Column[Any]], name: str, by_rows: bool) -> sa.ColumnElement[bool]:
-    """The row comes after the one that the parameters of that name tell of."""
+    """Return the condition that a row comes after the identity in the parameters of that name."""
     bound = [sa.bindparam(f"{name}_{n}", type_=part.type) for n, part in enumerate(key)]
     if by_rows:
         return sa.tuple_(*key) > sa.tuple_(*bound)
@@ -249,21 +249,21 @@ def _beyond(key: list[sa.Column[Any]], name: str, by_rows: bool) -> sa.ColumnEle
 
 @cache
 def size(table: str) -> Select:
-    """How many rows there are, as far as `limit`."""
+    """Select the number of rows, up to `limit`."""
     some: Select = sa.select(sa.literal_column("1")).select_from(_TABLES[table].base)
     return sa.select(sa.func.count()).select_from(some.limit(sa.bindparam("limit")).subquery())
 
 
 @cache
 def ends(table: str) -> Select:
-    """The first and the last row's id."""
+    """Select the ids of the first and the last row."""
     id = _TABLES[table].base.c.id
     return sa.select(sa.func.min(id), sa.func.max(id))
 
 
 @cache
 def next_ids(table: str, count: int) -> Select:
-    """For each of so many ids, the first that there is from it on."""
+    """Select, for each of so many ids, the first existing one from it on."""
     id = _TABLES[table].base.c.id
     return sa.select(
         *(
@@ -275,7 +275,7 @@ def next_ids(table: str, count: int) -> Select:
 
 @cache
 def identities(table: str, count: int) -> Select:
-    """Those of the rows with these ids."""
+    """Select the identities of the rows with these ids."""
     id = _TABLES[table].base.c.id
     wanted: list[sa.BindParameter[int]] = [sa.bindparam(f"id_{n}") for n in range(count)]
     return sa.select(*_TABLES[table].key).where(id.in_(wanted))
