@@ -106,17 +106,17 @@ def rules(settings: Settings) -> Rules:
     )
 
 
-_BESIDE: dict[Store, Callable[[], None]] = {}
-"""By store, the function that closes what its users opened along with it."""
+_CLOSERS: dict[Store, list[Callable[[], None]]] = {}
+"""By store, the functions that close what its users opened along with it."""
 
 
 def before_close(store: Store, close: Callable[[], None]) -> None:
     """Register `close`, to be called before a connection closes the store."""
-    _BESIDE[store] = close
+    _CLOSERS.setdefault(store, []).append(close)
 
 
-def _close_beside(store: Store) -> None:
-    if (close := _BESIDE.pop(store, None)) is not None:
+def _call_closers(store: Store) -> None:
+    for close in _CLOSERS.pop(store, ()):
         close()
 
 
@@ -142,12 +142,12 @@ class Connection:
 
     def close(self) -> None:
         """Close the connections, and the server for handles if there is one."""
-        _close_beside(entries_of(self.store))
+        _call_closers(entries_of(self.store))
         self.store.close()
 
     async def aclose(self) -> None:
         """Async variant of `close`, which also closes the connections of the event loop."""
-        await asyncio.to_thread(_close_beside, entries_of(self.store))
+        await asyncio.to_thread(_call_closers, entries_of(self.store))
         await self.store.aclose()
 
     async def __aenter__(self) -> Self:

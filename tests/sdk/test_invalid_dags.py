@@ -323,3 +323,8 @@ def test_a_param_keeps_to_its_rules(rules: dict[str, Any], value: Any) -> None:
 def test_a_reference_has_a_name_or_a_uri() -> None:
     with pytest.raises(ValueError, match="one of name= and uri="):
         Asset.ref(name="a", uri="b")
+
+
+def test_a_type_of_a_param_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(InvalidDag, match="does not know the type 'sting'"):
+        Param("a", type=["null", "sting"])

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import commands as c
 from holdfast.accessor.task_store import TaskStore
-from holdfast.errors import InvalidInput, SparkUnavailable
+from holdfast.errors import InvalidInput, SparkUnavailable, UnreadableValue
 from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
 from holdfast.spark.jobs.claim import claim_key
@@ -60,6 +60,17 @@ def test_a_claim_of_a_foreign_driver_is_neither_followed_nor_cancelled(
         with pytest.raises(InvalidInput, match=f"'{FOREIGN}' is no driver of the job {INTENT}"):
             ask(INTENT)
     assert [path.name for path in log.parent.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize("claim", [{"driver": 7}, {"driver": ["x"]}, {"succeeded": "yes"}])
+def test_a_claim_that_is_none_is_an_error(
+    tmp_path: Path, store: TaskStore, claim: dict[str, Any]
+) -> None:
+    store.set(claim_key("spark_job"), {"intent": INTENT, **claim})
+    watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
+
+    with pytest.raises(UnreadableValue, match="is no claim of a driver"):
+        watch.claims.read()
 
 
 def test_a_foreign_id_in_place_of_the_submitted_one_is_refused(

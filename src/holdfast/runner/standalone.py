@@ -57,8 +57,9 @@ class _Part:
 
 def run(parts: Sequence[Sequence[str]], stopping: Event) -> None:
     """Run the parts until `stopping` is set; then send SIGTERM to each and wait for their end."""
-    running = [_Part(arguments) for arguments in parts]
+    running: list[_Part] = []
     try:
+        running += map(_Part, parts)
         while not stopping.wait(ROUND):
             for part in running:
                 part.tick()

@@ -55,6 +55,12 @@ class Param:
                 f"Param() does not know the rule `{unknown[0]}`",
                 hint=f"it knows {', '.join(_RULES)}",
             )
+        kinds = rules.get("type", ())
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            if kind not in _TYPES:
+                raise InvalidDag(
+                    f"Param() does not know the type {kind!r}", hint=f"it knows {', '.join(_TYPES)}"
+                )
         self.default = default
         self.description = description
         self.rules = {name: wanted for name, wanted in rules.items() if name in _RULES}
@@ -67,7 +73,7 @@ class Param:
         for rule, wanted in self.rules.items():
             try:
                 kept = _RULES[rule](value, wanted)
-            except (TypeError, KeyError):
+            except TypeError:
                 kept = False
             if not kept:
                 raise InvalidInput(f"param `{name}` is {value!r}, but its {rule} is {wanted!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -111,17 +112,17 @@ def plan(reading: Reading, partitions: int) -> list[Sequence[Any]]:
 
 def served_batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range, slice by slice. Each slice is consistent in itself."""
-    server = Served(reading.location)
     after: Sequence[Any] | None = part.after
+    bounds = {**reading.fields, "until": part.until}
     limit = FIRST_SLICE
-    while after is not None:
-        answer = server.ask("Scan", **reading.fields, after=after, until=part.until, limit=limit)
-        batch = record_batch(answer["columns"], reading.arrow_schema)
-        yield batch
-        after = answer["last"]
-        bytes_per_row = max(1, batch.nbytes // max(1, batch.num_rows))
-        limit = min(LARGEST_SLICE, max(1, BYTES // bytes_per_row))
-    server.close()
+    with closing(Served(reading.location)) as server:
+        while after is not None:
+            answer = server.ask("Scan", **bounds, after=after, limit=limit)
+            batch = record_batch(answer["columns"], reading.arrow_schema)
+            yield batch
+            after = answer["last"]
+            bytes_per_row = max(1, batch.nbytes // max(1, batch.num_rows))
+            limit = min(LARGEST_SLICE, max(1, BYTES // bytes_per_row))
 
 
 def record_batch(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast import commands as c
-from holdfast.errors import VersionConflict
+from holdfast.errors import UnreadableValue, VersionConflict
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Process
 from holdfast.model.value import decode_entry, encode
@@ -46,7 +46,10 @@ class Claims:
         self._intent = intent
 
     def read(self) -> tuple[Claim | None, int]:
-        """Return the claim of this intent, if there is one, and the version of the entry."""
+        """Return the claim of this intent, if there is one, and the version of the entry.
+
+        Raise UnreadableValue if something else is stored there.
+        """
         entry = self._store.execute(c.GetEntry(self._writer.scope, self._key))
         if entry is None:
             return None, 0
@@ -54,7 +57,13 @@ class Claims:
         value: Any = decode_entry(entry.value, where)
         if not isinstance(value, dict) or value.get("intent") != self._intent:
             return None, entry.version
-        return msgspec.convert(value, Claim), entry.version
+        try:
+            return msgspec.convert(value, Claim), entry.version
+        except msgspec.ValidationError as error:
+            raise UnreadableValue(
+                f"{where} is no claim of a driver: {error}",
+                hint="delete the entry, and clear the task",
+            ) from None
 
     def write(self, claim: Claim, version: int) -> int | None:
         """Write the claim and return its new version; None if the entry is not at `version` any

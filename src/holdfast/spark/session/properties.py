@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,12 +30,3 @@ def write_properties(file: Path, settings: Mapping[str, str]) -> None:
                 )
             escaped = "".join(_ESCAPED.get(character, character) for character in text)
             lines.write(f"{name} {escaped}\n")
-
-
-@contextmanager
-def properties(settings: Mapping[str, str]) -> Iterator[Path]:
-    """Yield a temporary file with the settings, for a program that reads it within the block."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as directory:
-        file = Path(directory, "spark.properties")
-        write_properties(file, settings)
-        yield file

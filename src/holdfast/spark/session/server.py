@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import os
 import re
 import secrets
@@ -209,8 +210,7 @@ def _own_directory(parent: Path) -> Path:
     """Create a directory for one server. Of servers that have ended, only the latest logs are
     kept."""
     parent.mkdir(parents=True, exist_ok=True)
-    left = sorted(parent.glob("server-*"), key=lambda place: place.stat().st_mtime, reverse=True)
-    for age, place in enumerate(left):
+    for age, place in enumerate(sorted(parent.glob("server-*"), key=_age)):
         with suppress(OSError):  # another process removes it at the same time
             if _lock(place):
                 for path in (place,) if age >= LOGS_KEPT - 1 else place.glob("*/"):
@@ -220,6 +220,13 @@ def _own_directory(parent: Path) -> Path:
     for name in ("tmp", "scratch", "derby"):
         (own / name).mkdir()
     return own
+
+
+def _age(place: Path) -> float:
+    try:
+        return time.time() - place.stat().st_mtime
+    except FileNotFoundError:  # another process has removed it
+        return math.inf
 
 
 def _lock(place: Path) -> bool:

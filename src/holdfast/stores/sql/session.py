@@ -12,7 +12,7 @@ from holdfast.flow import Call
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
-from holdfast.stores.sql.operations import OPERATIONS
+from holdfast.stores.sql.operations import operation_for
 from holdfast.stores.sql.operations.steps import BEGIN, SNAPSHOT, Context
 
 A = TypeVar("A")
@@ -28,7 +28,7 @@ def execute_in(session: Session, command: Command[A], history_limit: int) -> A:
     kind: Any = type(connection.dialect)
     compiled = CompiledStatements(kind(paramstyle=dialect.paramstyle))
     now = time.time_ns() // 1000 if dialect.embedded else None
-    steps = OPERATIONS[type(command)](Context(dialect, history_limit), command)
+    steps = operation_for(command)(Context(dialect, history_limit), command)
     answer: Any = None
     try:
         while True:

@@ -66,7 +66,8 @@ class Upload:
             yield put()
 
     def _in_parts(self, *, create: bool) -> Steps[None]:
-        if create and (yield from self._stands(None if self.suffix else len(self.content))):
+        # The size of a compressed object is not known before it is written.
+        if create and not self.suffix and (yield from self._stands(len(self.content))):
             return
         yield call(
             self.store,
@@ -79,7 +80,7 @@ class Upload:
             attributes=self.attributes,
         )
 
-    def _stands(self, size: int | None) -> Steps[bool]:
+    def _stands(self, size: int) -> Steps[bool]:
         """Return whether the object exists, complete and recent. An old one is written again, since
         an old object without an entry counts as an orphan, and the entry is written after the
         object."""

@@ -107,13 +107,6 @@ def set_revision(shelf: Shelf) -> sa.Update:
 
 
 @cache
-def current_version(shelf: Shelf) -> Select:
-    return sa.select(shelf.entry.c.version).where(
-        _owned(shelf, shelf.id.name), of_key(shelf.entry), live(shelf)
-    )
-
-
-@cache
 def upsert(shelf: Shelf, dialect: type[Dialect]) -> Any:
     statement = dialect().upsert(shelf.entry, [shelf.owner_id.name, "key"])
     return statement.values({shelf.owner_id.name: sa.bindparam("owner"), "updated_at": now})
