@@ -151,8 +151,9 @@ def try_to_open(address: SparkAddress) -> tuple[str, float]:
 def progress_of_jobs(address: SparkAddress) -> dict[str, Any]:
     store = store_of("progress")
     with task_session(address, store, TaskWriter(scope_of("progress"), 1), BEGUN) as spark:
-        spark.range(0, 8, 1, 8).select(slowly("id")).collect()
-        spark.range(100).collect()
+        # Long enough for Spark to report on both.
+        for rows in (8, 4):
+            spark.range(0, rows, 1, rows).select(slowly("id")).collect()
     return dict(store.items())
 
 

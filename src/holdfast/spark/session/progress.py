@@ -74,7 +74,7 @@ class Progress:
     ) -> None:
         reported = tuple(stages or ())
         if not reported:
-            return  # a command, or a query's status: batches of streaming queries are not reported
+            return  # a command, a query's status, or a job too short for a report
         with self._lock:
             if done:
                 self._running.pop(operation_id, None)
@@ -84,8 +84,8 @@ class Progress:
             self._changed = True
 
     def value(self) -> dict[str, Any]:
-        """Return the value of the entry. Of jobs that ended before any report, only the number is
-        known."""
+        """Return the value of the entry. Of jobs whose tasks were never reported, only the number
+        is known."""
         total = Counter(self._ended)
         for counts in self._running.values():
             total.update(counts)
