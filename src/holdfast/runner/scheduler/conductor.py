@@ -368,8 +368,8 @@ class Conductor:
             return self.store.execute(c.GetResults(dag_id, run_id, task_id, key))
 
         made: Decision | None = None
-        failed: set[tuple[str, int]] = set()
-        """Task instances that have failed without an attempt."""
+        unbegun: set[tuple[str, int]] = set()
+        """Task instances that were just failed without an attempt."""
         while True:
             tasks = self.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
             active.tasks = [
@@ -381,9 +381,10 @@ class Conductor:
             self._end_unsupervised(active)
             self._call_back_for_left(active)
             for one in tasks:
-                if (one.scope.task_id, one.scope.map_index) in failed:
+                is_unbegun = (one.scope.task_id, one.scope.map_index) in unbegun
+                if is_unbegun and one.state is TaskState.FAILED:
                     self._call_back(active, "failure", one.error, one)
-            failed = set()
+            unbegun = set()
             if self._end_overdue(active, tasks):
                 continue
             decision = decide(active.dag, active.tasks, datetime.now(UTC), results)
@@ -392,7 +393,7 @@ class Conductor:
             made = decision
             changes = c.ChangeTasks(dag_id, run_id, this_process(), decision.changes)
             self.store.execute(changes)
-            failed = {
+            unbegun = {
                 (change.task_id, change.map_index)
                 for change in decision.changes
                 if change.state is TaskState.FAILED
