@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from holdfast.accessor.stores import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from loading import connection
 from pyspark.sql import DataFrame, SparkSession
 
