@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from holdfast.accessor.asset_store import AssetStore
 from loading import connection
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput
 from holdfast.spark.loads.directory import read_loads
 from holdfast.spark.loads.incremental import incremental
