@@ -60,11 +60,11 @@ bench: setup ## measure side by side, within 15 minutes
 	$(BIN)/python -m bench.offload
 
 bench-full: setup ## the same at the large sizes
-	$(BIN)/python -m bench.store --full
-	$(BIN)/python -m bench.server --full
-	$(BIN)/python -m bench.runner --full
-	$(BIN)/python -m bench.spark --full
-	$(BIN)/python -m bench.offload --full
+	BENCH_SIZE=full $(BIN)/python -m bench.store
+	BENCH_SIZE=full $(BIN)/python -m bench.server
+	BENCH_SIZE=full $(BIN)/python -m bench.runner
+	BENCH_SIZE=full $(BIN)/python -m bench.spark
+	BENCH_SIZE=full $(BIN)/python -m bench.offload
 
 clean: ## remove what setup and runs have left
 	rm -rf $(VENV) .venv-airflow .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ import msgspec
 
 from bench.offload import reconcile_side
 from bench.report import Table
+from bench.size import SIZE
 from bench.spark.run import Run
 from holdfast import commands as c
 from holdfast.commands import ReserveObjects
@@ -43,7 +44,7 @@ class Measured(NamedTuple):
 
 def measure(run: Run) -> None:
     """At a tenth of the objects, and at all of them."""
-    most = 1_000_000 if run.full else 100_000
+    most = SIZE.of(1_000, 100_000, 1_000_000)
     found: dict[tuple[str, int], Measured] = {}
     for count in (most // 10, most):
         place = run.directory / str(count)

@@ -14,7 +14,8 @@ from bench import airflow
 from bench.offload import airflow_objects
 from bench.offload.s3 import BUCKET, s3_server
 from bench.report import crossed
-from bench.rounds import in_turns
+from bench.rounds import ROUNDS, in_turns
+from bench.size import SIZE
 from bench.spark.run import Run
 from holdfast import commands as c
 from holdfast.accessor.task_store import TaskStore
@@ -25,9 +26,8 @@ from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
 
-VALUES = 1000
+VALUES = SIZE.of(40, 1000, 1000)
 SIZE = 100_000
-ROUNDS = 5
 AT_ONCE = 32
 
 OURS, THEIRS, ALONE = "TaskStore", f"Airflow {airflow.VERSION}", "obstore alone"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import holdfast
 from bench.report import Table
-from bench.rounds import in_turns
+from bench.rounds import ROUNDS, in_turns
+from bench.size import SIZE
 from bench.spark.run import Run
 from holdfast.model.value import JsonValue
 from holdfast.spark.loads.incremental import incremental
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FIRST_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
-DAYS: Final = 100
+DAYS: Final = SIZE.of(10, 100, 100)
 LAST_DAY: Final = FIRST_DAY + timedelta(days=DAYS - 1)
-ROUNDS: Final = 5
 BY_HAND = "1 % new, by hand, given both ends"
 INCREMENTAL = "1 % new, incremental"
 GIVEN = "1 % new, incremental, given until="
@@ -42,7 +42,7 @@ FIRST_GIVEN = "first load, incremental, given until="
 
 def measure(run: Run) -> None:
     """Seconds of each, in turns."""
-    rows = 20_000_000 if run.full else 2_000_000
+    rows = SIZE.of(10 * DAYS, 2_000_000, 20_000_000)
     with local_spark(run.directory) as spark:
         source = str(run.directory / "source")
         make_source(spark, source, rows)

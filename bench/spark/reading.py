@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.report import Table
 from bench.rounds import ROUNDS, in_turns
+from bench.size import SIZE
 from bench.spark.postgres import postgres_over_tcp
 from bench.spark.run import Run
 from holdfast.spark.source.registration import register
@@ -51,7 +52,7 @@ def measure(run: Run) -> None:
     The claim is about JDBC as Spark has it by default, which takes all rows of a partition into
     memory at once; with a fetch size it does not, and may be faster.
     """
-    rows = 1_000_000 if run.full else 200_000
+    rows = SIZE.of(2_000, 200_000, 1_000_000)
     if not JAR.exists():
         run.report.notes.append(
             f"reading was not measured: {JAR} is missing (Debian: libpostgresql-jdbc-java)"

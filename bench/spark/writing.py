@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.report import Table
 from bench.rounds import ROUNDS, in_turns
+from bench.size import SIZE
 from bench.spark.run import Run
 from bench.store.databases import private_databases
 from holdfast.spark.source.registration import register
@@ -31,7 +32,7 @@ COPY (SELECT ti_id, key, value, version, updated_at, expires_at, writer FROM hf_
 
 def measure(run: Run) -> None:
     """Entries a second of each, in turns, into a table that is empty but for its indexes."""
-    entries = 1_000_000 if run.full else 200_000
+    entries = SIZE.of(2_000, 200_000, 1_000_000)
     with private_databases() as databases, _session() as spark:
         url = databases.make_store("postgresql", "loads")
         register(spark, url)
