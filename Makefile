@@ -4,7 +4,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 CLASSES := $(VENV)/spark-classes.jsa
 
-.PHONY: help setup demo test test-airflow lint format docs bench bench-full chaos clean
+.PHONY: help setup demo test test-all test-airflow lint format docs bench bench-full chaos clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,9 +27,12 @@ demo: setup ## a Spark pipeline over a year of flights, killed half-way
 $(CLASSES): $(READY) tests/support/ready_spark.py
 	$(BIN)/python tests/support/ready_spark.py $@
 
-test: setup $(CLASSES) ## all tests, with a few seeds of each chaos test
+test: setup $(CLASSES) ## every module and every promise, within 8 minutes
 	@tests/install_databases.sh
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not full"
+
+test-all: test ## the same, then all databases, storages, kinds of Spark, chaos tests, benchmarks
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m full
 
 test-airflow: setup ## Airflow's own client against our server
 	@setup/install_airflow.sh

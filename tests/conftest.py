@@ -34,6 +34,8 @@ os.environ.setdefault(
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
+ROOT = Path(__file__).parent
+
 settings.register_profile("holdfast", derandomize=True, database=None, deadline=None)
 settings.load_profile("holdfast")
 
@@ -48,16 +50,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+ONCE = ("chaos", "examples", "runner", "spark")
+"""Directories whose tests take seconds: of the cases of a test, `make test` runs one."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Spark come first: they take longest, and what they share is then made once.
+    """Put tests with Spark first, and mark tests that belong to `make test-all`.
 
-    The suite is shipped without our markers, so they are put on its tests here.
+    Tests with Spark take longest, and what they share is then made once. The conformance suite is
+    shipped without our markers, so they are put on its tests here.
     """
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.name.startswith("test_random_commands"):
             item.add_marker("chaos")
+        if item.path.relative_to(ROOT).parts[0] in ONCE:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        elif is_on_mariadb(item):
+            item.add_marker("full")
+    for alternatives in cases.values():
+        chosen = min(alternatives, key=preference)
+        for item in alternatives:
+            if item is not chosen:
+                item.add_marker("full")
+
+
+def is_on_mariadb(item: pytest.Item) -> bool:
+    return "mariadb" in getattr(item, "fixturenames", ()) or "mariadb" in item.name
+
+
+def preference(item: pytest.Item) -> bool:
+    """Order the cases of a test: through Spark Connect first, as tasks of a runner use Spark."""
+    return "connect" not in item.name
 
 
 def pytest_collection_finish() -> None:

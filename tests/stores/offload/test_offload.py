@@ -24,7 +24,11 @@ from holdfast.store import Store
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.store import BATCH, OffloadStore
 from holdfast.testing import MakeStore, StateConformance
+from holdfast.testing.conformance.content import Content
+from holdfast.testing.conformance.entries import Entries
+from holdfast.testing.conformance.history import Histories
 from holdfast.testing.conformance.random_commands import RandomCommands
+from holdfast.testing.conformance.staging import Staging
 from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
@@ -32,19 +36,14 @@ TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")
 
 
-class OffloadConformance(StateConformance):
-    differs = {
-        "test_a_pickled_store_reads_and_writes_the_same_state": "the memory beneath stays there",
-        "test_an_advance_is_a_new_version_with_its_writer": (
-            "what it compares is in the database: a reference is replaced by its value first, "
-            "as a version of its own"
-        ),
-        "test_a_staged_advance_does_not_bring_back_what_was_rewound_meanwhile": (
-            "what is put back meanwhile may be a reference again"
-        ),
-        "test_random_commands_do_what_they_do_to_a_dict": "for the same reasons",
-    }
+PUT_BACK = {
+    "test_a_staged_advance_does_not_bring_back_what_was_rewound_meanwhile": (
+        "what is put back meanwhile may be a reference again"
+    )
+}
 
+
+class OffloadFixtures:
     @pytest.fixture
     def url(self) -> str:
         raise NotImplementedError
@@ -55,13 +54,29 @@ class OffloadConformance(StateConformance):
         return lambda clock: OffloadStore(MemoryStore(clock=clock), backend)
 
 
-class TestOffloadToMemory(OffloadConformance):
+class TestOffloadToMemory(OffloadFixtures, StateConformance):
+    differs = {
+        "test_a_pickled_store_reads_and_writes_the_same_state": "the memory beneath stays there",
+        "test_an_advance_is_a_new_version_with_its_writer": (
+            "what it compares is in the database: a reference is replaced by its value first, "
+            "as a version of its own"
+        ),
+        **PUT_BACK,
+        "test_random_commands_do_what_they_do_to_a_dict": "for the same reasons",
+    }
+
     @pytest.fixture
     def url(self) -> str:
         return f"memory://{uuid4().hex}"
 
 
-class TestOffloadToFiles(OffloadConformance):
+class StorageConformance(OffloadFixtures, Entries, Content, Histories, Staging):
+    """The tests whose objects differ from one storage to another."""
+
+    differs = PUT_BACK
+
+
+class TestOffloadToFiles(StorageConformance):
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
         return f"file://{tmp_path}"
@@ -78,7 +93,8 @@ def bucket(s3: ObjectServer) -> str:
     return s3.make_bucket()
 
 
-class TestOffloadToS3(OffloadConformance):
+@pytest.mark.full
+class TestOffloadToS3(StorageConformance):
     @pytest.fixture
     def url(self, s3: ObjectServer, bucket: str, monkeypatch: pytest.MonkeyPatch) -> str:
         for name, value in s3.environment.items():
@@ -87,7 +103,7 @@ class TestOffloadToS3(OffloadConformance):
 
 
 class TestRandomCommands(RandomCommands):
-    gaps = (c.Advance,)  # see OffloadConformance
+    gaps = (c.Advance,)  # see TestOffloadToMemory
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
