@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 AIRFLOW = ROOT / ".venv-airflow" / "bin" / "python"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("package", ["offload", "runner", "server", "spark", "store"])
 def test_every_section_of_a_benchmark_runs(package: str) -> None:
     done = subprocess.run(
