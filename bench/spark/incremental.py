@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
@@ -18,11 +17,11 @@ from bench.report import Table
 from bench.rounds import ROUNDS, in_turns
 from bench.size import SIZE
 from bench.spark.run import Run
+from bench.spark.session import local_spark
 from holdfast.model.value import JsonValue
 from holdfast.spark.loads.incremental import incremental
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -48,27 +47,6 @@ def measure(run: Run) -> None:
         make_source(spark, source, rows)
         seconds = time_all(spark, run.directory, source)
     report(run, rows, {name: median(times) for name, times in seconds.items()})
-
-
-@contextmanager
-def local_spark(directory: Path) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    conf: dict[str, bool | float | int | str | None] = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        # Files tell their first and last time, by which most are passed over; in Spark's default
-        # type for times, they do not.
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.driver.memory": "2g",
-        "spark.local.dir": str(directory / "scratch"),
-    }
-    spark = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def make_source(spark: SparkSession, path: str, rows: int) -> None:
