@@ -89,7 +89,7 @@ class FileBackend(BaseStoreBackend):
 
 
 def digest(*parts: str) -> str:
-    """Ids and keys may be longer than file names, and hold slashes."""
+    """Return a file name for ids and keys, which may be long and contain slashes."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
