@@ -6,7 +6,7 @@ CLASSES := $(VENV)/spark-classes.jsa
 
 .PHONY: help setup demo test test-all test-airflow lint format docs bench bench-full chaos clean
 
-help: ## what there is to make
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## a virtual environment with holdfast and what its development needs, and Java
@@ -27,7 +27,7 @@ demo: setup ## a Spark pipeline over a year of flights, killed half-way
 $(CLASSES): $(READY) tests/support/ready_spark.py
 	$(BIN)/python tests/support/ready_spark.py $@
 
-test: setup $(CLASSES) ## every module and every promise, within 8 minutes
+test: setup $(CLASSES) ## every module and every guarantee, within 8 minutes
 	@tests/install_databases.sh
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not full"
 
@@ -48,7 +48,7 @@ lint: setup ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-format: setup ## put the code into shape
+format: setup ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

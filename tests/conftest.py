@@ -50,12 +50,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+QUICK, FULL = pytest.StashKey[set[str]](), pytest.StashKey[set[str]]()
+"""Names of the collected tests that `make test` runs, and that only `make test-all` runs."""
 ONCE = ("chaos", "examples", "runner", "spark")
 """Directories whose tests take seconds: of the cases of a test, `make test` runs one."""
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put tests with Spark first, and mark tests that belong to `make test-all`.
 
     Tests with Spark take longest, and what they share is then made once. The conformance suite is
@@ -75,6 +77,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in alternatives:
             if item is not chosen:
                 item.add_marker("full")
+    for item in items:
+        tier = FULL if item.get_closest_marker("full") else QUICK
+        config.stash.setdefault(tier, set()).add(item.name.partition("[")[0])
 
 
 def is_on_mariadb(item: pytest.Item) -> bool:
@@ -95,6 +100,12 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def rounds(pytestconfig: pytest.Config) -> int:
     return int(pytestconfig.getoption("--rounds"))
+
+
+@pytest.fixture(scope="session")
+def only_in_full(pytestconfig: pytest.Config) -> set[str]:
+    """The names of the collected tests that `make test` leaves out."""
+    return pytestconfig.stash.get(FULL, set()) - pytestconfig.stash.get(QUICK, set())
 
 
 @pytest.fixture(scope="session")

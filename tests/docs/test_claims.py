@@ -39,6 +39,12 @@ def test_the_tests_that_pages_name_exist() -> None:
     assert named - written == set()
 
 
+def test_the_tests_of_guarantees_are_in_the_quick_tier(only_in_full: set[str]) -> None:
+    page = (ROOT / "docs/concepts/how-it-works.md").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"`(test_\w+)`", page)) & only_in_full == set()
+
+
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: str(table.name))
 def test_the_schema_page_has_every_column(table: sa.Table) -> None:
     page = (ROOT / "docs/concepts/schema.md").read_text(encoding="utf-8")
