@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -240,3 +241,14 @@ def test_an_object_that_is_too_long_is_refused_with_its_length() -> None:
         InvalidInput, match=r"conf has 1,048,584 characters as JSON\nhint: 1,048,576"
     ):
         check_json_object("conf", text)
+
+
+@pytest.mark.parametrize("name", ["int64", "uint8", "uint16", "uint32", "uint64", "float16"])
+def test_the_hint_for_a_number_of_numpy_is_its_item(name: str) -> None:
+    number = getattr(numpy, name)(1)
+
+    with pytest.raises(InvalidType) as refused:
+        encode(number)
+
+    assert refused.value.hint == "store value.item() instead"
+    assert encode(number.item()) in ("1", "1.0")

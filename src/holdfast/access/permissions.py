@@ -29,7 +29,7 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 
 W = TypeVar("W", bound=c.Command[Any])
 
-LONGEST_LEASE = timedelta(hours=1)
+LONGEST_ATTEMPT_LEASE = timedelta(hours=1)
 
 _Attempted: TypeAlias = TaskIdentity | ChildIdentity | JobIdentity
 
@@ -251,7 +251,7 @@ def _is_supervised(command: c.Command[Any]) -> bool:
 def _is_modest(heartbeat: c.Heartbeat) -> bool:
     """Return whether the heartbeat renews no run, which only schedulers hold, and no lease for so
     long that a dead worker would go unnoticed."""
-    return not heartbeat.runs and timedelta(0) < heartbeat.lease <= LONGEST_LEASE
+    return not heartbeat.runs and timedelta(0) < heartbeat.lease <= LONGEST_ATTEMPT_LEASE
 
 
 def _is_watchers(write: c.AssetWrite) -> bool:

@@ -24,7 +24,7 @@ from holdfast.portable.identifier import check_id
 
 RESERVED_FOR: Final = timedelta(days=1)
 """How long a writer has from reserving an object to writing the reference."""
-LONGEST_LEASE: Final = timedelta(minutes=5)
+LONGEST_PURGE_LEASE: Final = timedelta(minutes=5)
 MOST_PURGES: Final = 10_000
 """Maximum number of objects in one command."""
 MAX_REASON_LENGTH: Final = 2000
@@ -161,8 +161,8 @@ class TakePurges(Command[Taken], frozen=True):
             raise InvalidInput("a barrier is asked for without a scope", hint="name the scope")
         if not 1 <= self.limit <= MOST_PURGES:
             raise InvalidInput(f"{self.limit} purges at once", hint=f"from 1 to {MOST_PURGES:,}")
-        if not timedelta(0) < self.lease <= LONGEST_LEASE:
-            raise InvalidInput(f"a lease of {self.lease}", hint=f"{LONGEST_LEASE} at most")
+        if not timedelta(0) < self.lease <= LONGEST_PURGE_LEASE:
+            raise InvalidInput(f"a lease of {self.lease}", hint=f"{LONGEST_PURGE_LEASE} at most")
         check_id("the taker", self.taker, 64)
 
     @property

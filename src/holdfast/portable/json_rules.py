@@ -28,7 +28,10 @@ _INSTEAD = {
     "Timestamp": "store value.isoformat() instead",
     "ndarray": "store value.tolist() instead",
     **dict.fromkeys(
-        ("int8", "int16", "int32", "int64", "float32", "bool_", "bool"),
+        (
+            *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+            *("float16", "float32", "bool_", "bool"),
+        ),
         "store value.item() instead",
     ),
 }

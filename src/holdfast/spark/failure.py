@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from holdfast import errors
-from holdfast.errors import HoldfastError, MissingDependency, SparkUnavailable
+from holdfast.errors import KINDS, HoldfastError, MissingDependency, SparkUnavailable
 
 _ABSENT: Final = re.compile(r"No module named '([\w.]+)'")
 _OURS: Final = re.compile(r"holdfast\.errors\.(\w+): (.*)(?:\n\s*hint: (.*))?")
@@ -26,7 +25,7 @@ def translated(doing: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise _told(doing, str(error)) from error
+        raise _translation(doing, str(error)) from error
 
 
 def has_raised(error: BaseException, text: str) -> bool:
@@ -37,18 +36,25 @@ def has_raised(error: BaseException, text: str) -> bool:
     return f"[USER_RAISED_EXCEPTION] {text}" in str(error)
 
 
-def _told(doing: str, text: str) -> HoldfastError:
+def error_in(text: str) -> HoldfastError | None:
+    """Return the last error of Holdfast in Spark's message, in which Python's causes come first;
+    None if there is none."""
+    kinds = {kind.__name__: kind for kind in KINDS.values()}
+    for name, message, hint in reversed(_OURS.findall(text)):
+        if name in kinds:
+            return kinds[name](message, hint=hint)
+    return None
+
+
+def _translation(doing: str, text: str) -> HoldfastError:
     absent = _ABSENT.search(text)
     if absent:
         return MissingDependency(
             f"Spark's executors are to {doing}, and have no package `{absent[1]}`",
             hint='pip install "holdfast-state[spark,objects]" there, with the database\'s driver',
         )
-    ours = _OURS.findall(text)
-    if ours:
-        name, message, hint = ours[-1]
-        found: HoldfastError = getattr(errors, name, HoldfastError)(message, hint=hint)
-        return found
+    if (ours := error_in(text)) is not None:
+        return ours
     causes = _CAUSE.findall(text) or text.strip().splitlines()[:1] or ["it does not say why"]
     return SparkUnavailable(
         f"Spark could not {doing}: {causes[-1]}",

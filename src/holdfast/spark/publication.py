@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 FILE: Final = "_holdfast.json"
 _DATA: Final = "data"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+"""Characters of a path that Spark reads as a pattern."""
 _FILE_SCHEME: Final = re.compile(r"file:(//)?(?=/)", re.IGNORECASE)
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 _OCCUPIED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
@@ -71,7 +72,7 @@ def check_path(what: str, path: Any) -> str:
             f"{what} is {text!r}, which is no directory to write into",
             hint="name one: '/lake/orders', 's3a://lake/orders'",
         )
-    if found := _PATTERN.search(text):
+    if found := PATTERN.search(text):
         raise InvalidInput(
             f"{what} is {text!r}, and Spark reads `{found[0]}` in a path as a pattern for several",
             hint="name one directory, without any of * ? [ ] { } \\",

@@ -221,6 +221,19 @@ def test_who_comes_later_joins_the_snapshot(postgres_database: ServerDatabase) -
         one.close()
 
 
+def test_a_snapshot_that_cannot_be_joined_leaves_no_connection(
+    postgres_database: ServerDatabase,
+) -> None:
+    engine = make_engine(*parse_url(postgres_database.empty()))
+    opened: list[psycopg.Connection] = []
+    sa.event.listen(engine, "connect", lambda connection, _: opened.append(connection))
+
+    with pytest.raises(psycopg.Error):
+        Snapshot(engine, "f" * 17)  # more than the key of a lock
+
+    assert [connection.closed for connection in opened] == [True]
+
+
 def entries_seen(url: str, snapshot: Snapshot) -> int:
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -52,6 +52,7 @@ from holdfast.settings import Api, Settings
 from holdfast.spark.checkpoints import chunks
 from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.copying import copy_entries
+from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.exporting import export_entries
 from holdfast.spark.transfer.filter import selected
 from holdfast.spark.transfer.importing import import_entries
@@ -351,6 +352,19 @@ def test_an_export_that_was_overtaken_by_another_stops_and_undoes_nothing(
     assert sorted(str(file) for file in out.rglob("*.parquet")) == files[1:]
     assert json.loads((out / "manifest.json").read_text())["tables"]["task_store"]["count"] == 12
     assert local_spark.read.parquet(f"{out}/task_store").count() == 12
+
+
+def test_a_file_that_cannot_be_written_leaves_no_draft(
+    local_spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").touch()
+    directory = Directory(local_spark, str(tmp_path))
+
+    with pytest.raises(HoldfastError, match="cannot be written"):
+        directory.write("taken/file", "text")
+
+    directory.close()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["taken"]
 
 
 def test_a_directory_of_somebody_else_is_left_alone(

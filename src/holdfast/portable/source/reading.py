@@ -17,12 +17,12 @@ from holdfast.portable.source.location import Location, installed_here
 from holdfast.portable.source.plainness import plainly
 from holdfast.portable.source.predicate import parse_where
 from holdfast.portable.source.served import Served
+from holdfast.portable.tables import LARGEST_SLICE, MOST_RANGES
 
 DEFAULT_PARTITIONS = 8
 ROWS = 20_000
 """Number of rows that justify a partition of their own."""
 FIRST_SLICE = 2_000
-LARGEST_SLICE = 50_000
 BYTES = 8 * 2**20
 """Approximate size of one response of a server."""
 
@@ -95,8 +95,8 @@ def make_reader(
     where = options.get("where")
     tests = parse_where(table, where) if where is not None else ()
     said = options.get("partitions", str(DEFAULT_PARTITIONS))
-    if not said.isdecimal() or not 1 <= int(said) <= 10_000:
-        raise InvalidInput(f"partitions may not be {said!r}", hint="it is a number from 1 on")
+    if not said.isdecimal() or not 1 <= int(said) <= MOST_RANGES:
+        raise InvalidInput(f"partitions may not be {said!r}", hint=f"from 1 to {MOST_RANGES:,}")
     return TableReader(Reading(location, table, schema, tests), int(said))
 
 

@@ -42,9 +42,11 @@ class Purger:
         self._thread.join(LAST_TURN)
 
     def _run(self) -> None:
-        while not self._stopping:
+        last = False
+        while not last:
             self._woken.wait(INTERVAL)
             self._woken.clear()
+            last = self._stopping
             self._empty()
 
     def _empty(self) -> None:

@@ -54,15 +54,16 @@ class SparkServer:
             self._current.child.kill()
             self._current.child.wait()
             self._current = None
-            while not self.is_lost(address):  # its port is open until its last thread has ended
+            while _listens(address):  # its port is open until its last thread has ended
                 time.sleep(0.05)
 
     def is_lost(self, address: SparkAddress) -> bool:
         """Return whether the server that an attempt used was one of ours and is gone."""
         if self._settings.spark.remote:
             return False
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", address.port)) != 0
+        # Its port may be open because another program has taken it.
+        current = self._current
+        return current is None or not current.serves(address) or not _listens(address)
 
     def _serving(self) -> _Serving:
         with self._lock:
@@ -76,7 +77,7 @@ class _Serving:
 
     def __init__(self, child: Child, settings: Settings, runner: Process) -> None:
         self.child = child
-        self._told = Event()
+        self._reported = Event()
         self._report: Report | None = None
         directory = settings.home / "spark"
         child.log_to(directory / "keeper.log")
@@ -90,7 +91,7 @@ class _Serving:
 
     @property
     def has_ended(self) -> bool:
-        return self._told.is_set() and (
+        return self._reported.is_set() and (
             not isinstance(self._report, Ready) or self.child.wait(timeout=0)
         )
 
@@ -98,7 +99,7 @@ class _Serving:
         return isinstance(self._report, Ready) and self._report.address == address
 
     def address(self) -> SparkAddress:
-        self._told.wait()
+        self._reported.wait()
         if isinstance(self._report, Ready):
             return self._report.address
         why = self._report.error if isinstance(self._report, Failed) else "its process ended"
@@ -108,4 +109,9 @@ class _Serving:
         frame = self.child.channel.receive()
         if frame is not None and frame[0] == REPORT:
             self._report = report_decoder.decode(frame[1])
-        self._told.set()
+        self._reported.set()
+
+
+def _listens(address: SparkAddress) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", address.port)) == 0

@@ -91,8 +91,9 @@ class AssetLoad(Answer):
     number: int = Field(description="Its number: later loads have higher ones. 0 of a backfill.")
     kind: str = Field(description="`load`, or `backfill`, which did not move the watermark.")
     undone: bool | None = Field(
-        description="The watermark was put back to before it; null where the watermark is in the "
-        "workers' storage, so that the server cannot tell."
+        description="Whether it no longer counts: the watermark was rewound to before it, or it is "
+        "a backfill that was repeated or deleted. Null if the server cannot tell: the watermark is "
+        "in the workers' storage, or was set by hand and its history is gone."
     )
     cursor: str = Field(description="The column by which rows are new.")
     type: str = Field(description="The type of that column.")

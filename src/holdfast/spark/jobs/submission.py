@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.errors import InvalidInput, MissingDependency
+from holdfast.spark.session.address import CONNECT_VARIABLES
 
 INTENT: Final = "spark.holdfast.intent"
 """The setting by which a driver is identified, if the cluster shows its settings."""
@@ -87,9 +88,8 @@ def spark_environment(extra: Mapping[str, str]) -> dict[str, str]:
         "SPARK_HOME": str(spark_home()),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
     }
-    dropped = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
-    kept = {name: text for name, text in os.environ.items() if name not in dropped}
-    return {**kept, **ours, **extra}
+    other = {name: text for name, text in os.environ.items() if name not in CONNECT_VARIABLES}
+    return {**other, **ours, **extra}
 
 
 def submit_command(

@@ -6,6 +6,9 @@ import msgspec
 
 from holdfast.model.run import Process
 
+CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+"""Environment variables that make PySpark use a Spark Connect server."""
+
 
 class SparkAddress(msgspec.Struct, frozen=True):
     """The address of a Spark Connect server, with the token for it."""

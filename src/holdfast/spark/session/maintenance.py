@@ -8,16 +8,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import SparkUnavailable
 from holdfast.settings import Settings
+from holdfast.spark.session.address import CONNECT_VARIABLES
 from holdfast.spark.session.check import check_java, check_master, check_packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_CONNECT: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 
 @contextmanager
@@ -37,7 +36,7 @@ def maintenance_session(settings: Settings) -> Iterator[SparkSession]:
         place = Path(directory)
         conf = _conf(settings, place)
         local = conf["spark.master"].startswith("local")
-        for name in _CONNECT:
+        for name in CONNECT_VARIABLES:
             os.environ.pop(name, None)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if local:

@@ -26,7 +26,7 @@ import msgspec
 from holdfast.errors import SparkUnavailable
 from holdfast.model.run import Process
 from holdfast.process import has_ended, identify
-from holdfast.spark.session.address import SparkAddress, SparkStartup
+from holdfast.spark.session.address import CONNECT_VARIABLES, SparkAddress, SparkStartup
 from holdfast.spark.session.properties import write_properties
 
 START_SECONDS: Final = 120.0
@@ -113,9 +113,7 @@ def _start(
     conf = _conf(startup, place)
     token = conf.pop("spark.connect.authenticate.token", "") or secrets.token_urlsafe(24)
     environment = {
-        name: text
-        for name, text in os.environ.items()
-        if name not in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+        name: text for name, text in os.environ.items() if name not in CONNECT_VARIABLES
     } | {
         "SPARK_HOME": str(home),
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,

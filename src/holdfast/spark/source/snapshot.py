@@ -31,7 +31,11 @@ class Snapshot:
         pooled = connect(engine)
         self._connection: Any = pooled.driver_connection
         pooled.detach()
-        self.id = self._join()
+        try:
+            self.id = self._join()
+        except BaseException:  # the lock of those who join ends with the connection
+            self.close()
+            raise
 
     def is_alive(self) -> bool:
         try:

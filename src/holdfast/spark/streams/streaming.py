@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.accessor.task_store import TaskStore
-from holdfast.errors import KINDS, HoldfastError, InvalidType
+from holdfast.errors import InvalidType
 from holdfast.model.value import check_key
+from holdfast.spark.failure import error_in
 from holdfast.spark.publication import check_path
 from holdfast.spark.streams import batch
 from holdfast.spark.streams.batch import Batch, Batches
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 INTERVAL: Final = 1.0
-_OURS: Final = re.compile(r"^holdfast\.errors\.(\w+): (.+?)(?:\nhint: (.+?))?$", re.MULTILINE)
 
 
 def foreach_batch(
@@ -123,13 +122,3 @@ def _moment(progress: StreamingQueryProgress) -> tuple[int, str]:
     """Return a sort key with the time, as an idle query repeatedly reports the batch it waits
     for."""
     return progress.batchId, progress.timestamp
-
-
-def error_in(text: str) -> HoldfastError | None:
-    """Return the error of ours by which a query failed, from Spark's message, in which Python's
-    causes come first; None if there is none."""
-    kinds = {kind.__name__: kind for kind in KINDS.values()}
-    for name, message, hint in reversed(_OURS.findall(text)):
-        if name in kinds:
-            return kinds[name](message, hint=hint)
-    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -11,9 +12,9 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Conflict, HoldfastError, InvalidInput
+from holdfast.spark.publication import PATTERN
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_PATTERN: Final = re.compile(r"[{}\[\]*?\\]")
 
 
 class Directory:
@@ -21,7 +22,7 @@ class Directory:
     literally, and HoldfastError where the file system fails."""
 
     def __init__(self, spark: SparkSession, given: str) -> None:
-        if not given or _PATTERN.search(given):
+        if not given or PATTERN.search(given):
             raise InvalidInput(
                 f"{given!r} cannot be the directory of an export",
                 hint="Spark reads {, }, [, ], *, ? and \\ in a path as a pattern: leave them out",
@@ -73,13 +74,15 @@ class Directory:
             stream.write(bytearray(text.encode()))
             stream.close()
             if not self._files.rename(draft, self._at(name)):
-                self._files.delete(draft, False)
                 raise Conflict(
                     f"{self.path}/{name} was written by somebody else meanwhile",
                     hint="let one command write a directory at a time",
                 )
         except Py4JJavaError as error:
             raise _failed(f"{self.path}/{name} cannot be written", error) from error
+        finally:
+            with suppress(Py4JJavaError):
+                self._files.delete(draft, False)  # if it was not renamed
 
     def delete(self, name: str) -> bool:
         """Delete a file, or a directory with its content; return whether it existed."""
