@@ -71,7 +71,7 @@ class WrapperStore(Store):
         await self.inner.aclose()
 
 
-class AsyncDoor(Protocol):
+class AsyncExecutor(Protocol):
     """The async entry point of a store, or of an object in front of one."""
 
     async def aexecute(self, command: Command[A]) -> A: ...
@@ -82,6 +82,6 @@ def run(store: Store, steps: Steps[A]) -> A:
     return flow.run(steps, store.execute)
 
 
-async def arun(store: AsyncDoor, steps: Steps[A]) -> A:
+async def arun(store: AsyncExecutor, steps: Steps[A]) -> A:
     """Async variant of `run`."""
     return await flow.arun(steps, store.aexecute)

@@ -131,7 +131,7 @@ FORBIDDEN: list[tuple[Identity, c.Command[Any]]] = [
     (JOB, c.Clear(SCOPE, JOB.writer, all_map_indices=True)),
     (JOB, c.Set(SCOPE, JOB.key, '"another"', JOB.writer)),
     (JOB, c.SetMany(SCOPE, (("k", "1"), (JOB.key, '"another"')), JOB.writer)),
-    (JOB, c.AddToLoad("l", 0, 0, (c.Lot(SCOPE, ((JOB.key, "1", None),)),), JOB.writer)),
+    (JOB, c.AddToLoad("l", 0, 0, (c.ScopeEntries(SCOPE, ((JOB.key, "1", None),)),), JOB.writer)),
     (JOB, c.FinishAttempt(TASK.writer, True)),
     (JOB, c.PutResult(TASK.writer, "k", "1")),
     (HANDLE, c.Get(OTHER, "k")),

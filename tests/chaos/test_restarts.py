@@ -24,7 +24,7 @@ from survival import Survivor
 from holdfast import commands as c
 from holdfast.errors import StoreUnavailable, VersionConflict
 from holdfast.stores.sql import SqlStore, schema
-from holdfast.testing import open_door
+from holdfast.testing import open_client
 
 # PyMySQL leaves the socket open when the server is not there.
 pytestmark = [pytest.mark.chaos, pytest.mark.filterwarnings("ignore:unclosed <socket")]
@@ -200,9 +200,9 @@ def test_an_impatient_client_is_told_at_once_and_goes_on_later(
     server: KillableServer, url: str
 ) -> None:
     read = c.Get(w.TASK, "key")
-    with closing(open_door("sync", SqlStore(url))) as sync:
+    with closing(open_client("sync", SqlStore(url))) as sync:
         sync(c.RegisterTask(w.TASK))
-        with closing(open_door("async", SqlStore(url))) as asynchronous:
+        with closing(open_client("async", SqlStore(url))) as asynchronous:
             assert sync(read) is asynchronous(read) is None
             server.stop()
             began = time.monotonic()

@@ -12,7 +12,7 @@ from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.cleanup.plan import CleanupPlan
-from holdfast.cleanup.requests import forget_now_and_then
+from holdfast.cleanup.requests import forget_requests_periodically
 from holdfast.commands import Once, RequestId
 from holdfast.errors import AssetInactive, StoreUnavailable
 from holdfast.model.entry import ApiWriter
@@ -225,7 +225,7 @@ async def test_a_server_goes_on_forgetting_when_it_once_could_not(clock, monkeyp
             return super().execute(command)
 
     store = AwayAtFirst(clock)
-    task = asyncio.create_task(forget_now_and_then(store))
+    task = asyncio.create_task(forget_requests_periodically(store))
     assert await asyncio.to_thread(store.forgot.wait, 20)
     task.cancel()
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.access.identity import Identity, TaskIdentity, UserIdentity
 from holdfast.access.permissions import authorized
-from holdfast.commands import AddToLoad, FinishLoad, Lot, StartLoad
+from holdfast.commands import AddToLoad, FinishLoad, ScopeEntries, StartLoad
 from holdfast.errors import Forbidden, InvalidInput, ValueTooLarge
 from holdfast.model.entry import ApiWriter
 from holdfast.model.role import Role
@@ -25,7 +25,7 @@ ATTEMPT = TaskIdentity(TASK, 1, (("orders", None),))
 
 
 def adding(scope: StoreScope, value: str = "1") -> AddToLoad:
-    return AddToLoad("one", 0, 0, (Lot(scope, (("k", value, None),)),), ApiWriter(""))
+    return AddToLoad("one", 0, 0, (ScopeEntries(scope, (("k", value, None),)),), ApiWriter(""))
 
 
 def received(command: AddToLoad, identity: Identity, limit: int = 100) -> AddToLoad:
@@ -37,12 +37,12 @@ def received(command: AddToLoad, identity: Identity, limit: int = 100) -> AddToL
 
 def test_a_bad_key_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"key .* for task sales/monday/load has the control"):
-        Lot(TASK, (("a\n", "1", None),))
+        ScopeEntries(TASK, (("a\n", "1", None),))
 
 
 def test_entries_of_assets_do_not_expire() -> None:
     with pytest.raises(InvalidInput, match=r"`k` of asset `orders`: .* do not expire"):
-        Lot(ORDERS, (("k", "1", datetime(2999, 1, 1, tzinfo=UTC)),))
+        ScopeEntries(ORDERS, (("k", "1", datetime(2999, 1, 1, tzinfo=UTC)),))
 
 
 def test_a_bad_key_is_named_over_the_wire_too() -> None:

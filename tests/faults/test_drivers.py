@@ -23,7 +23,7 @@ from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
-from holdfast.testing import COLOURS, open_door
+from holdfast.testing import MODES, open_client
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
@@ -64,7 +64,7 @@ COMMANDS: list[c.Command[Any]] = [
     c.PlanScan("runs", 8, 10),
     c.Scan(table="runs", columns=("run_id",), limit=10),
     c.StartLoad("load", ANN),
-    c.AddToLoad("load", 0, 0, (c.Lot(TASK, (("key", "1", None),)),), ANN),
+    c.AddToLoad("load", 0, 0, (c.ScopeEntries(TASK, (("key", "1", None),)),), ANN),
     c.FinishLoad("load", (), ANN),
     c.DropLoad("load", ANN),
 ]
@@ -77,16 +77,16 @@ def test_the_list_is_complete() -> None:
     assert {type(command) for command in COMMANDS} == commands - without_tables
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_tables_dropped_behind_its_back(database_url: str, colour: str) -> None:
-    door = open_door(colour, SqlStore(database_url))
+@pytest.mark.parametrize("mode", MODES)
+def test_tables_dropped_behind_its_back(database_url: str, mode: str) -> None:
+    client = open_client(mode, SqlStore(database_url))
     schema.downgrade(database_url, "base")
     try:
         for command in COMMANDS:
-            refusal(StoreFailed, door, command)
+            refusal(StoreFailed, client, command)
     finally:
         schema.migrate(database_url)
-        door.close()
+        client.close()
 
 
 WAITING = {
@@ -174,31 +174,31 @@ def assert_as_good_as_new(store: Store, obstacle: Obstacle) -> None:
     obstacle.go_away()
     assert store.execute(c.Get(TASK, "key")) is None
     assert store.execute(WRITE) == 1
-    with closing(open_door("async", store)) as door:
-        assert door(c.Get(TASK, "key")) == "1"
+    with closing(open_client("async", store)) as client:
+        assert client(c.Get(TASK, "key")) == "1"
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("mode", MODES)
 def test_a_connection_that_is_cut_in_the_middle(
-    server_url: str, obstacle: Obstacle, colour: str
+    server_url: str, obstacle: Obstacle, mode: str
 ) -> None:
-    with closing(open_door(colour, SqlStore(server_url))) as door:
+    with closing(open_client(mode, SqlStore(server_url))) as client:
         with obstacle.meanwhile(obstacle.end_connection):
-            refusal(StoreUnavailable, door, WRITE)
-        assert_as_good_as_new(door.store, obstacle)
+            refusal(StoreUnavailable, client, WRITE)
+        assert_as_good_as_new(client.store, obstacle)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("mode", MODES)
 def test_a_patient_client_whose_connection_is_cut(
-    server_url: str, obstacle: Obstacle, colour: str
+    server_url: str, obstacle: Obstacle, mode: str
 ) -> None:
     def cut() -> None:
         obstacle.end_connection()
         obstacle.go_away()
 
     store = SqlStore(server_url, retry_window=timedelta(seconds=30))
-    with closing(open_door(colour, store)) as door, obstacle.meanwhile(cut):
-        assert door(WRITE) == 1
+    with closing(open_client(mode, store)) as client, obstacle.meanwhile(cut):
+        assert client(WRITE) == 1
 
 
 @pytest.fixture
@@ -234,12 +234,12 @@ async def test_a_cancelled_task(server_url: str, obstacle: Obstacle) -> None:
     await store.aclose()
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_statement_that_takes_too_long(server_url: str, obstacle: Obstacle, colour: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_a_statement_that_takes_too_long(server_url: str, obstacle: Obstacle, mode: str) -> None:
     limit = {"options": "-c statement_timeout=200"}
     if sa.make_url(server_url).get_backend_name() == "mysql":
         limit = {"init_command": "SET SESSION max_statement_time = 0.2"}
     url = sa.make_url(server_url).update_query_dict(limit).render_as_string(hide_password=False)
-    with closing(open_door(colour, SqlStore(url))) as door:
-        refusal(StoreUnavailable, door, WRITE)
-        assert_as_good_as_new(door.store, obstacle)
+    with closing(open_client(mode, SqlStore(url))) as client:
+        refusal(StoreUnavailable, client, WRITE)
+        assert_as_good_as_new(client.store, obstacle)

@@ -20,7 +20,7 @@ from forks import forks
 from servers import NUMBERS, Server
 
 from holdfast import commands as c
-from holdfast.commands import AddToLoad, Lot, Once, RequestId, ReserveObjects, StartLoad
+from holdfast.commands import AddToLoad, Once, RequestId, ReserveObjects, ScopeEntries, StartLoad
 from holdfast.errors import SchemaMismatch
 from holdfast.model.dag import AssetSpec, DagSpec, OnAssets
 from holdfast.model.entry import ApiWriter, TaskWriter
@@ -100,7 +100,9 @@ def fill_runs(store: SqlStore) -> None:
     store.execute(watch)
     load = f"load {next(NUMBERS)}"
     store.execute(StartLoad(load, ANN))
-    store.execute(AddToLoad(load, 0, 0, (Lot(TASK, ((STORED, f'"{STORED}"', None),)),), ANN))
+    store.execute(
+        AddToLoad(load, 0, 0, (ScopeEntries(TASK, ((STORED, f'"{STORED}"', None),)),), ANN)
+    )
     reserved = (STORED, as_reference(f"s3://lake/{next(NUMBERS)}"), "load")
     for owner in (TASK, ORDERS):
         store.execute(ReserveObjects(owner, (reserved,), ANN))

@@ -93,7 +93,7 @@ ANSWER_LOST = """
 import time
 from holdfast import commands as r
 from holdfast.errors import StoreUnavailable
-from holdfast.runner.protocol.agreed import HEARTBEAT
+from holdfast.runner.protocol.parameters import HEARTBEAT
 from holdfast.stores.sql.store import SqlStore
 
 execute, ended = SqlStore.execute, []

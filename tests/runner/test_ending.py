@@ -10,8 +10,8 @@ import pytest
 from holdfast.model.dag import TaskSpec
 from holdfast.model.run import Outcome, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
-from holdfast.runner.protocol.agreed import MOST_INTERRUPTIONS
 from holdfast.runner.protocol.messages import Failed, Skipped, Succeeded
+from holdfast.runner.protocol.parameters import MOST_INTERRUPTIONS
 from holdfast.runner.supervisor.ending import StopReason, ending_of, retry_delay
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -104,15 +104,15 @@ def test_an_import_that_failed_is_tried_again(
     at_once = list(site.importer.asked)
 
     for times in (1, 2):
-        forward(times * known_dags.TRY_AGAIN)
+        forward(times * known_dags.FIRST_RETRY_PAUSE)
         site.known.look()
         site.importer.answer(site.path("a.py"), error="ConnectionError: no warehouse")
         site.known.save()
     told = [one for one in caplog.messages if "cannot be used" in one]
-    forward(3 * known_dags.TRY_AGAIN)
+    forward(3 * known_dags.FIRST_RETRY_PAUSE)
     site.known.look()
     seldom = list(site.importer.asked)
-    forward(known_dags.TRY_AGAIN)
+    forward(known_dags.FIRST_RETRY_PAUSE)
     site.known.look()
     site.importer.answer(site.path("a.py"), "sales")
     site.known.save()
@@ -145,7 +145,7 @@ def test_what_the_store_has_lost_is_told_to_it_again(
     site.store.execute(c.PauseDag("sales", True))
     site.store.execute(c.ForgetFile("a.py", ("sales",)))  # such as by a scheduler elsewhere
 
-    forward(known_dags.SEE)
+    forward(known_dags.REPORT_INTERVAL)
     site.known.look()
     site.importer.answer(site.path("a.py"), "sales")
     site.known.save()
@@ -195,7 +195,7 @@ def test_a_file_that_goes_while_it_is_imported_leaves_no_error(site: Site) -> No
 def test_files_may_exchange_their_dags(forward: Callable[[float], None], site: Site) -> None:
     site.hold("a.py", "sales", "tax")
     site.hold("b.py", "stock")
-    forward(known_dags.SEE)
+    forward(known_dags.REPORT_INTERVAL)
     site.known.look()
     site.store.execute(c.PauseDag("sales", True))
 
@@ -258,7 +258,7 @@ def test_a_file_that_takes_long_holds_up_no_other_for_long(
     site.known.look()
     early = site.known.complete
 
-    forward(known_dags.PATIENCE)
+    forward(known_dags.START_TIMEOUT)
     site.known.look()
 
     assert not early
@@ -318,7 +318,7 @@ def test_files_of_one_name_in_two_directories_leave_each_other_alone(
     for _ in range(2):
         site.known.look()
 
-    forward(known_dags.SEE)
+    forward(known_dags.REPORT_INTERVAL)
     here.look()
 
     assert directory != site.directory

@@ -17,7 +17,7 @@ from holdfast.model.run import Ending, Outcome, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.runner.protocol.messages import Succeeded
 from holdfast.runner.protocol.orders import RunTask
-from holdfast.runner.supervisor.attempt import Attempt, Surroundings
+from holdfast.runner.supervisor.attempt import Attempt, Resources
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 
@@ -58,7 +58,7 @@ def recorded(store: Store, before: c.FinishAttempt | None) -> tuple[Ending | Non
     [instance] = store.execute(c.ListTaskInstances(dag_id="sales"))
     writer = TaskWriter(SCOPE, instance.attempt)
     around = cast(Any, (AwayForAMoment(store, before), None, Rules(), None, None, None))
-    attempt = Attempt(RunTask("sales.py", run, TASK, instance), Surroundings(*around))
+    attempt = Attempt(RunTask("sales.py", run, TASK, instance), Resources(*around))
     ending = attempt._finish(writer, Succeeded(), 0)
     [info] = store.execute(c.ListAttempts(SCOPE))
     return ending, info.outcome

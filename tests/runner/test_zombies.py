@@ -12,7 +12,7 @@ from project import Project, wait_until
 
 from holdfast import commands as c
 from holdfast.model.scope import TaskScope
-from holdfast.runner.protocol.agreed import HEARTBEAT
+from holdfast.runner.protocol.parameters import HEARTBEAT
 
 DAG = """
     import os, signal, time

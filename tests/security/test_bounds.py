@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
 
 
 def test_statements_of_scans_are_not_kept_for_ever(store: SqlStore) -> None:
-    most = scan_statements._KEPT
+    most = scan_statements._CACHE_SIZE
     scans = [
         c.Scan(table="runs", columns=("dag_id",), tests=tests, limit=1)
         for number in range(1, most + 100)

@@ -76,11 +76,11 @@ LISTS: dict[str, tuple[int, Callable[[int], c.Command[Any]]]] = {
     ),
     "AddToLoad.lots": (
         c.MOST_ADDED,
-        lambda n: c.AddToLoad("one", 0, 0, (c.Lot(TASK, ()),) * n, ANN),
+        lambda n: c.AddToLoad("one", 0, 0, (c.ScopeEntries(TASK, ()),) * n, ANN),
     ),
     "AddToLoad.entries": (
         c.MOST_ADDED,
-        lambda n: c.AddToLoad("one", 0, 0, (c.Lot(TASK, (("k", "1", None),) * n),), ANN),
+        lambda n: c.AddToLoad("one", 0, 0, (c.ScopeEntries(TASK, (("k", "1", None),) * n),), ANN),
     ),
     "FinishLoad": (c.MOST_PARTS, lambda n: c.FinishLoad("one", ((1, 1),) * n, ANN)),
     "ClearTasks": (

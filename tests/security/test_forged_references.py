@@ -16,7 +16,7 @@ from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
 from holdfast.settings import ObjectStore
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
-from holdfast.stores.offload.storage import Objects
+from holdfast.stores.offload.storage import ObjectStorage
 from holdfast.stores.offload.store import OffloadStore
 from holdfast.testing.model import MemoryStore
 
@@ -34,7 +34,7 @@ def test_a_reference_with_control_characters_or_without_end_is_refused(place: st
         c.ReserveObjects(TASK, (("k", text, "r"),), ANN)
     with pytest.raises(InvalidInput, match="the reference has"):
         c.QueueObjects(((TASK, "k", text),))
-    lot = c.Lot(TASK, (("k", text, None),))
+    lot = c.ScopeEntries(TASK, (("k", text, None),))
     with pytest.raises(InvalidInput, match="the reference has"):
         list(c.AddToLoad("l", 0, 0, (lot,), ANN, as_kept=True).checked())
 
@@ -62,13 +62,13 @@ def test_references_and_text_that_is_no_json_are_shown_on_one_line() -> None:
 def test_a_reference_that_stands_already_is_named_on_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeping = Objects(ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")))
+    storage_for = ObjectStorage(ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")))
     place = f"file://{tmp_path}/\x1b]0;owned\x07"
 
     with caplog.at_level(logging.WARNING, "holdfast"), pytest.raises(StopIteration):
-        next(keeping.remove([c.Purge(1, TASK, "k", as_reference(place), 0)], 1))
+        next(storage_for.remove([c.Purge(1, TASK, "k", as_reference(place), 0)], 1))
     with pytest.raises(BackendFailed) as error:
-        next(keeping.fetch([(TASK, "k", place)]))
+        next(storage_for.fetch([(TASK, "k", place)]))
 
     assert "is no object" in caplog.text
     assert "\x1b" not in caplog.text + error.value.message

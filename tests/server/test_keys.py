@@ -32,7 +32,7 @@ def file(settings: Settings) -> Path:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of the file is seen at the next look, which is at once."""
-    monkeypatch.setattr(module, "GLANCE", 0.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL", 0.0)
 
 
 def test_a_key_is_made_on_first_use_for_its_owner_alone(settings: Settings, file: Path) -> None:
@@ -117,7 +117,7 @@ def test_without_overlap_old_tokens_end_at_once(settings: Settings) -> None:
 def test_a_token_of_a_new_key_is_taken_at_once(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GLANCE", 3600.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL", 3600.0)
     tokens = open_tokens(settings)
 
     rotate(settings, timedelta(days=1))
@@ -131,7 +131,7 @@ def test_names_of_keys_that_are_not_known_do_not_have_the_file_read_each_time(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(module, "GLANCE", 3600.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL", 3600.0)
     keys = open_keys(settings)
     file.write_text("broken")
 

@@ -64,7 +64,7 @@ A_WHILE = timedelta(seconds=20)
 
 class HttpFixtures(StoreFixtures):
     history_limit = 4
-    colours = ("sync",)
+    modes = ("sync",)
 
     @pytest.fixture
     def make_store(self, served: ServedStores, postgres_database: ServerDatabase) -> MakeStore:

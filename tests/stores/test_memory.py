@@ -13,7 +13,7 @@ class TestMemoryStore(StoreConformance):
         "test_a_pickled_store_reads_and_writes_the_same_state": "what is in memory stays there"
     }
     history_limit = 4
-    colours = ("sync",)
+    modes = ("sync",)
 
     @pytest.fixture
     def make_store(self) -> MakeStore:

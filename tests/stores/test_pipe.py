@@ -50,7 +50,7 @@ class RelayedStore(PipeStore):
 class TestPipeStore(StateConformance, ObjectConformance):
     differs = {"test_a_pickled_store_reads_and_writes_the_same_state": "a pipe has two ends"}
     history_limit = 4
-    colours = ("sync",)
+    modes = ("sync",)
 
     @pytest.fixture
     def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:

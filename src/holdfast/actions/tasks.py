@@ -14,7 +14,7 @@ from holdfast.model.schedule import spec_of
 from holdfast.store import Steps
 
 FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
-ENOUGH = 1000
+MOST_READ = 1000
 """How many task instances are read to list the existing ones in an error."""
 
 Name: TypeAlias = tuple[str, int | None]
@@ -30,7 +30,7 @@ def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps
     )
     found: list[TaskInstance] = _present(listed)
     if not found:
-        some = c.ListTaskInstances(dag_id=dag_id, run_id=run_id, limit=ENOUGH)
+        some = c.ListTaskInstances(dag_id=dag_id, run_id=run_id, limit=MOST_READ)
         alike = _present((yield msgspec.structs.replace(some, task_id=task_id)))
         known = alike or _present((yield some))
         raise _not_there(dag_id, run_id, task_id, map_index, known)

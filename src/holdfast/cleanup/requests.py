@@ -23,7 +23,7 @@ def forget_requests(store: Store) -> int:
     return run(store, _forget())
 
 
-async def forget_now_and_then(store: Store) -> None:
+async def forget_requests_periodically(store: Store) -> None:
     """Delete requests of silent clients at each `INTERVAL`, for a server without a scheduler."""
     while True:
         try:

@@ -88,13 +88,13 @@ def task_token(
         assets: Assets = tuple((asset.name, asset.uri) for asset in found)
         attempt = _live_attempt(store, scope)
     token = tokens.issue(TaskIdentity(scope, attempt, assets), _checked(lifetime))
-    told = {
+    document = {
         "ti_id": scope.ti_text,
         "token": token,
         "attempt": attempt,
         "expires_at": datetime.fromtimestamp(tokens.verify(token).expires_at, UTC),
     }
-    click.echo(msgspec.json.encode(told))
+    click.echo(msgspec.json.encode(document))
 
 
 @command.command("user-token")

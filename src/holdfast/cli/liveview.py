@@ -283,8 +283,8 @@ def progress_text(progress: Any) -> str:
         if _is_number(total) and total > 0 and _is_number(progress.get(f"done_{name}"))
     }
     if not parts:
-        told = (f"{name} {_json(value)}" for name, value in progress.items())
-        return one_line(", ".join(told))
+        shown = (f"{name} {_json(value)}" for name, value in progress.items())
+        return one_line(", ".join(shown))
     texts = [f"{done:,}/{total:,} {name}" for name, (done, total) in parts.items()]
     texts += [
         f"{progress[name]:,} {name.replace('_', ' ')}"

@@ -116,10 +116,10 @@ def rewind(
             }
         )
     if removal.left:
-        told = "; ".join(f"{directory}: {why}" for directory, why in removal.left.items())
+        reasons = "; ".join(f"{directory}: {why}" for directory, why in removal.left.items())
         raise HoldfastError(
             f"{counted(len(removal.left), 'directory', 'directories')} of undone loads could not "
-            f"be removed, and the rows in there are loaded again: {told}",
+            f"be removed, and the rows in there are loaded again: {reasons}",
             hint="remove them by hand, or give the same command again once it can be done",
         )
 

@@ -43,7 +43,7 @@ NewEntry: TypeAlias = tuple[str, str, datetime | None]
 """Key, JSON text and expiry time."""
 
 
-class Lot(msgspec.Struct, frozen=True):
+class ScopeEntries(msgspec.Struct, frozen=True):
     """New entries of one scope, as JSON text in any formatting."""
 
     scope: StoreScope
@@ -90,7 +90,7 @@ class AddToLoad(Command[None], frozen=True):
     part: int
     first: int
     """The number of entries that the part has already."""
-    lots: tuple[Lot, ...]
+    lots: tuple[ScopeEntries, ...]
     writer: Writer
     max_value_bytes: int = 0
     """The maximum size of a value's JSON text; a task may exceed it. 0: no limit."""

@@ -90,7 +90,7 @@ class List(Command[Page], frozen=True):
     def __post_init__(self) -> None:
         if self.after is None:
             return
-        place(*self.after)
+        sort_key(*self.after)
         if isinstance(self.after[0], AssetScope) is not isinstance(
             self.where, AssetScope | AssetFilter
         ):
@@ -101,11 +101,11 @@ def page_of(found: Sequence[Found], command: List) -> Page:
     """Return the page that a command asks for, out of all entries that it selects, in order."""
     if command.after is not None:
         whole = not isinstance(command.where, TaskScope | AssetScope)
-        behind = place(*command.after) if whole else command.after[1:]
+        behind = sort_key(*command.after) if whole else command.after[1:]
         found = [
             one
             for one in found
-            if (place(one.scope, one.entry.key) if whole else (one.entry.key,)) > behind
+            if (sort_key(one.scope, one.entry.key) if whole else (one.entry.key,)) > behind
         ]
     stop = None if command.limit is None else command.offset + command.limit
     page = tuple(found[command.offset : stop])
@@ -120,7 +120,7 @@ def shortened(page: Page, command: List) -> Page:
     return Page(page.found[:count], page.total if command.after is None else count, more=True)
 
 
-def place(scope: StoreScope, key: str) -> tuple[str | int, ...]:
+def sort_key(scope: StoreScope, key: str) -> tuple[str | int, ...]:
     """Return the sort key of an entry in a list. Raise InvalidInput for an asset without a name."""
     if isinstance(scope, TaskScope):
         return scope.dag_id, scope.run_id, scope.task_id, scope.map_index, key

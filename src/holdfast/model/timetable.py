@@ -72,8 +72,8 @@ def upcoming(
     if isinstance(dag.schedule, Once):
         time = None if scheduled_until else dag.start_date or since
     else:
-        rhythm = _rhythm(dag)
-        time = None if rhythm is None else _next(rhythm, dag, scheduled_until, since, now)
+        times = _firing_times(dag)
+        time = None if times is None else _next(times, dag, scheduled_until, since, now)
     if time is None or (dag.end_date is not None and time > dag.end_date):
         return None
     return Slot.at(time)
@@ -82,17 +82,17 @@ def upcoming(
 def slots(dag: DagSpec, start: datetime, end: datetime) -> Iterator[Slot]:
     """Yield every run of the schedule from start to end, both included. Raise InvalidInput where
     the schedule has no regular times."""
-    rhythm = _rhythm(dag)
-    if rhythm is None:
+    times = _firing_times(dag)
+    if times is None:
         raise InvalidInput(
             f"DAG `{dag.dag_id}` is not scheduled at regular times, so it has no dates to fill",
             hint="`holdfast runs trigger --logical-date` starts a run for a date",
         )
-    time = rhythm.first(max(start, dag.start_date or start))
+    time = times.first(max(start, dag.start_date or start))
     last = min(end, dag.end_date or end)
     while time is not None and time <= last:
         yield Slot.at(time)
-        time = rhythm.after(time)
+        time = times.after(time)
 
 
 def is_open(dag: DagSpec, now: datetime) -> bool:
@@ -105,7 +105,7 @@ def run_id(kind: RunKind, time: datetime) -> str:
     return f"{kind}__{time.astimezone(UTC).isoformat()}"
 
 
-class _Rhythm(ABC):
+class _FiringTimes(ABC):
     """The moments at which a schedule fires, all in UTC."""
 
     @abstractmethod
@@ -125,7 +125,7 @@ class _Rhythm(ABC):
         return self.after(time - MOMENT)
 
 
-class _Times(_Rhythm):
+class _CronTimes(_FiringTimes):
     """The moments of a cron expression, by the clocks of its time zone.
 
     An expression that names hours fires once for each of its times: once for all that the clocks
@@ -187,7 +187,7 @@ def _spelled_out(expression: str) -> str:
     return " ".join([minutes, "*" if len(times.hours) == 24 else hours, *days])
 
 
-class _Distances(_Rhythm):
+class _IntervalTimes(_FiringTimes):
     """Moments at a fixed interval from an origin on."""
 
     def __init__(self, schedule: Every, start: datetime | None) -> None:
@@ -210,17 +210,17 @@ class _Distances(_Rhythm):
         return self.latest(since)
 
 
-def _rhythm(dag: DagSpec) -> _Rhythm | None:
-    """Return the rhythm of a DAG; None where time alone starts no run, or only one."""
+def _firing_times(dag: DagSpec) -> _FiringTimes | None:
+    """Return when a DAG's schedule fires; None where time alone starts no run, or only one."""
     if isinstance(dag.schedule, Cron):
-        return _Times(dag.schedule)
+        return _CronTimes(dag.schedule)
     if isinstance(dag.schedule, Every):
-        return _Distances(dag.schedule, dag.start_date)
+        return _IntervalTimes(dag.schedule, dag.start_date)
     return None
 
 
 def _next(
-    rhythm: _Rhythm,
+    times: _FiringTimes,
     dag: DagSpec,
     scheduled_until: datetime | None,
     since: datetime,
@@ -228,12 +228,12 @@ def _next(
 ) -> datetime | None:
     if scheduled_until is not None:
         start = dag.start_date or scheduled_until  # the start date may have been moved since
-        following = rhythm.after(max(scheduled_until, start - MOMENT))
+        following = times.after(max(scheduled_until, start - MOMENT))
     elif dag.start_date is not None:
-        following = rhythm.first(dag.start_date)
+        following = times.first(dag.start_date)
     else:
-        following = rhythm.beginning(since)
-    latest = None if dag.catchup else rhythm.latest(now)
+        following = times.beginning(since)
+    latest = None if dag.catchup else times.latest(now)
     if following is None or latest is None:
         return following
     return max(following, latest)

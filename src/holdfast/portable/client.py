@@ -49,7 +49,7 @@ def ask(
     try:
         return json.loads(response.body)
     except ValueError:
-        raise stranger(transport.url, response) from None
+        raise foreign_response(transport.url, response) from None
 
 
 def refusal(url: str, response: Response) -> HoldfastError:
@@ -59,11 +59,11 @@ def refusal(url: str, response: Response) -> HoldfastError:
         kind = KINDS.get(detail["reason"], HoldfastError)
         message, hint = detail["message"], detail.get("hint", "")
     except (ValueError, KeyError, TypeError, AttributeError):
-        return stranger(url, response)
+        return foreign_response(url, response)
     return kind(str(message), hint=str(hint))
 
 
-def stranger(url: str, response: Response) -> HoldfastError:
+def foreign_response(url: str, response: Response) -> HoldfastError:
     """Return the error for a response not from our server: from a proxy, or another service."""
     status, headers, _ = response
     facts = (headers.get(name) for name in ("content-type", "server"))

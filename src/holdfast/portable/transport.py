@@ -215,7 +215,7 @@ class Transport:
             if now + wait > deadline:
                 if isinstance(outcome, Response):
                     return outcome
-                raise Unreachable(f"{self.url} {self._told(outcome)}") from outcome
+                raise Unreachable(f"{self.url} {self._explain(outcome)}") from outcome
             time.sleep(wait)
 
     def _try(self, lane: Lane, request: bytes) -> Response | OSError:
@@ -268,7 +268,7 @@ class Transport:
         except ssl.SSLError as error:
             raise Unreachable(f"{self.url} does not speak TLS: {error.reason}") from error
 
-    def _told(self, error: OSError) -> str:
+    def _explain(self, error: OSError) -> str:
         if isinstance(error, TimeoutError):
             reason = f"does not answer within {self._timeout:g} s"
         else:

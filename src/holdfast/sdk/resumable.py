@@ -16,7 +16,7 @@ from holdfast.model.entry import TaskWriter
 from holdfast.model.run import AttemptInfo, Outcome
 from holdfast.portable.identifier import is_uuid
 from holdfast.portable.retention import NEVER_EXPIRE
-from holdfast.sdk.given_store import GivenStore, task_store
+from holdfast.sdk.store_adapter import StoreAdapter, task_store
 
 if TYPE_CHECKING:
     from holdfast.sdk.arguments import TaskSettings
@@ -190,7 +190,7 @@ class ResumableJobMixin(ABC):
     def _intent_key(self) -> str:
         return f"{self.external_id_key}{INTENT_SUFFIX}"
 
-    def _known_job(self, store: TaskStore | GivenStore, context: Context) -> Any:
+    def _known_job(self, store: TaskStore | StoreAdapter, context: Context) -> Any:
         """Return the id of the job that earlier attempts submitted, or None if there is none.
 
         Raise InvalidInput if the stored intent is no UUID.
@@ -224,11 +224,11 @@ class ResumableJobMixin(ABC):
             store.set(self.external_id_key, external_id, retention=NEVER_EXPIRE)
         return external_id
 
-    def _renew_intent(self, store: TaskStore | GivenStore, context: Context) -> None:
+    def _renew_intent(self, store: TaskStore | StoreAdapter, context: Context) -> None:
         context["job_intent"] = intent = str(uuid4())
         store.set(self._intent_key, intent, retention=NEVER_EXPIRE)
 
-    def _submit(self, store: TaskStore | GivenStore, context: Context) -> Any:
+    def _submit(self, store: TaskStore | StoreAdapter, context: Context) -> Any:
         self._watched = None, context
         external_id = self.submit_job(context)
         if external_id is None:
@@ -238,7 +238,7 @@ class ResumableJobMixin(ABC):
             store.set(self.external_id_key, external_id, retention=NEVER_EXPIRE)
         return external_id
 
-    def _finish(self, store: TaskStore | GivenStore, external_id: Any, context: Context) -> Any:
+    def _finish(self, store: TaskStore | StoreAdapter, external_id: Any, context: Context) -> Any:
         result = self.get_job_result(external_id, context)
         if external_id is not None:
             intent = context["job_intent"]

@@ -13,8 +13,8 @@ from holdfast.server import status
 from holdfast.server.execution import routes as execution
 from holdfast.server.execution.openapi import command_schemas
 from holdfast.server.http import errors as problem
-from holdfast.server.http.limits import Connections, Turns
-from holdfast.server.http.middleware import Door
+from holdfast.server.http.limits import Connections, RequestQueue
+from holdfast.server.http.middleware import RequestMiddleware
 from holdfast.server.http.routes import LeanRoutes
 from holdfast.server.public.routes import routes as public_routes
 from holdfast.server.tokens import Tokens
@@ -38,7 +38,7 @@ def make_app(
     app.state.tokens = tokens
     app.state.settings = settings
     app.state.connections = Connections()
-    app.state.turns = Turns()
+    app.state.request_queue = RequestQueue()
     app.state.figures = status.Figures(store)
     problem.install(app)
     app.router.routes.extend(execution.router.routes)
@@ -69,4 +69,4 @@ class _Application(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         inner, lean = super().build_middleware_stack(), LeanRoutes(execution.router)
-        return Door(inner, lean, self.state.tokens, self.state.settings.api)
+        return RequestMiddleware(inner, lean, self.state.tokens, self.state.settings.api)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.portable.transport import Endpoint
     from holdfast.server.embedded import EmbeddedServer
 
-SAME = 3600.0
+TOKEN_REUSE = 3600.0
 """Seconds for which the same identity gets the same token."""
 
 
@@ -48,7 +48,7 @@ class Endpoints:
         with self._lock:
             self._opened = {who: one for who, one in self._opened.items() if one[1] > now}
             if wanted not in self._opened:
-                self._opened[wanted] = self._made(wanted), now + SAME
+                self._opened[wanted] = self._made(wanted), now + TOKEN_REUSE
             return self._opened[wanted][0]
 
     def _made(self, wanted: Wanted) -> Endpoint:

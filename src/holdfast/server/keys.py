@@ -23,7 +23,7 @@ from holdfast.settings import Settings
 
 FILE_NAME = "signing-keys.json"
 SHORTEST = 32
-GLANCE = 1.0
+CHECK_INTERVAL = 1.0
 """Minimum seconds between two checks of the file while the known keys suffice, and between two for
 the sake of unknown key ids."""
 
@@ -83,17 +83,17 @@ class KeyFile(SigningKeys):
         self._take(_read(path))
 
     def signing(self) -> Key:
-        if time.monotonic() > self._looked_at + GLANCE:
+        if time.monotonic() > self._looked_at + CHECK_INTERVAL:
             self._look()
         return self._keys[0]
 
     def find(self, id: str) -> Key | None:
         now = time.monotonic()
         key = self._by_id.get(id)
-        if key is None and now > self._missed_at + GLANCE:
+        if key is None and now > self._missed_at + CHECK_INTERVAL:
             self._missed_at = now
             self._look()
-        elif now > self._looked_at + GLANCE:
+        elif now > self._looked_at + CHECK_INTERVAL:
             self._look()
         key = self._by_id.get(id)
         if key is None or (key.until is not None and key.until < time.time()):

@@ -78,7 +78,7 @@ def exposition() -> bytes:
     directory = os.environ.get(DIRECTORY)
     if directory is None:
         return generate_latest(_REGISTRY)
-    _forget_the_dead(Path(directory))
+    _forget_dead_processes(Path(directory))
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return generate_latest(registry)
@@ -166,7 +166,7 @@ def _commands(name: str, outcome: str) -> Counter:
     return _COMMANDS.labels(name, outcome)
 
 
-def _forget_the_dead(directory: Path) -> None:
+def _forget_dead_processes(directory: Path) -> None:
     """Remove the gauges of processes that were killed."""
     for file in directory.glob("gauge_live*_*.db"):
         number = int(file.stem.rpartition("_")[2])

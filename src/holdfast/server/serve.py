@@ -18,7 +18,7 @@ from multiprocessing import parent_process
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cleanup.requests import forget_now_and_then
+from holdfast.cleanup.requests import forget_requests_periodically
 from holdfast.connection import open_store
 from holdfast.errors import InvalidSettings
 from holdfast.process import hide_this_process, log_to_stderr
@@ -168,7 +168,7 @@ def build(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         gc.freeze()  # long-lived objects need not be traversed by every collection
-        forgetting = asyncio.create_task(forget_now_and_then(store))
+        forgetting = asyncio.create_task(forget_requests_periodically(store))
         yield
         forgetting.cancel()
         await store.aclose()

@@ -87,15 +87,15 @@ class Figures:
 @router.get("/health", response_model=Health, responses={503: {"model": Health}})
 async def get_health(request: Request) -> Response:
     """Tell whether the server can answer requests: 200 if its database answers, else 503."""
-    told: dict[str, Any] = {"status": "ready", "version": __version__}
+    body: dict[str, Any] = {"status": "ready", "version": __version__}
     asked = asyncio.ensure_future(store_of(request).aexecute(Now()))
     # Not cancelled on timeout: the driver would wait for the database once more.
     await asyncio.wait({asked}, timeout=PATIENCE)
     error = asked.exception() if asked.done() else "the database does not answer"
     if error is not None:
         log.warning("not ready: %s", error)
-        told |= {"status": "alive", "why": "the database does not answer"}
-    return _json(told, 503 if error is not None else 200)
+        body |= {"status": "alive", "why": "the database does not answer"}
+    return _json(body, 503 if error is not None else 200)
 
 
 @router.get("/health/live", response_model=Health)
@@ -117,5 +117,5 @@ async def get_description(request: Request) -> Response:
     return Response(await request.app.openapi_json(), media_type=MEDIA_TYPE)
 
 
-def _json(told: dict[str, Any], status: int) -> Response:
-    return Response(msgspec.json.encode(told), status, media_type=MEDIA_TYPE)
+def _json(body: dict[str, Any], status: int) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type=MEDIA_TYPE)

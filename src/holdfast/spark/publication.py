@@ -97,7 +97,7 @@ def absolute(spark: SparkSession, path: str) -> str:
     return os.path.abspath(path)
 
 
-def digest_of_place(spark: SparkSession, path: str) -> str:
+def path_digest(spark: SparkSession, path: str) -> str:
     """Return a digest that identifies a directory, however its path is written, if this process can
     resolve it."""
     place = absolute(spark, path)

@@ -19,7 +19,7 @@ from holdfast.errors import (
     StoreUnavailable,
     TokenRefused,
 )
-from holdfast.portable.client import COMMANDS, HEADERS, HINT, refusal, stranger
+from holdfast.portable.client import COMMANDS, HEADERS, HINT, foreign_response, refusal
 from holdfast.portable.transport import (
     InvalidAddress,
     InvalidToken,
@@ -89,7 +89,7 @@ class HttpStore(Store):
         try:
             return JSON.decode_answer(command, response.body)
         except msgspec.DecodeError:
-            raise stranger(self.url, response) from None
+            raise foreign_response(self.url, response) from None
 
     @property
     def url(self) -> str:
@@ -103,7 +103,7 @@ class HttpStore(Store):
         try:
             return msgspec.json.decode(response.body, type=Issued).token
         except msgspec.DecodeError:
-            raise stranger(self.url, response) from None
+            raise foreign_response(self.url, response) from None
 
     def close(self) -> None:
         self._transport.close()
@@ -117,7 +117,7 @@ class HttpStore(Store):
         try:
             return msgspec.json.decode(response.body, type=frozenset[str])
         except msgspec.DecodeError:
-            raise stranger(self.url, response) from None
+            raise foreign_response(self.url, response) from None
 
     def _ask(
         self, method: str, body: bytes = b"", *, path: str = COMMANDS, once: bool = False

@@ -29,7 +29,7 @@ except ImportError as error:
 for _module in ("conformance", "gaps", "machine", "runs", "worker_backend"):
     pytest.register_assert_rewrite(f"holdfast.testing.{_module}")
 
-from holdfast.testing.client import COLOURS, Door, open_door  # noqa: E402
+from holdfast.testing.client import MODES, Client, open_client  # noqa: E402
 from holdfast.testing.clock import Clock  # noqa: E402
 from holdfast.testing.conformance import (  # noqa: E402
     GatewayConformance,
@@ -43,9 +43,9 @@ from holdfast.testing.runs import RunConformance  # noqa: E402
 from holdfast.testing.worker_backend import WorkerBackendConformance  # noqa: E402
 
 __all__ = [
-    "COLOURS",
+    "MODES",
+    "Client",
     "Clock",
-    "Door",
     "GatewayConformance",
     "MakeStore",
     "ObjectConformance",
@@ -55,5 +55,5 @@ __all__ = [
     "StoreMachine",
     "WorkerBackendConformance",
     "machine_for",
-    "open_door",
+    "open_client",
 ]

@@ -15,10 +15,10 @@ from holdfast.store import Store
 
 A = TypeVar("A")
 
-COLOURS = ("sync", "async")
+MODES = ("sync", "async")
 
 
-class Door(ABC):
+class Client(ABC):
     """Sends commands through the sync or async entry point of a store, and returns the answers."""
 
     def __init__(self, store: Store) -> None:
@@ -41,7 +41,7 @@ class Door(ABC):
         """Close the store through the same entry point."""
 
 
-class SyncDoor(Door):
+class SyncClient(Client):
     def __call__(self, command: Command[A]) -> A:
         return self.store.execute(command)
 
@@ -62,7 +62,7 @@ class SyncDoor(Door):
         self.store.close()
 
 
-class AsyncDoor(Door):
+class AsyncClient(Client):
     """Has its own event loop, in which the store is used and closed."""
 
     def __init__(self, store: Store) -> None:
@@ -92,6 +92,6 @@ class AsyncDoor(Door):
             self._runner.run(self.store.aclose())
 
 
-def open_door(colour: str, store: Store) -> Door:
+def open_client(mode: str, store: Store) -> Client:
     """Return a client for `sync` or `async`."""
-    return {"sync": SyncDoor, "async": AsyncDoor}[colour](store)
+    return {"sync": SyncClient, "async": AsyncClient}[mode](store)

@@ -23,7 +23,7 @@ from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
 from holdfast.testing.answers import comparable, pages, versions
-from holdfast.testing.client import open_door
+from holdfast.testing.client import open_client
 from holdfast.testing.clock import Clock
 from holdfast.testing.gaps import Gap, needs
 from holdfast.testing.model import MemoryStore
@@ -78,7 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
     """The state machine; `machine_for` creates a subclass of it for a store."""
 
     make_store: ClassVar[Callable[[Clock], Store]]
-    colour: ClassVar[str]
+    mode: ClassVar[str]
     history_limit: ClassVar[int]
     gaps: ClassVar[frozenset[Gap]]
 
@@ -86,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = Clock()
         self.model = MemoryStore(history_limit=self.history_limit, clock=self.clock)
-        self.door = open_door(self.colour, type(self).make_store(self.clock))
+        self.client = open_client(self.mode, type(self).make_store(self.clock))
         self.newest: dict[TaskScope, int] = {}
         self.versions: dict[tuple[str, str], dict[int, int]] = {}
         for task in TASKS:
@@ -97,7 +97,7 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             self.look()
         finally:
-            self.door.close()
+            self.client.close()
 
     @rule(plan=st.deferred(lambda: st.sampled_from(PLANS).flatmap(lambda plan: plan)))
     def take(self, plan: tuple[str, dict[str, Any]]) -> None:
@@ -322,8 +322,8 @@ class StoreMachine(RuleBasedStateMachine):
     @step(1, past=spans, limit=st.integers(1, 3))
     def list_expired(self, past: timedelta, limit: int) -> None:
         command = c.ListExpired(self.clock() - past, limit)
-        if self.door.store.supports(c.ListExpired):
-            listed = [tuple(pages(door, command)) for door in (self.model.execute, self.door)]
+        if self.client.store.supports(c.ListExpired):
+            listed = [tuple(pages(client, command)) for client in (self.model.execute, self.client)]
             assert comparable(command, listed[0]) == comparable(command, listed[1])
 
     @step(1, past=spans, limit=st.integers(0, 3), skip_held=st.booleans())
@@ -349,7 +349,7 @@ class StoreMachine(RuleBasedStateMachine):
         """
         if needs(stores or command) & self.gaps:
             return None
-        seen = outcome(self.door, stores or command)
+        seen = outcome(self.client, stores or command)
         wanted = outcome(self.model.execute, command)
         same = comparable(command, seen) == comparable(command, wanted)
         assert same, f"{command}: the store says {seen!r}, the dict {wanted!r}"
@@ -401,7 +401,7 @@ class StoreMachine(RuleBasedStateMachine):
 def machine_for(
     make_store: Callable[[Clock], Store],
     *,
-    colour: str = "sync",
+    mode: str = "sync",
     history_limit: int = 100,
     seed: int = 0,
     rounds: int = 1,
@@ -413,7 +413,7 @@ def machine_for(
     """
     parts = {
         "make_store": staticmethod(make_store),
-        "colour": colour,
+        "mode": mode,
         "history_limit": history_limit,
         "gaps": frozenset(gaps),
     }

@@ -36,7 +36,7 @@ A = TypeVar("A")
 
 
 @dataclass
-class _Shelf:
+class _ScopeState:
     """The entries of one scope. The revision is the version of its latest write."""
 
     entries: dict[str, Entry[str]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class _Staged:
 
 
 @dataclass
-class _Task(_Shelf):
+class _Task(_ScopeState):
     attempt: int = 0
     live: bool = False
     ended: bool = False
@@ -58,7 +58,7 @@ class _Task(_Shelf):
 
 
 @dataclass
-class _Asset(_Shelf):
+class _Asset(_ScopeState):
     asset_id: int = 0
     name: str = ""
     uri: str = ""
@@ -132,7 +132,7 @@ class MemoryStore(Store):
 
     # reading
 
-    def _shelf(self, scope: StoreScope) -> _Task | _Asset:
+    def _state(self, scope: StoreScope) -> _Task | _Asset:
         return self._task(scope) if isinstance(scope, TaskScope) else self._asset(scope)
 
     def _task(self, scope: TaskScope) -> _Task:
@@ -152,21 +152,21 @@ class MemoryStore(Store):
                 return asset
         raise refusal.unknown_asset(scope, sorted(asset.name for asset in self._assets.values()))
 
-    def _live(self, shelf: _Shelf) -> dict[str, Entry[str]]:
+    def _live(self, state: _ScopeState) -> dict[str, Entry[str]]:
         now = self._clock()
         return {
             key: entry
-            for key, entry in sorted(shelf.entries.items())
+            for key, entry in sorted(state.entries.items())
             if entry.expires_at is None or entry.expires_at > now
         }
 
-    def _seen(self, shelf: _Task | _Asset, reader: TaskWriter | None) -> dict[str, Entry[str]]:
+    def _seen(self, state: _Task | _Asset, reader: TaskWriter | None) -> dict[str, Entry[str]]:
         """Return the live entries, overlaid with the staged writes of the reading attempt."""
-        entries = self._live(shelf)
+        entries = self._live(state)
         task = self._tasks.get(reader.scope) if reader else None
-        if isinstance(shelf, _Asset) and task and reader and task.live:
+        if isinstance(state, _Asset) and task and reader and task.live:
             for (asset_id, key), staged in task.staged.items():
-                if asset_id == shelf.asset_id and task.attempt == reader.attempt:
+                if asset_id == state.asset_id and task.attempt == reader.attempt:
                     entries[key] = self._preview(entries.get(key), staged)
         return dict(sorted(entries.items()))
 
@@ -193,7 +193,7 @@ class MemoryStore(Store):
         return entry.value if entry else None
 
     def _get_entry(self, command: c.Get | c.GetEntry) -> Entry[str] | None:
-        return self._seen(self._shelf(command.scope), command.reader).get(command.key)
+        return self._seen(self._state(command.scope), command.reader).get(command.key)
 
     def _matching(self, where: c.Where) -> Iterator[tuple[StoreScope, _Task | _Asset]]:
         match where:
@@ -215,8 +215,8 @@ class MemoryStore(Store):
         since, before = command.updated_since, command.expiring_before
         found = [
             Found(scope, entry)
-            for scope, shelf in self._matching(command.where)
-            for entry in self._seen(shelf, command.reader).values()
+            for scope, state in self._matching(command.where)
+            for entry in self._seen(state, command.reader).values()
             if entry.key.startswith(command.prefix)
             and (since is None or entry.updated_at >= since)
             and (before is None or (entry.expires_at is not None and entry.expires_at < before))
@@ -229,13 +229,13 @@ class MemoryStore(Store):
     # writing
 
     def _open(self, scope: StoreScope, writer: Writer) -> _Task | _Asset:
-        """Return the shelf. Raise an error for a writer that may not write to it."""
+        """Return the state of a scope. Raise an error for a writer that may not write to it."""
         self._fence(writer)
-        shelf = self._shelf(scope)
-        if isinstance(shelf, _Asset) and shelf.orphaned_at:
+        state = self._state(scope)
+        if isinstance(state, _Asset) and state.orphaned_at:
             assert isinstance(scope, AssetScope)
             raise refusal.inactive(scope)
-        return shelf
+        return state
 
     def _fence(self, writer: Writer, reading: bool = False) -> None:
         if isinstance(writer, TaskWriter) and writer.attempt is not None:
@@ -245,61 +245,61 @@ class MemoryStore(Store):
 
     def _put(
         self,
-        shelf: _Task | _Asset,
+        state: _Task | _Asset,
         values: Iterable[tuple[str, str | None]],
         writer: Writer,
         expires_at: datetime | None = None,
     ) -> int:
         """Write or delete (None) these keys as one version."""
-        return self._put_all(shelf, [(key, value, expires_at) for key, value in values], writer)
+        return self._put_all(state, [(key, value, expires_at) for key, value in values], writer)
 
     def _put_all(
         self,
-        shelf: _Task | _Asset,
+        state: _Task | _Asset,
         values: Iterable[tuple[str, str | None, datetime | None]],
         writer: Writer,
     ) -> int:
         """Write or delete (None) these keys as one version, each with its own expiry."""
-        shelf.revision += 1
+        state.revision += 1
         now = self._clock()
         writer = signature(writer)
         for key, value, until in values:
             self._refers |= is_reference(value or "")
             expires_at = until.astimezone(UTC) if until else None
             if value is None:
-                del shelf.entries[key]
+                del state.entries[key]
             else:
-                shelf.entries[key] = Entry(key, value, shelf.revision, now, writer, expires_at)
-            if isinstance(shelf, _Asset):
-                steps = shelf.history.setdefault(key, [])
+                state.entries[key] = Entry(key, value, state.revision, now, writer, expires_at)
+            if isinstance(state, _Asset):
+                steps = state.history.setdefault(key, [])
                 previous = steps[0].version if steps else 0
-                steps.insert(0, Version(shelf.revision, value, now, writer, previous))
+                steps.insert(0, Version(state.revision, value, now, writer, previous))
                 del steps[self._history_limit :]
-        return shelf.revision
+        return state.revision
 
-    def _check_version(self, shelf: _Shelf, command: c.Set) -> None:
+    def _check_version(self, state: _ScopeState, command: c.Set) -> None:
         if command.if_version is not None:
-            entry = self._live(shelf).get(command.key)
+            entry = self._live(state).get(command.key)
             current = entry.version if entry else 0
             if current != command.if_version:
                 raise refusal.conflict(command.scope, command.key, command.if_version, current)
 
     def _set(self, command: c.Set) -> int:
-        shelf = self._open(command.scope, command.writer)
+        state = self._open(command.scope, command.writer)
         if not command.on_success:
-            self._check_version(shelf, command)
+            self._check_version(state, command)
         self._claim(command, [(command.key, command.value)])
         if command.on_success:
-            self._stage(shelf, command)
-            return shelf.revision
-        return self._put(shelf, [(command.key, command.value)], command.writer, command.expires_at)
+            self._stage(state, command)
+            return state.revision
+        return self._put(state, [(command.key, command.value)], command.writer, command.expires_at)
 
     def _set_many(self, command: c.SetMany) -> int:
-        shelf = self._open(command.scope, command.writer)
+        state = self._open(command.scope, command.writer)
         if not command.values:
-            return shelf.revision
+            return state.revision
         self._claim(command, dict(command.values).items())
-        return self._put(shelf, dict(command.values).items(), command.writer, command.expires_at)
+        return self._put(state, dict(command.values).items(), command.writer, command.expires_at)
 
     def _advance(self, command: c.Advance) -> str:
         asset = self._open(command.scope, command.writer)
@@ -315,9 +315,9 @@ class MemoryStore(Store):
         return value
 
     def _delete(self, command: c.Delete) -> None:
-        shelf = self._open(command.scope, command.writer)
-        if command.key in shelf.entries:
-            self._put(shelf, [(command.key, None)], command.writer)
+        state = self._open(command.scope, command.writer)
+        if command.key in state.entries:
+            self._put(state, [(command.key, None)], command.writer)
 
     def _clear(self, command: c.Clear) -> None:
         if not command.all_map_indices or isinstance(command.scope, AssetScope):
@@ -325,15 +325,15 @@ class MemoryStore(Store):
             return
         self._fence(command.writer)
         task = command.scope.dag_id, command.scope.run_id, command.scope.task_id
-        shelves = [shelf for scope, shelf in self._tasks.items() if _order(scope)[:3] == task]
-        if not shelves:
+        states = [state for scope, state in self._tasks.items() if _order(scope)[:3] == task]
+        if not states:
             raise refusal.unknown_task(command.scope)
-        for shelf in shelves:
-            self._empty(shelf, command.writer)
+        for state in states:
+            self._empty(state, command.writer)
 
-    def _empty(self, shelf: _Task | _Asset, writer: Writer) -> None:
-        if shelf.entries:
-            self._put(shelf, [(key, None) for key in sorted(shelf.entries)], writer)
+    def _empty(self, state: _Task | _Asset, writer: Writer) -> None:
+        if state.entries:
+            self._put(state, [(key, None) for key in sorted(state.entries)], writer)
 
     def _rewind(self, command: c.Rewind) -> Version[str] | None:
         asset = self._open(command.scope, command.writer)
@@ -347,20 +347,20 @@ class MemoryStore(Store):
 
     # attempts and staged writes
 
-    def _stage(self, shelf: _Task | _Asset, command: c.Set | c.Advance) -> None:
+    def _stage(self, state: _Task | _Asset, command: c.Set | c.Advance) -> None:
         """Store the write for the attempt's success."""
-        assert isinstance(shelf, _Asset)
+        assert isinstance(state, _Asset)
         self._refers |= is_reference(command.value)
         staged = _Staged(command, self._clock())
-        self._task_of(command).staged[shelf.asset_id, command.key] = staged
+        self._task_of(command).staged[state.asset_id, command.key] = staged
 
-    def _over_staged(self, shelf: _Task | _Asset, command: c.Advance) -> c.Set | c.Advance:
+    def _over_staged(self, state: _Task | _Asset, command: c.Advance) -> c.Set | c.Advance:
         """Merge the command with the staged write of its key: a staged `set` remains a `set`.
 
         The current value is not included until success, because it may still be moved back.
         """
-        assert isinstance(shelf, _Asset)
-        before = self._task_of(command).staged.get((shelf.asset_id, command.key))
+        assert isinstance(state, _Asset)
+        before = self._task_of(command).staged.get((state.asset_id, command.key))
         if before is None:
             return command
         where = f"`{command.key}` of {command.scope}"
@@ -418,8 +418,8 @@ class MemoryStore(Store):
             return set()
         named = [
             (scope, entry.key, entry.value)
-            for scope, shelf in self._shelves()
-            for entry in shelf.entries.values()
+            for scope, state in self._states()
+            for entry in state.entries.values()
         ]
         for asset in self._assets.values():
             for key, steps in asset.history.items():
@@ -430,7 +430,7 @@ class MemoryStore(Store):
                 named.append((_by_name(self._assets[asset_id]), key, staged.command.value))
         return {place for place in named if is_reference(place[2])}
 
-    def _shelves(self) -> Iterator[tuple[StoreScope, _Shelf]]:
+    def _states(self) -> Iterator[tuple[StoreScope, _ScopeState]]:
         yield from self._tasks.items()
         for asset in self._assets.values():
             yield _by_name(asset), asset
@@ -511,7 +511,7 @@ class MemoryStore(Store):
             for key, value, _ in new:
                 if is_reference(value):
                     self._queue.name(self._owner(scope), key, value)
-            self._put_all(self._shelf(scope), new, command.writer)
+            self._put_all(self._state(scope), new, command.writer)
         del self._loads[command.load]
         return sum(map(len, entries.values()))
 

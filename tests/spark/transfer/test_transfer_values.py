@@ -14,9 +14,9 @@ from holdfast.commands import (
     DeclareAsset,
     FinishLoad,
     Get,
-    Lot,
     QueueObjects,
     RegisterTask,
+    ScopeEntries,
     StartLoad,
     TakePurges,
 )
@@ -37,7 +37,7 @@ def store(sqlite_database: SqliteDatabase) -> Iterator[SqlStore]:
 
 
 def adding(value: str, as_kept: bool, writer: Writer = ANN, limit: int = 0) -> AddToLoad:
-    lots = (Lot(TASK, (("k", value, None),)),)
+    lots = (ScopeEntries(TASK, (("k", value, None),)),)
     return AddToLoad("one", 0, 0, lots, writer, limit, as_kept)
 
 
@@ -48,7 +48,9 @@ def kept(value: str, as_kept: bool = True) -> str:
 
 def load(store: SqlStore, scope: StoreScope, value: str) -> None:
     store.execute(StartLoad("one", ANN))
-    store.execute(AddToLoad("one", 0, 0, (Lot(scope, (("k", value, None),)),), ANN, 0, True))
+    store.execute(
+        AddToLoad("one", 0, 0, (ScopeEntries(scope, (("k", value, None),)),), ANN, 0, True)
+    )
     store.execute(FinishLoad("one", ((0, 1),), ANN))
 
 

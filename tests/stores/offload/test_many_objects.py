@@ -16,7 +16,7 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.statements import objects as purge_statements
-from holdfast.stores.sql.statements.entries import ASSETS, TASKS, Shelf
+from holdfast.stores.sql.statements.entries import ASSETS, TASKS, ScopeTables
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
@@ -77,13 +77,13 @@ def test_one_that_is_being_deleted_is_in_the_way_of_all(store: SqlStore, scope: 
     assert store.execute(c.CountPurges()).reserved == 0
 
 
-@pytest.mark.parametrize(("shelf", "owner"), [(TASKS, "ti_id"), (ASSETS, "name_digest")])
+@pytest.mark.parametrize(("tables", "owner"), [(TASKS, "ti_id"), (ASSETS, "name_digest")])
 def test_the_objects_of_a_key_are_found_by_owner_and_key(
-    tmp_path: Path, shelf: Shelf, owner: str
+    tmp_path: Path, tables: ScopeTables, owner: str
 ) -> None:
     """Else each of a task's objects would be compared with all of them."""
     with SqlStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
-        statement = purge_statements.lock_of_keys(shelf, 1).compile(store._engine)
+        statement = purge_statements.lock_of_keys(tables, 1).compile(store._engine)
         with store._engine.connect() as connection:
             plan = connection.execute(
                 sa.text(f"EXPLAIN QUERY PLAN {statement}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast import commands as c
-from holdfast.commands import AddToLoad, FinishLoad, Lot, StartLoad
+from holdfast.commands import AddToLoad, FinishLoad, ScopeEntries, StartLoad
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore
@@ -17,7 +17,7 @@ LOADS = 5
 WRITES = 40
 
 
-def load(store: SqlStore, name: str, *lots: Lot, parts: int = 1) -> int:
+def load(store: SqlStore, name: str, *lots: ScopeEntries, parts: int = 1) -> int:
     """Load these lots, once in each part."""
     store.execute(StartLoad(name, ANN))
     for part in range(parts):
@@ -29,7 +29,7 @@ def load(store: SqlStore, name: str, *lots: Lot, parts: int = 1) -> int:
 def test_a_load_beside_a_writer_gives_no_version_twice(database_url: str) -> None:
     with SqlStore(database_url, history_limit=1000) as store:
         store.execute(c.DeclareAsset(name="orders"))
-        lot = Lot(ORDERS, (("shared", '"loaded"', None), ("loaded", "1", None)))
+        lot = ScopeEntries(ORDERS, (("shared", '"loaded"', None), ("loaded", "1", None)))
 
         def write() -> None:
             for n in range(WRITES):
@@ -49,7 +49,7 @@ def test_a_load_beside_a_writer_gives_no_version_twice(database_url: str) -> Non
 
 def test_two_loads_of_the_same_scopes_end_one_after_the_other(database_url: str) -> None:
     scopes = [TaskScope("sales", "monday", "load", index) for index in range(50)]
-    lots = [Lot(scope, (("k", "1", None),)) for scope in scopes]
+    lots = [ScopeEntries(scope, (("k", "1", None),)) for scope in scopes]
     with SqlStore(database_url) as store, ThreadPoolExecutor(2) as pool:
         first = pool.submit(load, store, "first", *lots)
         second = pool.submit(load, store, "second", *reversed(lots))
@@ -63,7 +63,7 @@ def test_two_loads_of_the_same_scopes_end_one_after_the_other(database_url: str)
 def test_a_load_is_written_slice_by_slice(database_url: str) -> None:
     entries = tuple((f"{n:05}", str(n), None) for n in range(20_500))
     with SqlStore(database_url) as store:
-        assert load(store, "large", Lot(TASK, entries)) == 20_500
+        assert load(store, "large", ScopeEntries(TASK, entries)) == 20_500
 
         page = store.execute(c.List(TASK, limit=1, offset=20_400))
         assert page.total == 20_500

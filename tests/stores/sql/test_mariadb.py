@@ -12,7 +12,7 @@ from holdfast.testing.conformance.fixtures import StoreFixtures
 
 class MariadbFixtures(StoreFixtures):
     history_limit = 4
-    colours = ("sync",)
+    modes = ("sync",)
 
     @pytest.fixture
     def make_store(self, mariadb_database: ServerDatabase) -> MakeStore:

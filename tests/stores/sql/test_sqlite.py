@@ -12,7 +12,7 @@ from holdfast.testing.conformance.fixtures import StoreFixtures
 
 class SqliteFixtures(StoreFixtures):
     history_limit = 4
-    colours = ("sync",)
+    modes = ("sync",)
 
     @pytest.fixture
     def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:

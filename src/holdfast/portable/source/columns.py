@@ -69,7 +69,7 @@ class Columns(NamedTuple):
             by = "name" if self.scope == ("asset",) else "uri"
             return {"type": "asset", by: owner[0]}
         except (InvalidInput, InvalidType) as error:
-            row = self._told(owner, key)
+            row = self._row_text(owner, key)
             raise type(error)(f"{error.message}, in the row {row}", hint=error.hint) from None
 
     def _part_of_scope(self, batch: pa.RecordBatch, name: str) -> list[Any]:
@@ -85,7 +85,7 @@ class Columns(NamedTuple):
             return (_EPOCH + timedelta(microseconds=micros)).isoformat()
         except OverflowError:
             raise InvalidInput(
-                f"expires_at is not in our calendar, in the row {self._told(owner, key)}",
+                f"expires_at is not in our calendar, in the row {self._row_text(owner, key)}",
                 hint="for entries that never expire it is null",
             ) from None
 
@@ -93,11 +93,11 @@ class Columns(NamedTuple):
         row = dict(zip((*self.scope, "key", "value"), (*owner, key, value), strict=True))
         missing = next(name for name, part in row.items() if part is None)
         return InvalidInput(
-            f"{missing} is null, in the row {self._told(owner, key)}",
+            f"{missing} is null, in the row {self._row_text(owner, key)}",
             hint="leave such rows out; JSON's own null cannot be stored either",
         )
 
-    def _told(self, owner: Owner, key: Any) -> str:
+    def _row_text(self, owner: Owner, key: Any) -> str:
         named = zip((*self.scope, "key"), (*owner, key), strict=True)
         return ", ".join(f"{name}={_short(part)}" for name, part in named)
 
@@ -160,9 +160,9 @@ def _check_type(name: str, given: DataType) -> None:
         kind = TimestampType
         hint = "cast it to a timestamp, which has a time zone"
     if not isinstance(given, kind):
-        told = kind.typeName() if kind is not IntegralType else "an integer"
+        expected = kind.typeName() if kind is not IntegralType else "an integer"
         raise InvalidType(
-            f"the column `{name}` is {given.simpleString()}, and has to be {told}", hint=hint
+            f"the column `{name}` is {given.simpleString()}, and has to be {expected}", hint=hint
         )
 
 

@@ -32,7 +32,7 @@ LONGEST_ANSWER = 3600.0
 """Seconds that a server may take to process a whole load."""
 
 
-class Load(NamedTuple):
+class BulkLoad(NamedTuple):
     """One write of a DataFrame."""
 
     name: str
@@ -103,7 +103,7 @@ class Load(NamedTuple):
 class EntryWriter(DataSourceArrowWriter):
     """Writes all the entries, or none."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: BulkLoad) -> None:
         self._load = load
 
     @plainly()
@@ -146,7 +146,7 @@ def make_writer(
     expires_at = default_expiry(location) if columns.is_task and not columns.has_expiry else None
     writer = {"kind": "api", "user": user()}
     limit = 0 if location.is_server else largest_value()
-    load = Load(uuid4().hex, location, columns, writer, expires_at, limit, as_kept)
+    load = BulkLoad(uuid4().hex, location, columns, writer, expires_at, limit, as_kept)
     load.ask("StartLoad")
     return EntryWriter(load)
 

@@ -130,7 +130,7 @@ class Launcher:
         sock.close()
         os.set_blocking(output, False)
         self._children[order.child] = _Child(order.child, pid, output)
-        self._tell(Launched(order.child, pid))
+        self._send(Launched(order.child, pid))
 
     def _become_child(self, sock: socket.socket, output: int) -> None:
         """Run the child's work and exit, after closing the launcher's control channel and the
@@ -185,9 +185,9 @@ class Launcher:
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
                 _kill_group(pid)  # its remaining processes keep the group's id from being reused
-                self._bury(child, os.waitstatus_to_exitcode(status))
+                self._finish_child(child, os.waitstatus_to_exitcode(status))
 
-    def _bury(self, child: _Child, status: int) -> None:
+    def _finish_child(self, child: _Child, status: int) -> None:
         del self._children[child.number]
         if child.log is not None:
             while self._copy_output(child):
@@ -195,9 +195,9 @@ class Launcher:
             self._forget_output(child)
             os.close(child.log)
         os.close(child.output)
-        self._tell(Exited(child.number, status))
+        self._send(Exited(child.number, status))
 
-    def _tell(self, notice: Notice) -> None:
+    def _send(self, notice: Notice) -> None:
         with suppress(OSError):
             self._control.send(NOTICE, encode(notice))
 

@@ -27,7 +27,6 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.run import AttemptInfo, Outcome, Run, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.process import has_ended, kill_group, this_process
-from holdfast.runner.protocol.agreed import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.protocol.messages import Parsed
 from holdfast.runner.protocol.orders import (
     CallBack,
@@ -39,6 +38,7 @@ from holdfast.runner.protocol.orders import (
     RunTask,
     WarmSpark,
 )
+from holdfast.runner.protocol.parameters import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.scheduler.dag_files import printable
 from holdfast.runner.scheduler.decide import Decision, decide
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
@@ -53,7 +53,7 @@ SCHEDULER = ApiWriter("scheduler")
 log = logging.getLogger("holdfast.scheduler")
 
 
-class Left(NamedTuple):
+class PendingCallbacks(NamedTuple):
     """An attempt whose callbacks may not have been called."""
 
     before: TaskInstance
@@ -88,7 +88,7 @@ class ActiveRun:
     ordered: dict[TaskScope, TaskInstance] = field(default_factory=dict)
     """Attempts that the supervisor was ordered to start and has not reported the end of, each with
     its task instance as it was before."""
-    left: dict[TaskScope, Left] = field(default_factory=dict)
+    pending: dict[TaskScope, PendingCallbacks] = field(default_factory=dict)
     """Attempts that have lost their supervisor, or whose callbacks it could not call."""
     look_at: float = 0.0
     """Time of the next check on the monotonic clock."""
@@ -223,7 +223,7 @@ class Conductor:
             if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
                 before = concerned.ordered.pop(scope, None)
                 if before is not None and not notice.called:
-                    concerned.left[scope] = Left(before)
+                    concerned.pending[scope] = PendingCallbacks(before)
                 concerned.look_at = time.monotonic() + LOOK_AGAIN if notice.error else 0.0
         elif isinstance(notice, CalledBack):
             if notice.called:
@@ -247,7 +247,9 @@ class Conductor:
     def _begin_again(self) -> None:
         """Have a new supervisor redo what the previous one was doing."""
         for active in self.runs.values():
-            active.left |= {scope: Left(before) for scope, before in active.ordered.items()}
+            active.pending |= {
+                scope: PendingCallbacks(before) for scope, before in active.ordered.items()
+            }
             active.ordered.clear()
             active.look_at = 0.0
         for file in list(self._importing):
@@ -304,7 +306,7 @@ class Conductor:
         alone = [one for one in self.store.execute(running) if one.scope not in active.ordered]
         for one in alone:
             before = msgspec.structs.replace(one, attempt=one.attempt - 1)
-            active.left.setdefault(one.scope, Left(before, interrupted=True))
+            active.pending.setdefault(one.scope, PendingCallbacks(before, interrupted=True))
         self.store.execute(
             c.InterruptAttempts(
                 dag_id=dag_id,
@@ -356,7 +358,7 @@ class Conductor:
         if decision.wake_at is not None:
             wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
             active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))
-        calls = active.dag.callbacks or active.left
+        calls = active.dag.callbacks or active.pending
         if decision.ended is not None and not (held and calls):
             self._finish(active, decision.ended)
 
@@ -379,7 +381,7 @@ class Conductor:
                 for one in tasks
             ]
             self._end_unsupervised(active)
-            self._call_back_for_left(active)
+            self._call_back_for_pending(active)
             for one in tasks:
                 is_unbegun = (one.scope.task_id, one.scope.map_index) in unbegun
                 if is_unbegun and one.state is TaskState.FAILED:
@@ -406,21 +408,21 @@ class Conductor:
                 self._interrupt(active, "nobody supervised it any more", expired=True)
                 return
 
-    def _call_back_for_left(self, active: ActiveRun) -> None:
+    def _call_back_for_pending(self, active: ActiveRun) -> None:
         """Call the callbacks of ended attempts whose supervisor may not have called them."""
         for one in active.tasks:
-            if one.scope not in active.left or one.state is TaskState.RUNNING:
+            if one.scope not in active.pending or one.state is TaskState.RUNNING:
                 continue
-            left = active.left.pop(one.scope)
+            pending = active.pending.pop(one.scope)
             kind = CALLBACKS.get(one.state) if one.state else None
-            if kind is None or one.attempt != left.attempt:
+            if kind is None or one.attempt != pending.attempt:
                 continue  # it goes on, or somebody has cleared it
-            attempt = self._attempt(one.scope, left.attempt)
+            attempt = self._attempt(one.scope, pending.attempt)
             if attempt is None or attempt.outcome is Outcome.STOPPED:
                 continue  # somebody has marked it
-            if not left.interrupted or attempt.outcome is Outcome.INTERRUPTED:
+            if not pending.interrupted or attempt.outcome is Outcome.INTERRUPTED:
                 # Counted as one failed try: its own supervisor may have begun to call them.
-                self._call_back(active, kind, one.error, left.before, tries=1)
+                self._call_back(active, kind, one.error, pending.before, tries=1)
 
     def _call_back(
         self,

@@ -49,12 +49,12 @@ def decide(
     known: defaultdict[str, list[TaskInstance]] = defaultdict(list)
     for instance in tasks:
         known[instance.scope.task_id].append(instance)
-    standing = _Standing(dag, tasks, now, results)
+    progress = _Progress(dag, tasks, now, results)
     for task in dag.tasks:
-        standing.settle(task, known.pop(task.task_id, ()))
+        progress.settle(task, known.pop(task.task_id, ()))
     for gone in known.values():
-        standing.remove(gone)
-    return standing.decision()
+        progress.remove(gone)
+    return progress.decision()
 
 
 class _Task:
@@ -90,7 +90,7 @@ class _Task:
         return max(times) if times and len(times) == len(ends) else None
 
 
-class _Standing:
+class _Progress:
     """The decisions so far. Tasks are settled after their upstream tasks."""
 
     def __init__(

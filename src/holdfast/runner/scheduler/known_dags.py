@@ -19,13 +19,13 @@ from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory, printable
 from holdfast.stores import errors as refusal
 
-TRY_AGAIN: Final = 30.0
+FIRST_RETRY_PAUSE: Final = 30.0
 """Seconds after which a broken file is imported again: what it needs may be there by then. They
-double each time that it is still broken, up to `SELDOM`."""
-SELDOM: Final = 600.0
-PATIENCE: Final = 30.0
+double each time that it is still broken, up to `LONGEST_RETRY_PAUSE`."""
+LONGEST_RETRY_PAUSE: Final = 600.0
+START_TIMEOUT: Final = 30.0
 """Seconds for which a starting scheduler waits for files that are slow to import."""
-SEE: Final = 5.0
+REPORT_INTERVAL: Final = 5.0
 """Interval in seconds between reports to the store about which DAGs are present."""
 
 log = logging.getLogger("holdfast.scheduler")
@@ -97,7 +97,7 @@ class KnownDags:
         self._count_answers()
         if not self._awaited:
             self._forget(went_before)
-        self._see()
+        self._report_present()
 
     def save(self) -> None:
         """Save the results of imports."""
@@ -146,7 +146,7 @@ class KnownDags:
         self._unanswered &= self._awaited
         if self._complete_at is None:
             now = time.monotonic()
-            if not self._unanswered or now >= self._began_at + PATIENCE:
+            if not self._unanswered or now >= self._began_at + START_TIMEOUT:
                 self._complete_at = now
 
     def _forget(self, gone: Iterable[str]) -> None:
@@ -162,10 +162,10 @@ class KnownDags:
                 self._held.pop(file, None)
             self._gone.discard(file)
 
-    def _see(self) -> None:
+    def _report_present(self) -> None:
         """Report the present DAGs to the store, and have it mark as stale those that nobody has."""
         now = time.monotonic()
-        if self._complete_at is None or now < self._seen_at + SEE:
+        if self._complete_at is None or now < self._seen_at + REPORT_INTERVAL:
             return
         here = {
             file: held & self._latest.get(file, held)
@@ -246,12 +246,12 @@ class KnownDags:
         now = time.monotonic()
         if before is None or before.error != error:
             log.warning("%s cannot be used:\n%s", printable(found.file), error.rstrip())
-            wait = TRY_AGAIN
+            wait = FIRST_RETRY_PAUSE
         elif now < before.since + before.wait:
             self._broken[found.file] = before._replace(found=sound)
             return
         else:
-            wait = min(2 * before.wait, SELDOM)
+            wait = min(2 * before.wait, LONGEST_RETRY_PAUSE)
         self._broken[found.file] = _Broken(sound, error, now, wait)
         self._put(found.file, ())
         self._store.execute(c.SaveFileError(self._directory.name(found.file), error))

@@ -30,7 +30,7 @@ from holdfast.settings import Settings
 
 ROUND = 1.0
 """Interval in seconds between checks of files, schedules and queued runs."""
-SEEN_ELSEWHERE: Final = timedelta(seconds=30)
+SEEN_BY_OTHERS: Final = timedelta(seconds=30)
 """Time after another scheduler has had a DAG during which its runs are left to that scheduler."""
 _CARRIED_OUT: Final = tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL)
 _PAGE: Final = 1000
@@ -141,7 +141,7 @@ class Scheduler:
                 for run in self._queued_runs(dag_id, dag.max_active_runs - one.running):
                     if not self._is_held(run, now):
                         self._adopt(run, dag)
-        self._tell_waiting(unfinished, infos, now)
+        self._log_waiting(unfinished, infos, now)
 
     def _running_runs(self) -> Iterator[Run]:
         """Yield the running runs of all DAGs, read in pages as there may be any number of them."""
@@ -173,7 +173,7 @@ class Scheduler:
             )
         )
 
-    def _tell_waiting(
+    def _log_waiting(
         self, unfinished: dict[str, Unfinished], infos: dict[str, DagInfo], now: datetime
     ) -> None:
         """Log once each DAG that has runs but no valid file, here or at another scheduler."""
@@ -211,4 +211,4 @@ class Scheduler:
 def _seen_lately(info: DagInfo | None, now: datetime) -> bool:
     if info is None or not info.file or info.seen_at is None:
         return False
-    return info.seen_at > now - SEEN_ELSEWHERE
+    return info.seen_at > now - SEEN_BY_OTHERS

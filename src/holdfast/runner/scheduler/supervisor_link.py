@@ -18,7 +18,6 @@ import msgspec
 from holdfast.access.identity import WorkerIdentity
 from holdfast.errors import HoldfastError, RunnerFailed
 from holdfast.process import this_process
-from holdfast.runner.protocol.agreed import ALIVE
 from holdfast.runner.protocol.orders import (
     Alive,
     NeedToken,
@@ -28,6 +27,7 @@ from holdfast.runner.protocol.orders import (
     UseServer,
     upward_decoder,
 )
+from holdfast.runner.protocol.parameters import ALIVE
 from holdfast.settings import VARIABLE_PREFIX, Settings
 from holdfast.wire.channel import ORDER, Channel, encode
 

@@ -21,7 +21,6 @@ from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable, Value
 from holdfast.model.dag import CallbackKind
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Ending, Outcome
-from holdfast.runner.protocol.agreed import CALLBACKS, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.protocol.messages import (
     STARTUP,
     CallbackStartup,
@@ -31,6 +30,7 @@ from holdfast.runner.protocol.messages import (
     TaskStartup,
 )
 from holdfast.runner.protocol.orders import Ended, RunTask
+from holdfast.runner.protocol.parameters import CALLBACKS, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.supervisor.declared import Declared, own_report
 from holdfast.runner.supervisor.ending import StopReason, ending_of
 from holdfast.runner.supervisor.endpoint import open_endpoint
@@ -43,7 +43,7 @@ from holdfast.wire.channel import encode
 
 GRACE = 10.0
 """Seconds that a task has to end after SIGTERM before it is killed."""
-FAREWELL = 5.0
+EXIT_TIMEOUT = 5.0
 """Seconds that a task's process has to end after its report, or after closing its channel."""
 CALLBACK_LIMIT = 60.0
 """Timeout of callbacks in seconds."""
@@ -53,7 +53,7 @@ PAUSE = 0.1
 log = logging.getLogger("holdfast.supervisor")
 
 
-class Surroundings(NamedTuple):
+class Resources(NamedTuple):
     """The resources of a supervisor that its attempts and watchers use."""
 
     store: Store
@@ -67,9 +67,9 @@ class Surroundings(NamedTuple):
 class Attempt:
     """One attempt of a task instance. `run` has its own thread; others call `tick` and `stop`."""
 
-    def __init__(self, order: RunTask, surroundings: Surroundings) -> None:
+    def __init__(self, order: RunTask, resources: Resources) -> None:
         self._order = order
-        self._with = surroundings
+        self._resources = resources
         self._child: Child | None = None
         self._stop: StopReason | None = None
         self._timeout_at: float | None = None
@@ -81,7 +81,7 @@ class Attempt:
     def run(self) -> Ended:
         scope = self._order.instance.scope
         try:
-            child = self._with.launcher.launch()
+            child = self._resources.launcher.launch()
         except LauncherGone as error:
             return Ended(scope, error.message, begun=False)
         self._child = child
@@ -97,9 +97,9 @@ class Attempt:
         if self._stop is not None:  # it was stopped before there was a child to signal
             return Ended(scope)
         try:
-            self._declared = Declared.by(self._order.task, self._with.store)
+            self._declared = Declared.by(self._order.task, self._resources.store)
             start = c.StartAttempt(scope, child.process, LEASE, after=self._order.instance.attempt)
-            self.writer = TaskWriter(scope, self._with.store.execute(start))
+            self.writer = TaskWriter(scope, self._resources.store.execute(start))
         except HoldfastError as error:
             return Ended(scope, error.message)
         try:
@@ -118,7 +118,7 @@ class Attempt:
 
         Return True if they were called, or never will be.
         """
-        self._declared = Declared.by(self._order.task, self._with.store)
+        self._declared = Declared.by(self._order.task, self._resources.store)
         instance = self._order.instance
         writer = TaskWriter(instance.scope, instance.attempt + 1)
         return self._call_back(writer, kind, error, None)
@@ -142,9 +142,9 @@ class Attempt:
 
     def _supervise(self, child: Child, writer: TaskWriter) -> Ended:
         assert writer.attempt is not None
-        child.log_to(log_path(self._with.home, writer.scope, writer.attempt))
+        child.log_to(log_path(self._resources.home, writer.scope, writer.attempt))
         report = self._run_child(child, writer)
-        if not child.wait(FAREWELL):
+        if not child.wait(EXIT_TIMEOUT):
             if report is None and self._stop is None:
                 self._stop = StopReason.SILENT
             child.kill()
@@ -165,10 +165,10 @@ class Attempt:
         startup = self._startup(writer)
         try:
             if self._order.task.spark:
-                startup = msgspec.structs.replace(startup, spark=self._with.spark.address())
+                startup = msgspec.structs.replace(startup, spark=self._resources.spark.address())
         except HoldfastError as error:
             child.kill()
-            child.wait(FAREWELL)
+            child.wait(EXIT_TIMEOUT)
             # Without an exit status, the launcher has died, and Spark with it.
             return None if child.status is None else Failed(error=str(error))
         task = self._order.task
@@ -182,15 +182,15 @@ class Attempt:
             return None
         except ValueTooLarge as error:
             return Failed(error=f"it could not be started: {error.message}")
-        store, identity = self._with.store, self._declared.child(writer)
-        endpoint = partial(open_endpoint, self._with.endpoints, store, identity)
-        limit = self._with.rules.max_value_bytes
+        store, identity = self._resources.store, self._declared.child(writer)
+        endpoint = partial(open_endpoint, self._resources.endpoints, store, identity)
+        limit = self._resources.rules.max_value_bytes
         report = own_report(task, relay(child.channel, store, identity, limit, endpoint))
         self._timeout_at = None
         if isinstance(report, Failed) and startup.spark:
             if report.spark_is_busy:
-                self._with.spark.end(startup.spark)
-            if self._with.spark.is_lost(startup.spark):
+                self._resources.spark.end(startup.spark)
+            if self._resources.spark.is_lost(startup.spark):
                 self._stop = self._stop or StopReason.SPARK
         return report
 
@@ -201,7 +201,7 @@ class Attempt:
             writer=writer,
             run=order.run,
             max_tries=(writer.attempt or 1) + order.task.retries - order.instance.failures,
-            rules=self._with.rules,
+            rules=self._resources.rules,
             aliases=self._declared.aliases,
         )
 
@@ -225,18 +225,18 @@ class Attempt:
 
     def _record(self, writer: TaskWriter, ending: Ending) -> Ending:
         succeeded = ending.outcome is Outcome.SUCCESS
-        clear = succeeded and self._with.rules.clear_on_success
+        clear = succeeded and self._resources.rules.clear_on_success
         finish = c.FinishAttempt(writer, succeeded, clear, ending)
         try:
-            self._with.store.execute(finish)
+            self._resources.store.execute(finish)
         except StoreUnavailable:
             # The response may have been lost after the commit; only the store knows.
             if not self._is_recorded(writer, ending.outcome):
-                self._with.store.execute(finish)
+                self._resources.store.execute(finish)
         return ending
 
     def _is_recorded(self, writer: TaskWriter, outcome: Outcome) -> bool:
-        attempts = self._with.store.execute(c.ListAttempts(writer.scope))
+        attempts = self._resources.store.execute(c.ListAttempts(writer.scope))
         return any(one.number == writer.attempt and one.outcome is outcome for one in attempts)
 
     def _call_back(
@@ -251,12 +251,12 @@ class Attempt:
             error=error,
             exception=exception,
         )
-        path = log_path(self._with.home, writer.scope, writer.attempt)
-        return call_back(self._with, startup, path, self._declared.child(writer))
+        path = log_path(self._resources.home, writer.scope, writer.attempt)
+        return call_back(self._resources, startup, path, self._declared.child(writer))
 
 
 def call_back(
-    surroundings: Surroundings,
+    resources: Resources,
     startup: CallbackStartup,
     path: Path,
     task: ChildIdentity | None = None,
@@ -270,7 +270,7 @@ def call_back(
     why = ""
     for _ in range(MOST_INTERRUPTIONS):
         try:
-            report = _call(surroundings, startup, path, identity)
+            report = _call(resources, startup, path, identity)
         except LauncherGone as error:
             why = error.message
             time.sleep(PAUSE)
@@ -289,19 +289,19 @@ def call_back(
 
 
 def _call(
-    surroundings: Surroundings, startup: CallbackStartup, path: Path, identity: CallbackIdentity
+    resources: Resources, startup: CallbackStartup, path: Path, identity: CallbackIdentity
 ) -> Report | None:
     """Run callbacks in a child and return its report; None if it ended without one.
 
     Raise LauncherGone if the launcher died, so that the outcome is unknown.
     """
-    child = surroundings.launcher.launch()
+    child = resources.launcher.launch()
     report = None
     try:
         child.log_to(path)
         with child.limited(CALLBACK_LIMIT), suppress(OSError):
             child.channel.send(STARTUP, encode(startup))
-            report = relay(child.channel, surroundings.store, identity)
+            report = relay(child.channel, resources.store, identity)
     finally:
         child.kill()
         child.wait()

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from holdfast.model.dag import TaskSpec
 from holdfast.model.run import Ending, Outcome, TaskInstance, TaskState
-from holdfast.runner.protocol.agreed import MOST_INTERRUPTIONS
 from holdfast.runner.protocol.messages import Failed, Report, Skipped, Succeeded
+from holdfast.runner.protocol.parameters import MOST_INTERRUPTIONS
 
 LONGEST_DELAY = timedelta(days=1)
 FIRST_PAUSE = timedelta(seconds=2)

@@ -17,7 +17,6 @@ from holdfast.actions.logs import service_logs
 from holdfast.connection import open_store, rules
 from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable
 from holdfast.process import PRIVATE, this_process
-from holdfast.runner.protocol.agreed import ALIVE, HEARTBEAT, LEASE
 from holdfast.runner.protocol.messages import STARTUP, CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.protocol.orders import (
     Alive,
@@ -37,7 +36,8 @@ from holdfast.runner.protocol.orders import (
     WatchAsset,
     order_decoder,
 )
-from holdfast.runner.supervisor.attempt import Attempt, Surroundings, call_back
+from holdfast.runner.protocol.parameters import ALIVE, HEARTBEAT, LEASE
+from holdfast.runner.supervisor.attempt import Attempt, Resources, call_back
 from holdfast.runner.supervisor.ending import StopReason
 from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
 from holdfast.runner.supervisor.purger import Purger
@@ -53,7 +53,7 @@ TICK = 0.1
 PARSE_LIMIT = 60.0
 TOKEN_LIMIT = 10.0
 """Seconds that the scheduler has to respond with a new token."""
-STORE_AWAY = 1.0
+STORE_RETRY_PAUSE = 1.0
 """Seconds before callbacks retry while the store is unavailable."""
 MOST_IMPORTS = 3
 """Maximum tries to import a file while the process of the import, or the launcher, is killed."""
@@ -81,7 +81,7 @@ class Supervisor:
         self._spark = SparkServer(settings, launcher)
         self._endpoints = Endpoints(settings, self._store)
         its = rules(settings)
-        self._surroundings = Surroundings(
+        self._resources = Resources(
             self._store, launcher, its, settings.home, self._spark, self._endpoints
         )
         self._purger = Purger(self._store, its.offloading) if its.offloading.backend else None
@@ -95,7 +95,7 @@ class Supervisor:
     def run(self) -> None:
         """Carry out orders until one to stop, SIGTERM, or the end of the scheduler."""
         signal.signal(signal.SIGTERM, lambda number, frame: self._scheduler.end_input())
-        self._tell(Alive())  # before any order: a task may kill this process at once
+        self._send(Alive())  # before any order: a task may kill this process at once
         for keeps_on in (self._keep_time, self._keep_leases):
             Thread(target=keeps_on, daemon=True).start()
         if self._purger is not None:
@@ -128,7 +128,7 @@ class Supervisor:
         frame = self._scheduler.receive()
         order = order_decoder.decode(frame[1]) if frame else None
         if not isinstance(order, UseServer):
-            sys.exit("error: the scheduler ended before it told how to reach the server")
+            sys.exit("error: the scheduler ended before it sent the address of the server")
         from holdfast.stores.http import HttpStore
 
         return HttpStore(order.url, order.token, retry_window=window, new_token=self._new_token)
@@ -177,7 +177,7 @@ class Supervisor:
 
     def _attempt(self, order: Order) -> None:
         assert isinstance(order, RunTask)
-        attempt = Attempt(order, self._surroundings)
+        attempt = Attempt(order, self._resources)
         with self._lock:
             self._attempts.add(attempt)
         if self._stopping.is_set():
@@ -190,7 +190,7 @@ class Supervisor:
                 self._attempts.discard(attempt)
             if self._purger is not None:
                 self._purger.wake()
-            self._tell(ended)
+            self._send(ended)
 
     def _parse(self, order: Order) -> None:
         assert isinstance(order, ParseFile)
@@ -202,13 +202,13 @@ class Supervisor:
             except (LauncherGone, _ImportKilled) as error:
                 parsed = Parsed(error=f"{order.file} could not be imported: {error.message}")
                 self._stopping.wait(TICK)
-        self._tell(FileParsed(order.file, parsed))
+        self._send(FileParsed(order.file, parsed))
 
     def _import(self, file: str) -> Parsed:
         child = self._launcher.launch()
         report, began = None, time.monotonic()
         try:
-            child.log_to(service_logs(self._surroundings.home) / "dag-files.log")
+            child.log_to(service_logs(self._resources.home) / "dag-files.log")
             with child.limited(PARSE_LIMIT), suppress(OSError):
                 child.channel.send(STARTUP, encode(ParseStartup(file)))
                 report = relay(child.channel, self._store, ImportIdentity())
@@ -236,42 +236,42 @@ class Supervisor:
         try:
             called = self._called_back(order)
         finally:
-            self._tell(CalledBack(order.number, called))
+            self._send(CalledBack(order.number, called))
 
     def _called_back(self, order: CallBack) -> bool:
         if order.attempt is None:
             startup = CallbackStartup(
                 file=order.file, run=order.run, kind=order.kind, error=order.error
             )
-            path = service_logs(self._surroundings.home) / "callbacks.log"
-            return call_back(self._surroundings, startup, path)
+            path = service_logs(self._resources.home) / "callbacks.log"
+            return call_back(self._resources, startup, path)
         while True:
             try:
-                attempt = Attempt(order.attempt, self._surroundings)
+                attempt = Attempt(order.attempt, self._resources)
                 return attempt.call_back(order.kind, order.error)
             except StoreUnavailable as error:
                 scope = order.attempt.instance.scope
                 log.warning("callbacks of %s wait for the store: %s", scope, error.message)
-                if self._stopping.wait(STORE_AWAY):
+                if self._stopping.wait(STORE_RETRY_PAUSE):
                     raise
 
     def _warm_spark(self, order: Order) -> None:
         self._spark.warm()
 
     def _watch(self, order: WatchAsset) -> None:
-        watching = self._watchings[_name(order)] = Watching(order, self._surroundings)
+        watching = self._watchings[_name(order)] = Watching(order, self._resources)
         self._begin(lambda _: watching.run(), order)
 
     def _keep_time(self) -> None:
         """Enforce deadlines and report `Alive`; never wait for anything, such as the database."""
-        told = 0.0
+        sent_at = 0.0
         while True:
             time.sleep(TICK)
             for attempt in self._current_attempts():
                 attempt.tick()
-            if time.monotonic() > told + ALIVE:
-                told = time.monotonic()
-                self._tell(Alive())
+            if time.monotonic() > sent_at + ALIVE:
+                sent_at = time.monotonic()
+                self._send(Alive())
 
     def _keep_leases(self) -> None:
         while True:
@@ -311,11 +311,11 @@ class Supervisor:
         """Request a token from the scheduler; return the previous one if there is no response."""
         with self._token_came:
             before = self._token
-            self._tell(NeedToken())
+            self._send(NeedToken())
             self._token_came.wait_for(lambda: self._token != before, TOKEN_LIMIT)
             return self._token
 
-    def _tell(self, notice: Upward) -> None:
+    def _send(self, notice: Upward) -> None:
         with suppress(OSError):
             self._scheduler.send(NOTICE, encode(notice))
 

@@ -15,10 +15,10 @@ from holdfast.model.run import Watch
 from holdfast.model.scope import AssetScope
 from holdfast.portable.backoff import Backoff
 from holdfast.process import has_ended, this_process
-from holdfast.runner.protocol.agreed import LEASE
 from holdfast.runner.protocol.messages import STARTUP, Failed, WatchStartup
 from holdfast.runner.protocol.orders import WatchAsset
-from holdfast.runner.supervisor.attempt import Surroundings
+from holdfast.runner.protocol.parameters import LEASE
+from holdfast.runner.supervisor.attempt import Resources
 from holdfast.runner.supervisor.launcher_link import Child
 from holdfast.runner.supervisor.relay import relay
 from holdfast.wire.channel import encode
@@ -34,9 +34,9 @@ log = logging.getLogger("holdfast.triggerer")
 class Watching:
     """One watcher of an asset. `run` has its own thread; others call `stop` and `lose`."""
 
-    def __init__(self, order: WatchAsset, surroundings: Surroundings) -> None:
+    def __init__(self, order: WatchAsset, resources: Resources) -> None:
         self._order = order
-        self._with = surroundings
+        self._resources = resources
         self._stopped = Event()
         self._child: Child | None = None
         self.watch: Watch | None = None
@@ -90,7 +90,7 @@ class Watching:
     def _claim(self) -> Watch:
         asset = AssetScope(name=self._order.watcher.asset.name)
         dead = None
-        for info in self._with.store.execute(c.ListWatches()):
+        for info in self._resources.store.execute(c.ListWatches()):
             same = (info.watch.asset.name, info.watch.watcher)
             if same == (asset.name, self._order.watcher.name) and info.owner:
                 dead = info.owner if has_ended(info.owner) else None
@@ -101,24 +101,24 @@ class Watching:
             lease=LEASE,
             dead=dead,
         )
-        return self._with.store.execute(start)
+        return self._resources.store.execute(start)
 
     def _run_child(self, watch: Watch) -> str:
-        child = self._child = self._with.launcher.launch()
+        child = self._child = self._resources.launcher.launch()
         try:
             if self._stopped.is_set():
                 return ""
             spec = self._order.watcher
-            child.log_to(watcher_log(self._with.home, spec.asset.name, spec.name))
+            child.log_to(watcher_log(self._resources.home, spec.asset.name, spec.name))
             startup = WatchStartup(
                 file=self._order.file,
                 dag_id=self._order.dag_id,
                 watch=watch,
-                rules=self._with.rules,
+                rules=self._resources.rules,
             )
             child.channel.send(STARTUP, encode(startup))
-            identity, limit = WatcherIdentity(watch), self._with.rules.max_value_bytes
-            report = relay(child.channel, self._with.store, identity, limit)
+            identity, limit = WatcherIdentity(watch), self._resources.rules.max_value_bytes
+            report = relay(child.channel, self._resources.store, identity, limit)
         finally:
             child.kill()
             child.wait()

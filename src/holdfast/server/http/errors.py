@@ -37,7 +37,7 @@ REQUEST_ID = "holdfast.request_id"
 """The key of a request's scope that holds its id in the log."""
 PAUSE = 1.0
 """Seconds until a retry, where nothing more is known."""
-MOST_TOLD = 5
+MOST_DETAILS = 5
 """How many mistakes of one request are reported."""
 
 log = logging.getLogger("holdfast.server")
@@ -61,8 +61,8 @@ def respond(scope: Scope, error: Exception) -> Response:
         error = _discreet(error)
         return _response(error.status, error.code, error.message, error.hint, _headers(error))
     if isinstance(error, RequestValidationError):
-        told = "; ".join(_told(one) for one in error.errors()[:MOST_TOLD])
-        return _response(422, "invalid", told, "/openapi.json tells what is expected")
+        message = "; ".join(_validation_message(one) for one in error.errors()[:MOST_DETAILS])
+        return _response(422, "invalid", message, "/openapi.json tells what is expected")
     assert isinstance(error, HTTPException)
     status, path = error.status_code, scope["path"]
     message, hint = str(error.detail), ""
@@ -156,7 +156,7 @@ def _waiting(seconds: float) -> dict[str, str]:
     }
 
 
-def _told(error: Any) -> str:
+def _validation_message(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])
     return f"{where}: {error['msg']}"
 

@@ -112,14 +112,14 @@ def overloaded() -> HoldfastError:
     )
 
 
-class Alarm:
+class LimitWarning:
     """Logs a warning that a limit is reached, at most once per `SILENCE`."""
 
     def __init__(self, message: str) -> None:
         self._message = message
         self._due = 0.0
 
-    def ring(self) -> None:
+    def log(self) -> None:
         now = time.monotonic()
         if now >= self._due:
             self._due = now + SILENCE
@@ -136,7 +136,7 @@ class Bodies:
     def __init__(self, most: int) -> None:
         self._most = most
         self._bytes = 0
-        self._alarm = Alarm(f"bodies of requests have {most:,} bytes: more are refused")
+        self._warning = LimitWarning(f"bodies of requests have {most:,} bytes: more are refused")
 
     def hold(self, scope: Scope, size: int) -> None:
         """Record how much of a request's body has been received. Raise Overloaded if it is too
@@ -146,7 +146,7 @@ class Bodies:
         if more <= 0:
             return
         if self._bytes + more > self._most:
-            self._alarm.ring()
+            self._warning.log()
             raise overloaded()
         self._bytes += more
         scope[_HELD] = held + more
@@ -168,7 +168,7 @@ class Connections:
     def __init__(self) -> None:
         self.most = most_connections()
         self._waiting: dict[Closable, None] = {}
-        self._alarm = Alarm(
+        self._warning = LimitWarning(
             f"there are {self.most:,} connections, the most that this process has: those on which "
             "nothing comes are closed"
         )
@@ -185,7 +185,7 @@ class Connections:
     def make_way(self, new: Closable) -> bool:
         """Close the connection that has waited longest, for a new one; return False if there is
         none."""
-        self._alarm.ring()
+        self._warning.log()
         oldest = next(iter(self._waiting), new)
         if oldest is new:
             return False
@@ -194,7 +194,7 @@ class Connections:
         return True
 
 
-class Turns:
+class RequestQueue:
     """Queue of the pipelined requests of all connections.
 
     One starts in each iteration of the event loop, which accepts one connection in each: however

@@ -18,9 +18,9 @@ from holdfast.server.http.limits import (
     MOST_BODY_BYTES,
     MOST_UNDER_WAY,
     REFUSAL,
-    Alarm,
     Bodies,
     ClientGone,
+    LimitWarning,
     RateLimit,
     overloaded,
     read_body,
@@ -39,7 +39,7 @@ COUNTED = "holdfast.counted"
 CLIENT_GONE = 499
 
 
-class Door:
+class RequestMiddleware:
     """Middleware that verifies the token of each request, reads its body within the limits, passes
     it on, and makes sure that it is answered, counted and logged."""
 
@@ -52,7 +52,7 @@ class Door:
         self._rate_limit = RateLimit(api.rate_limit)
         self._log = AccessLog() if api.access_log else None
         self._under_way = 0
-        self._alarm = Alarm(f"{MOST_UNDER_WAY:,} requests are under way: more are refused")
+        self._warning = LimitWarning(f"{MOST_UNDER_WAY:,} requests are under way: more are refused")
         self._name = token_hex(4)
         self._numbers = count(1)
 
@@ -123,7 +123,7 @@ class Door:
         """Count a request that has been received completely. Raise Overloaded if there are too
         many."""
         if self._under_way >= MOST_UNDER_WAY:
-            self._alarm.ring()
+            self._warning.log()
             raise overloaded()
         self._under_way += 1
         metrics.under_way.inc()

@@ -16,7 +16,7 @@ from holdfast.server.http.limits import (
     LONGEST_HEAD,
     REFUSAL,
     Connections,
-    Turns,
+    RequestQueue,
     overloaded,
     too_slow,
 )
@@ -41,7 +41,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_seconds = min(self._seconds, LONGEST_HEAD)
         self._began = self.loop.time()
         self._connections: Connections = state.connections
-        self._turns: Turns = state.turns
+        self._request_queue: RequestQueue = state.request_queue
         self._pipelined = False
         self._unparsed = b""
         self._outlet = _Outlet(self)
@@ -144,7 +144,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if self._pipelined:
-            self._turns.wait(partial(self._begin, cycle, app))
+            self._request_queue.wait(partial(self._begin, cycle, app))
         else:
             super()._start_asgi_task(cycle, app)
 

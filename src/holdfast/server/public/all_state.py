@@ -11,7 +11,7 @@ from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.public.asset_state import AssetStateStoreEntry
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.entry import fields
 from holdfast.server.public.error_docs import problems
 from holdfast.server.public.model import Answer, AssetId, AssetName, Id, Index
@@ -55,7 +55,7 @@ class FoundAssetEntries(Answer):
 
 @router.get("/state-store/tasks")
 async def list_all_task_state_store(
-    caller: Asker,
+    caller: CallerDep,
     page: TaskEntries,
     dag_id: Annotated[Id | SkipJsonSchema[None], Query(description="Only of this DAG.")] = None,
     run_id: Annotated[Id | SkipJsonSchema[None], Query(description="Only of this run.")] = None,
@@ -83,7 +83,7 @@ async def list_all_task_state_store(
 
 @router.get("/state-store/assets", responses=problems(404))
 async def list_all_asset_state_store(
-    caller: Asker,
+    caller: CallerDep,
     page: AssetEntries,
     asset_id: Annotated[
         AssetId | SkipJsonSchema[None], Query(description="Only of the asset with this id.")

@@ -12,7 +12,7 @@ from holdfast.model import presentation
 from holdfast.model.entry import Version
 from holdfast.model.rewind import rewind_target
 from holdfast.model.value import decode_entry
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import (
@@ -85,7 +85,7 @@ def of_version(step: Version[str]) -> AssetStateStoreVersion:
 
 @router.get(PLACE)
 async def list_asset_state_store(
-    caller: Asker, scope: AssetInPath, page: AssetEntries
+    caller: CallerDep, scope: AssetInPath, page: AssetEntries
 ) -> AssetStateStoreCollection:
     """List the entries of an asset, ordered by key."""
     found = await caller.aexecute(page.of(scope))
@@ -96,7 +96,7 @@ async def list_asset_state_store(
 # Registered before the route of the entry itself, whose key may contain slashes.
 @router.get(PLACE + "/{key:path}/history")
 async def get_asset_state_store_history(
-    caller: Asker, scope: AssetInPath, key: AssetKey
+    caller: CallerDep, scope: AssetInPath, key: AssetKey
 ) -> AssetStateStoreHistory:
     """The last versions of a key, newest first, deletions included."""
     steps = await caller.aexecute(c.History(scope, key))
@@ -110,7 +110,7 @@ async def get_asset_state_store_history(
 
 @router.post(PLACE + "/{key:path}/rewind", responses=problems(409, *BODY))
 async def rewind_asset_state_store(
-    caller: Asker, scope: AssetInPath, key: AssetKey, body: RewindBody
+    caller: CallerDep, scope: AssetInPath, key: AssetKey, body: RewindBody
 ) -> Rewound:
     """Put an old value back, as a new version."""
     target = rewind_target(body.version, body.run_id, body.at)
@@ -120,7 +120,7 @@ async def rewind_asset_state_store(
 
 @router.get(PLACE + "/{key:path}")
 async def get_asset_state_store(
-    caller: Asker, scope: AssetInPath, key: AssetKey
+    caller: CallerDep, scope: AssetInPath, key: AssetKey
 ) -> AssetStateStoreEntry:
     """Read an entry."""
     return AssetStateStoreEntry(**await read(caller, scope, key))
@@ -128,7 +128,7 @@ async def get_asset_state_store(
 
 @router.put(PLACE + "/{key:path}", responses=problems(409, *BODY))
 async def set_asset_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: AssetInPath,
     key: AssetKey,
     body: StateStoreValueBody,
@@ -140,7 +140,7 @@ async def set_asset_state_store(
 
 @router.patch(PLACE + "/{key:path}", responses=problems(409, *BODY))
 async def patch_asset_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: AssetInPath,
     key: AssetKey,
     body: StateStoreValueBody,
@@ -151,12 +151,12 @@ async def patch_asset_state_store(
 
 
 @router.delete(PLACE + "/{key:path}", status_code=204, responses=problems(409))
-async def delete_asset_state_store(caller: Asker, scope: AssetInPath, key: AssetKey) -> None:
+async def delete_asset_state_store(caller: CallerDep, scope: AssetInPath, key: AssetKey) -> None:
     """Delete an entry; its history stays. Nothing happens where there is none."""
     await caller.aexecute(c.Delete(scope, key, caller.writer))
 
 
 @router.delete(PLACE, status_code=204, responses=problems(409))
-async def clear_asset_state_store(caller: Asker, scope: AssetInPath) -> None:
+async def clear_asset_state_store(caller: CallerDep, scope: AssetInPath) -> None:
     """Delete every entry of an asset; their history stays."""
     await caller.aexecute(c.Clear(scope, caller.writer))

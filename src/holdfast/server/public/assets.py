@@ -17,7 +17,7 @@ from holdfast.model.entry import AssetInfo
 from holdfast.model.presentation import of_writer
 from holdfast.model.run import AssetEvent as Event
 from holdfast.model.scope import AssetScope
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import (
     Answer,
@@ -122,7 +122,7 @@ class AssetLoadCollection(Answer):
 
 @router.get("/assets")
 async def list_assets(
-    caller: Asker,
+    caller: CallerDep,
     name: Annotated[
         AssetName | SkipJsonSchema[None], Query(description="Only the one of this name.")
     ] = None,
@@ -147,7 +147,7 @@ async def list_assets(
 
 
 @router.post("/assets", responses=problems(*BODY))
-async def declare_asset(caller: Asker, body: AssetBody) -> Asset:
+async def declare_asset(caller: CallerDep, body: AssetBody) -> Asset:
     """Declare an asset by hand: it is known from now on, and never deactivated. Name and URI
     default to each other; an asset that is known already stays as it is."""
     if body.name is None and body.uri is None:
@@ -158,7 +158,7 @@ async def declare_asset(caller: Asker, body: AssetBody) -> Asset:
 # Registered before the route of one asset, which would take `events` for an id.
 @router.get("/assets/events", responses=problems(404))
 async def list_asset_events(
-    caller: Asker,
+    caller: CallerDep,
     asset_id: Annotated[
         AssetId | SkipJsonSchema[None], Query(description="Only of this asset.")
     ] = None,
@@ -174,14 +174,14 @@ async def list_asset_events(
 
 
 @router.get("/assets/{asset_id}", responses=problems(404))
-async def get_asset(caller: Asker, scope: AssetInPath) -> Asset:
+async def get_asset(caller: CallerDep, scope: AssetInPath) -> Asset:
     """Read an asset."""
     return of_asset(await caller.aexecute(c.GetAsset(scope)))
 
 
 @router.get("/assets/{asset_id}/loads", responses=problems(404, 501, 502))
 async def list_asset_loads(
-    caller: Asker,
+    caller: CallerDep,
     scope: AssetInPath,
     key: Annotated[
         WatermarkKey | SkipJsonSchema[None],
@@ -198,7 +198,7 @@ async def list_asset_loads(
 
 
 @router.delete("/assets/{asset_id}", status_code=204, responses=problems(404, 502))
-async def delete_asset(caller: Asker, scope: AssetInPath) -> None:
+async def delete_asset(caller: CallerDep, scope: AssetInPath) -> None:
     """Forget an asset with its entries, their history and its events. A DAG that declares it makes
     it known again, empty, when its file is next read. For admins."""
     await caller.aexecute(c.DeleteAsset(scope))

@@ -84,4 +84,4 @@ def _caller(request: Request) -> Caller:
     return Caller(request)
 
 
-Asker = Annotated[Caller, Depends(_caller)]
+CallerDep = Annotated[Caller, Depends(_caller)]

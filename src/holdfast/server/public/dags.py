@@ -12,7 +12,7 @@ from holdfast import commands as c
 from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec
 from holdfast.model.run import DagInfo, TriggerRule
 from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body
 from holdfast.server.public.parameter import DagId, Limit, Offset
@@ -86,7 +86,7 @@ class DagPatch(Body):
 
 
 @router.get("/dags")
-async def list_dags(caller: Asker, limit: Limit = 100, offset: Offset = 0) -> DagCollection:
+async def list_dags(caller: CallerDep, limit: Limit = 100, offset: Offset = 0) -> DagCollection:
     """List DAGs, ordered by id."""
     listing = c.ListDags(limit, offset)
     found = await caller.aexecute(listing)
@@ -96,7 +96,7 @@ async def list_dags(caller: Asker, limit: Limit = 100, offset: Offset = 0) -> Da
 
 
 @router.get("/dags/{dag_id}", responses=problems(404))
-async def get_dag(caller: Asker, dag_id: DagId) -> DagDetails:
+async def get_dag(caller: CallerDep, dag_id: DagId) -> DagDetails:
     """Read a DAG, with its tasks."""
     dag = await caller.aexecute(c.GetDag(dag_id))
     now = await caller.aexecute(c.Now())
@@ -110,7 +110,7 @@ async def get_dag(caller: Asker, dag_id: DagId) -> DagDetails:
 
 
 @router.patch("/dags/{dag_id}", responses=problems(404, *BODY))
-async def patch_dag(caller: Asker, dag_id: DagId, body: DagPatch) -> Dag:
+async def patch_dag(caller: CallerDep, dag_id: DagId, body: DagPatch) -> Dag:
     """Pause a DAG, or let its schedule start runs again."""
     await caller.aexecute(c.PauseDag(dag_id, body.is_paused))
     dag = await caller.aexecute(c.GetDag(dag_id))

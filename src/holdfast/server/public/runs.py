@@ -18,7 +18,7 @@ from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model.run import Run, RunKind, RunState
 from holdfast.model.value import decode, encode
 from holdfast.server.public.assets import AssetEvent, of_event
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Time
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId
@@ -85,7 +85,7 @@ class UpstreamAssetEvents(Answer):
 
 @router.get(PLACE)
 async def list_dag_runs(
-    caller: Asker,
+    caller: CallerDep,
     dag_id: DagId,
     state: Annotated[
         list[RunState], Query(description="Only those in one of these states.", max_length=20)
@@ -109,7 +109,7 @@ async def list_dag_runs(
 
 
 @router.post(PLACE, responses=problems(404, 409, *BODY))
-async def trigger_dag_run(caller: Asker, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
+async def trigger_dag_run(caller: CallerDep, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
     """Ask for a run of a DAG. A scheduler carries it out."""
     check_startable(await caller.aexecute(c.GetDag(dag_id)))
     now = await caller.aexecute(c.Now())
@@ -122,13 +122,13 @@ async def trigger_dag_run(caller: Asker, dag_id: DagId, body: TriggerDagRunBody)
 
 
 @router.get(PLACE + "/{run_id}", responses=problems(404))
-async def get_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> DagRun:
+async def get_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> DagRun:
     """Read a run."""
     return of_run(await caller.aexecute(c.GetRun(dag_id, run_id)))
 
 
 @router.delete(PLACE + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
-async def delete_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> None:
+async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> None:
     """Forget a run that nobody carries out, with its task instances, their state, and the logs
     that are on the server's machine. For admins."""
     run = await caller.aexecute(c.GetRun(dag_id, run_id))
@@ -140,7 +140,7 @@ async def delete_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> None:
 
 @router.get(PLACE + "/{run_id}/upstreamAssetEvents", responses=problems(404))
 async def list_upstream_asset_events(
-    caller: Asker, dag_id: DagId, run_id: RunId
+    caller: CallerDep, dag_id: DagId, run_id: RunId
 ) -> UpstreamAssetEvents:
     """The asset events that started a run, oldest first."""
     events = [of_event(one) for one in await caller.aexecute(c.RunEvents(dag_id, run_id))]

@@ -14,7 +14,7 @@ from holdfast import commands as c
 from holdfast.actions.tasks import choose, find
 from holdfast.model.run import AttemptInfo, Outcome, TaskState
 from holdfast.model.run import TaskInstance as Known
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Index
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId, TaskInPath
@@ -113,7 +113,7 @@ class ClearedTaskInstances(Answer):
 
 @router.get(PLACE)
 async def list_task_instances(
-    caller: Asker,
+    caller: CallerDep,
     dag_id: DagId,
     run_id: RunId,
     task_id: Annotated[
@@ -143,7 +143,7 @@ async def list_task_instances(
 
 
 @router.get(PLACE + "/{task_id}")
-async def get_task_instance(caller: Asker, scope: TaskInPath) -> TaskInstanceDetails:
+async def get_task_instance(caller: CallerDep, scope: TaskInPath) -> TaskInstanceDetails:
     """Read a task instance, with its attempts."""
     one = await caller.follow(find(scope.dag_id, scope.run_id, scope.task_id, scope.map_index))
     attempts = [of_attempt(each) for each in await caller.aexecute(c.ListAttempts(scope))]
@@ -152,7 +152,7 @@ async def get_task_instance(caller: Asker, scope: TaskInPath) -> TaskInstanceDet
 
 @router.patch(PLACE + "/{task_id}", responses=problems(409, 502, *BODY))
 async def mark_task_instance(
-    caller: Asker, scope: TaskInPath, body: MarkTaskInstanceBody
+    caller: CallerDep, scope: TaskInPath, body: MarkTaskInstanceBody
 ) -> TaskInstance:
     """Mark a task instance as succeeded or failed. A running attempt of it is ended, and the asset
     writes that it staged are dropped."""
@@ -171,7 +171,7 @@ async def mark_task_instance(
 
 @router.post("/dags/{dag_id}/clearTaskInstances", responses=problems(409, 502, *BODY))
 async def clear_task_instances(
-    caller: Asker, dag_id: DagId, body: ClearTaskInstancesBody
+    caller: CallerDep, dag_id: DagId, body: ClearTaskInstancesBody
 ) -> ClearedTaskInstances:
     """Let tasks of a run run again. Attempts of theirs that run are ended."""
     named = [(one, None) if isinstance(one, str) else one for one in body.task_ids or ()]

@@ -11,7 +11,7 @@ from pydantic import Field
 from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.portable.retention import expires_at as default_expiry
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Time
@@ -50,7 +50,7 @@ class TaskStateStoreBody(Body):
 
 @router.get(PLACE)
 async def list_task_state_store(
-    caller: Asker, scope: TaskInPath, page: TaskEntries
+    caller: CallerDep, scope: TaskInPath, page: TaskEntries
 ) -> TaskStateStoreCollection:
     """List the entries of a task instance, ordered by key."""
     found = await caller.aexecute(page.of(scope))
@@ -59,14 +59,16 @@ async def list_task_state_store(
 
 
 @router.get(PLACE + "/{key:path}")
-async def get_task_state_store(caller: Asker, scope: TaskInPath, key: Key) -> TaskStateStoreEntry:
+async def get_task_state_store(
+    caller: CallerDep, scope: TaskInPath, key: Key
+) -> TaskStateStoreEntry:
     """Read an entry."""
     return TaskStateStoreEntry(**await read(caller, scope, key))
 
 
 @router.put(PLACE + "/{key:path}", responses=problems(409, *BODY))
 async def set_task_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: TaskInPath,
     key: Key,
     body: TaskStateStoreBody,
@@ -87,7 +89,7 @@ async def set_task_state_store(
 
 @router.patch(PLACE + "/{key:path}", responses=problems(409, *BODY))
 async def patch_task_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: TaskInPath,
     key: Key,
     body: StateStoreValueBody,
@@ -98,14 +100,14 @@ async def patch_task_state_store(
 
 
 @router.delete(PLACE + "/{key:path}", status_code=204, responses=problems(409))
-async def delete_task_state_store(caller: Asker, scope: TaskInPath, key: Key) -> None:
+async def delete_task_state_store(caller: CallerDep, scope: TaskInPath, key: Key) -> None:
     """Delete an entry. Nothing happens where there is none."""
     await caller.aexecute(c.Delete(scope, key, caller.writer))
 
 
 @router.delete(PLACE, status_code=204, responses=problems(409))
 async def clear_task_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: TaskInPath,
     all_map_indices: Annotated[
         bool, Query(description="Those of every index of the task in this run.")

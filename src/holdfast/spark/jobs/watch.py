@@ -51,7 +51,7 @@ class Watch:
                 self.driver = claim.driver
                 status = self._ask(claim.driver)
             if status.state is State.UNKNOWN:
-                status = self._told(status, claim, version)
+                status = self._combined(status, claim, version)
             if status.state.active or status.state is State.SUCCEEDED:
                 return status
             if claim is not None and status.state is not State.UNKNOWN:
@@ -96,7 +96,7 @@ class Watch:
         self._away_since = None
         return status
 
-    def _told(self, status: Status, claim: Claim | None, version: int) -> Status:
+    def _combined(self, status: Status, claim: Claim | None, version: int) -> Status:
         """Return the status by the driver's own claim, if the cluster does not know the driver."""
         if claim is not None and claim.succeeded is not None:
             return Status(State.SUCCEEDED if claim.succeeded else State.FAILED, "as it said itself")

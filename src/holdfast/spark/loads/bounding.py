@@ -386,9 +386,9 @@ class _Bounding:
             if outside:
                 failed[f"rows {expect.rows}"] = count
         if failed:
-            told = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
+            counts = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
             raise CheckFailed(
-                f"the new rows for {self._where} fail a check: {told}; nothing was loaded",
+                f"the new rows for {self._where} fail a check: {counts}; nothing was loaded",
                 hint="fix the source, or the check; quarantine= puts such rows aside"
                 if failed.keys() & expect.conditions.keys()
                 else "fix the source, or the check",

@@ -21,9 +21,9 @@ from holdfast.spark.loads.output import name_mistakes
 from holdfast.spark.publication import (
     absolute,
     check_path,
-    digest_of_place,
     is_same,
     manifest_of,
+    path_digest,
     renames,
     unseen,
 )
@@ -71,7 +71,7 @@ def read_loads(
         digest = digest_in(f"load={name}")
         return Backfill(saved=digest) if digest else None
 
-    counting = _counting(store, key, digest_of_place(spark, place), published)
+    counting = _counting(store, key, path_digest(spark, place), published)
     kept = {
         one: msgspec.convert(found, saved.Saved)
         for one in counting.saved

@@ -35,9 +35,9 @@ from holdfast.spark.loads.watermark import Watermark, as_json, from_json
 from holdfast.spark.publication import (
     absolute,
     check_path,
-    digest_of_place,
     is_inside,
     is_same,
+    path_digest,
     renames,
     withdraw,
 )
@@ -95,7 +95,7 @@ class Load:
         self._backfilling: Backfilling | None = None
         if rules.is_backfill:
             self._name = backfill_name(store, key, rules)
-            place_of = partial(digest_of_place, df.sparkSession)
+            place_of = partial(path_digest, df.sparkSession)
             self._backfilling = Backfilling(store, key, self._name, place_of)
         else:
             entry = self._watermark_entry()
@@ -390,11 +390,11 @@ class Load:
                 for to, how in outputs
             }
             return self._backfilling.begin(tries, self._withdraw)
-        places = {digest_of_place(spark, to.path): absolute(spark, to.path) for to, _ in outputs}
+        places = {path_digest(spark, to.path): absolute(spark, to.path) for to, _ in outputs}
         moves = self._moves()
         if planning is None or not (moves or places):
             return None
-        former = {digest_of_place(spark, path): path for path in planning.places}
+        former = {path_digest(spark, path): path for path in planning.places}
         begun = planning.keep(
             self._planned_mark(),
             tries=1 if places else 0,

@@ -53,9 +53,9 @@ def _observed_by_client(df: DataFrame, aggregates: tuple[Column, ...]) -> Observ
     seen: list[dict[str, Any]] = []
 
     class Recorder(dict[str, Any]):
-        def update(self, *told: Any, **_: Any) -> None:
+        def update(self, *values: Any, **_: Any) -> None:
             # Empty if Spark found that the result does not depend on the rows.
-            seen.extend([found] if (found := dict(*told)) else [])
+            seen.extend([found] if (found := dict(*values)) else [])
 
     observation = Observation()
     handed = df.observe(observation, *aggregates)  # type: ignore[arg-type]

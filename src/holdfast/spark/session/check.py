@@ -66,12 +66,12 @@ def check_java() -> None:
     """Raise SparkUnavailable unless the Java that Spark's scripts would start works for Spark."""
     java = _find_java()
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         raise SparkUnavailable(f"{java} cannot be run: {error}", hint=INSTALL_JAVA) from None
-    version = _VERSION.search(told.stderr)
+    version = _VERSION.search(result.stderr)
     if version is None:
-        shown = (told.stderr or told.stdout).strip().partition("\n")[0]
+        shown = (result.stderr or result.stdout).strip().partition("\n")[0]
         raise SparkUnavailable(f"{java} is not a Java that works: {shown}", hint=INSTALL_JAVA)
     if int(version[1]) < OLDEST_JAVA:
         raise SparkUnavailable(

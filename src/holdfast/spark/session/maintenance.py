@@ -48,9 +48,9 @@ def maintenance_session(settings: Settings) -> Iterator[SparkSession]:
         except Exception as error:
             from holdfast.spark.session.server import last_lines
 
-            told = last_lines(log) or str(error).partition("\n")[0]
+            output = last_lines(log) or str(error).partition("\n")[0]
             raise SparkUnavailable(
-                f"Spark does not start on {conf['spark.master']}:\n{told}",
+                f"Spark does not start on {conf['spark.master']}:\n{output}",
                 hint="see [spark] master and conf in `holdfast config list`",
             ) from error
         try:

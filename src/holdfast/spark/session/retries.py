@@ -33,14 +33,14 @@ class _WhileItListens(_Brief):
         return super().can_retry(e) and answers(self._address.host, self._address.port)
 
 
-def be_patient(session: SparkSession, address: SparkAddress) -> None:
+def set_retry_policy(session: SparkSession, address: SparkAddress) -> None:
     """Keep PySpark's own policy for a remote server, which may come back; be brief for a local
     one."""
     if address.host in _HERE:
         session.client.set_retry_policies([_WhileItListens(address)])
 
 
-def be_brief(session: SparkSession, address: SparkAddress) -> None:
+def set_brief_retry_policy(session: SparkSession, address: SparkAddress) -> None:
     """Retry briefly, for the end of a session, which need not succeed."""
     here = address.host in _HERE
     session.client.set_retry_policies([_WhileItListens(address) if here else _Brief()])

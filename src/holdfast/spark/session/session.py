@@ -99,7 +99,7 @@ def task_session(
 
     from holdfast.spark.session.operations import SESSION_SETTINGS
     from holdfast.spark.session.progress import Progress
-    from holdfast.spark.session.retries import be_patient
+    from holdfast.spark.session.retries import set_retry_policy
     from holdfast.spark.session.rows import RowCount
 
     # This logger repeats the raised error as one line of JSON.
@@ -109,7 +109,7 @@ def task_session(
     end_earlier_attempts(address, writer, begun)
     try:
         session = SparkSession.builder.remote(remote).create()
-        be_patient(session, address)
+        set_retry_policy(session, address)
         for name, text in {"spark.sql.session.timeZone": "UTC", **SESSION_SETTINGS}.items():
             session.conf.set(name, text)
     except PySparkException as error:
@@ -140,7 +140,7 @@ def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datet
     from pyspark.sql.connect.session import SparkSession
 
     from holdfast.spark.session.operations import LIMIT, await_end, interrupt
-    from holdfast.spark.session.retries import be_patient
+    from holdfast.spark.session.retries import set_retry_policy
 
     where = f"Spark at {address.host}:{address.port}"
     hint = "wait until it has ended, or restart that Spark; then the task can be tried again"
@@ -151,7 +151,7 @@ def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datet
                 earlier = session_id(TaskWriter(writer.scope, attempt), begun)
                 session = SparkSession(connection_string(address, earlier))
                 clients.callback(session.client.close)
-                be_patient(session, address)
+                set_retry_policy(session, address)
                 if not interrupt(session):
                     break
                 left.append(session)
@@ -180,9 +180,9 @@ def _end(session: SparkSession, address: SparkAddress) -> None:
     from pyspark.sql.connect.session import SparkSession
 
     from holdfast.spark.session.operations import LIMIT, await_end, interrupt
-    from holdfast.spark.session.retries import be_brief
+    from holdfast.spark.session.retries import set_brief_retry_policy
 
-    be_brief(session, address)
+    set_brief_retry_policy(session, address)
     session.release_session_on_close = False
     try:
         running = await_end(session, time.monotonic() + LIMIT) if interrupt(session) else []

@@ -36,7 +36,7 @@ from holdfast.stores.offload.contract import entries_of
 from holdfast.stores.sql.rows import writer_column
 
 FORMAT: Final = "holdfast_kept"
-LOOK: Final = '{"__holdfast_'
+RESERVED: Final = '{"__holdfast_'
 """The beginning of a value that is reserved, or looks like it."""
 AT_ONCE: Final = 100
 """Number of entries that are requested, and held, together: their objects may be large."""
@@ -89,22 +89,22 @@ class KeptReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with ExitStack() as stack:
-            looking: Looking | None = None
+            lookup: EntryLookup | None = None
             batch: Any
             for batch in self._rows.read(partition):
-                if not pc.any(pc.starts_with(batch.column("value"), LOOK)).as_py():
+                if not pc.any(pc.starts_with(batch.column("value"), RESERVED)).as_py():
                     yield batch
                     continue
-                if looking is None:
+                if lookup is None:
                     store = open_kept(self._location)
                     if self._resolving:
                         store = self._resolving.over(store)
                     stack.callback(store.close)
-                    looking = Looking(store, stack.enter_context(ThreadPoolExecutor(THREADS)))
+                    lookup = EntryLookup(store, stack.enter_context(ThreadPoolExecutor(THREADS)))
                 for first in range(0, batch.num_rows, AT_ONCE):
-                    yield looking.settled(batch.slice(first, AT_ONCE))
-            if looking is not None and self._resolving is not None:
-                looking.check_resolved()
+                    yield lookup.settled(batch.slice(first, AT_ONCE))
+            if lookup is not None and self._resolving is not None:
+                lookup.check_resolved()
 
 
 def open_kept(location: Location) -> Store:
@@ -114,7 +114,7 @@ def open_kept(location: Location) -> Store:
     return open_location(location)
 
 
-class Looking:
+class EntryLookup:
     """Requests the entries of rows whose shown value is ambiguous."""
 
     def __init__(self, store: Store, pool: ThreadPoolExecutor) -> None:
@@ -136,7 +136,7 @@ class Looking:
             )
 
     def _settled(self, row: dict[str, Any]) -> dict[str, Any] | None:
-        if not row["value"].startswith(LOOK):
+        if not row["value"].startswith(RESERVED):
             return row
         scope = _scope(row)
         entry = self._entry(scope, row["key"])

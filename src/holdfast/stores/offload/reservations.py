@@ -28,9 +28,9 @@ class GroupedReservations:
         place = loop, command.scope, command.writer
         waiting = self._waiting.get(place)
         if waiting is not None:
-            told: asyncio.Future[None] = loop.create_future()
-            waiting.append((command, told))
-            await told
+            answered: asyncio.Future[None] = loop.create_future()
+            waiting.append((command, answered))
+            await answered
             return
         self._waiting[place] = []
         try:
@@ -54,24 +54,24 @@ class GroupedReservations:
             await self._store.aexecute(ReserveObjects(first.scope, objects, first.writer))
         except HoldfastError:
             # A conflict of one reservation must not fail the whole group.
-            for command, told in waiting:
-                await self._alone(command, told)
+            for command, answered in waiting:
+                await self._alone(command, answered)
         else:
-            for _, told in waiting:
-                if not told.done():
-                    told.set_result(None)
+            for _, answered in waiting:
+                if not answered.done():
+                    answered.set_result(None)
         finally:
             self._go_on(place)
 
-    async def _alone(self, command: ReserveObjects, told: asyncio.Future[None]) -> None:
-        if told.done():
+    async def _alone(self, command: ReserveObjects, answered: asyncio.Future[None]) -> None:
+        if answered.done():
             return  # the waiting caller has been cancelled
         try:
             await self._store.aexecute(command)
         except HoldfastError as error:
-            told.set_exception(error)
+            answered.set_exception(error)
         else:
-            told.set_result(None)
+            answered.set_result(None)
 
 
 def _fitting(waiting: list[_Waiting]) -> int:

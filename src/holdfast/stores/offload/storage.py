@@ -56,7 +56,7 @@ class Parcel:
         return self.key, as_reference(self.reference) if self.reference else "", reservation
 
 
-class Keeping(ABC):
+class Storage(ABC):
     """Interface of a backend as the offloading store uses it."""
 
     name: str
@@ -89,14 +89,14 @@ class Keeping(ABC):
         yield
 
 
-def keeping(backend: BaseStoreBackend, max_bytes: int) -> Keeping:
+def storage_for(backend: BaseStoreBackend, max_bytes: int) -> Storage:
     """Return the storage for this backend, with values of at most so many bytes."""
     if isinstance(backend, ObjectStoreBackend):
-        return Objects(backend)  # whose own settings have the limit
-    return Hooks(backend, max_bytes)
+        return ObjectStorage(backend)  # whose own settings have the limit
+    return HookStorage(backend, max_bytes)
 
 
-class Objects(Keeping):
+class ObjectStorage(Storage):
     """Stores every value as its own object, named by its content: nothing is ever overwritten."""
 
     in_place = False
@@ -179,7 +179,7 @@ async def _all(calls: Any) -> list[Any]:
     return done
 
 
-class Hooks(Keeping):
+class HookStorage(Storage):
     """Stores values with a third party's hooks. The reference depends on scope and key alone, so a
     new value overwrites the one before."""
 

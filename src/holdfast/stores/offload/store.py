@@ -38,7 +38,7 @@ from holdfast.store import Store
 from holdfast.stores.backend.contract import BaseStoreBackend
 from holdfast.stores.offload.contract import ReferenceStore
 from holdfast.stores.offload.reservations import GroupedReservations
-from holdfast.stores.offload.storage import Parcel, Steps, keeping
+from holdfast.stores.offload.storage import Parcel, Steps, storage_for
 
 A = TypeVar("A")
 
@@ -88,7 +88,7 @@ class OffloadStore(ReferenceStore):
         self._backend = backend
         self._holds_back = holds_back
         self._max_value_bytes = max_value_bytes
-        self._keeping = keeping(backend, max_value_bytes)
+        self._storage = storage_for(backend, max_value_bytes)
         self._reservations = GroupedReservations(inner)
         self._names: dict[AssetScope, AssetScope] = {}
         self._staged: dict[tuple[Writer, StoreScope, str], c.Set] = {}
@@ -154,7 +154,7 @@ class OffloadStore(ReferenceStore):
                 return (yield from self._finish(command))
             case Once() | Guarded():
                 raise NotSupported(
-                    f"{self._keeping.name} is asked for a command around another",
+                    f"{self._storage.name} is asked for a command around another",
                     hint="whoever makes those stands behind the workers, not in front of them",
                 )
         return (yield command)
@@ -174,12 +174,12 @@ class OffloadStore(ReferenceStore):
     def _staged_as(self, command: c.Set) -> tuple[c.Set, c.Set]:
         """Return a staged write as it is remembered here, and as it is sent: without its value if
         that would overwrite the current object, which would be lost if the attempt failed."""
-        kept = self._keeping.in_place and self._parcel(command.scope, command.key, command.value)
+        kept = self._storage.in_place and self._parcel(command.scope, command.key, command.value)
         if not kept:
             return msgspec.structs.replace(command, value=""), command
         if not self._holds_back:
             raise NotSupported(
-                f"{self._keeping.name} cannot stage `{command.key}` of {command.scope} from here",
+                f"{self._storage.name} cannot stage `{command.key}` of {command.scope} from here",
                 hint="its objects are overwritten in place, so a staged value waits in the task's "
                 "own process: stage it there, with what the executors have computed",
             )
@@ -265,10 +265,10 @@ class OffloadStore(ReferenceStore):
                 yield reserve
                 reserved.append(reserve)
             write = msgspec.structs.replace(write, reservation=reservation)
-            references = yield from self._keeping.put(parcels)
+            references = yield from self._storage.put(parcels)
             named = zip(parcels, references, strict=True)
             texts += [
-                (parcel.key, as_reference(place, self._keeping.in_place)) for parcel, place in named
+                (parcel.key, as_reference(place, self._storage.in_place)) for parcel, place in named
             ]
         if isinstance(write, c.Set):
             return msgspec.structs.replace(write, value=texts[0][1])
@@ -277,7 +277,7 @@ class OffloadStore(ReferenceStore):
     def _parcel(self, scope: StoreScope, key: str, text: str) -> Parcel | None:
         if text == HELD_TEXT:
             return None
-        return self._keeping.parcel(scope, key, text.encode())
+        return self._storage.parcel(scope, key, text.encode())
 
     def _release(self, reserved: Iterable[c.ReserveObjects]) -> Steps[None]:
         """Release the objects that were reserved for a refused write."""
@@ -388,7 +388,7 @@ class OffloadStore(ReferenceStore):
         for scope, key, text in places:
             if is_reference(text):
                 wanted.append(((yield from self._named(scope)), key, reference_in(text) or ""))
-        fetched = (yield from self._keeping.fetch(wanted)) if wanted else []
+        fetched = (yield from self._storage.fetch(wanted)) if wanted else []
         fetched.reverse()
         values = []
         for scope, key, text in places:
@@ -403,7 +403,7 @@ class OffloadStore(ReferenceStore):
         if held is not None:
             return held.value
         raise BackendFailed(
-            f"`{key}` of {scope} is staged, and {self._keeping.name} stores it only when the "
+            f"`{key}` of {scope} is staged, and {self._storage.name} stores it only when the "
             "attempt succeeds",
             hint="until then it can be read where it was written: in the task's own process",
         )
@@ -417,9 +417,9 @@ class OffloadStore(ReferenceStore):
 
     def _check_past(self, command: c.History, values: Iterable[str | None]) -> None:
         """Raise NotSupported if old references lead to the new value, overwritten in place."""
-        if self._keeping.in_place and any(map(is_reference, filter(None, values))):
+        if self._storage.in_place and any(map(is_reference, filter(None, values))):
             raise NotSupported(
-                f"{self._keeping.name} keeps no old values of `{command.key}` of {command.scope}",
+                f"{self._storage.name} keeps no old values of `{command.key}` of {command.scope}",
                 hint="its objects are overwritten in place: there is nothing to go back to; "
                 "ObjectStoreBackend keeps them",
             )
@@ -445,7 +445,7 @@ class OffloadStore(ReferenceStore):
 
     def _send_staged(self, writer: TaskWriter) -> Steps[None]:
         """Offload the values that were held back, and stage their references."""
-        if self._keeping.in_place:
+        if self._storage.in_place:
             for place, command in list(self._staged.items()):
                 if place[0] == writer:
                     yield from self._sent((command,), lambda sent: sent[0])
@@ -464,7 +464,7 @@ class OffloadStore(ReferenceStore):
         self, part: c.Part, limit: int, whole: bool = False, retry: bool = False
     ) -> Steps[Purged]:
         taker = uuid4().hex
-        whole = whole and self._keeping.clears
+        whole = whole and self._storage.clears
         taken = yield c.TakePurges(limit, LEASE, taker, part, whole, retry)
         if not taken.purges:
             return Purged(0, 0, taken.due == limit)
@@ -488,6 +488,6 @@ class OffloadStore(ReferenceStore):
         self, part: c.Part, purges: Sequence[c.Purge], whole: bool
     ) -> Steps[dict[int, str]]:
         """Delete the objects of these purges, or of the whole part at once."""
-        if whole and (yield from self._keeping.clear(part)):
+        if whole and (yield from self._storage.clear(part)):
             return dict.fromkeys((purge.id for purge in purges), "")
-        return (yield from self._keeping.remove(purges, WORK))
+        return (yield from self._storage.remove(purges, WORK))

@@ -23,7 +23,7 @@ class Unanswered(StoreUnavailable):
     """The database has not executed a command within `answer_timeout`."""
 
 
-class Limit:
+class Timeout:
     """Timeout of a command in a thread. The caller that waits for it gives up."""
 
     def __init__(self, seconds: float | None) -> None:
@@ -75,7 +75,7 @@ def unanswered(seconds: float | None) -> Unanswered:
     )
 
 
-class Patience:
+class RetryPolicy:
     """Decides, for one command, whether and when it is retried."""
 
     def __init__(

@@ -31,13 +31,13 @@ from holdfast.stores.sql.operations.steps import (
     Steps,
 )
 from holdfast.stores.sql.pool import MAX_CONNECTIONS, AsyncPool, Link, Pool, cancel, cut
-from holdfast.stores.sql.retries import Limit, Patience, Progress, unanswered
+from holdfast.stores.sql.retries import Progress, RetryPolicy, Timeout, unanswered
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
 
 A = TypeVar("A")
 
-UNLIMITED = Limit(None)
+NO_TIMEOUT = Timeout(None)
 
 
 class SqlStore(Store):
@@ -84,14 +84,14 @@ class SqlStore(Store):
 
     def _open(self, url: str) -> None:
         """Wait for the database for up to `retry_window`, and check its schema."""
-        patience = Patience(self._retry_window, self._url, repeatable=True)
+        policy = RetryPolicy(self._retry_window, self._url, repeatable=True)
         while True:
             try:
                 return ensure(self._engine, url)
             except HoldfastError:
                 raise
             except Exception as error:
-                pause = patience.after(error, Progress())
+                pause = policy.after(error, Progress())
             time.sleep(pause)
 
     def __repr__(self) -> str:
@@ -109,26 +109,26 @@ class SqlStore(Store):
     async def aexecute(self, command: Command[A]) -> A:
         return await self.arun(operation_for(command), command)
 
-    def run(self, operation: Operation, command: Command[A], limit: Limit = UNLIMITED) -> A:
+    def run(self, operation: Operation, command: Command[A], timeout: Timeout = NO_TIMEOUT) -> A:
         """Execute a command by this operation."""
-        patience = None
+        policy = None
         while True:
             progress = Progress()
             try:
-                return cast(A, self._once(operation(self._context, command), progress, limit))
+                return cast(A, self._once(operation(self._context, command), progress, timeout))
             except HoldfastError:
                 raise
             except Exception as error:
-                limit.check()
-                patience = patience or Patience(self._retry_window, self._url, command.repeatable)
-                pause = patience.after(error, progress)
+                timeout.check()
+                policy = policy or RetryPolicy(self._retry_window, self._url, command.repeatable)
+                pause = policy.after(error, progress)
             time.sleep(pause)
 
     async def arun(self, operation: Operation, command: Command[A]) -> A:
         """Async variant of `run`."""
         if not self._dialect.native_async:
             return await self._in_thread(operation, command)
-        patience = None
+        policy = None
         while True:
             progress = Progress()
             try:
@@ -136,20 +136,20 @@ class SqlStore(Store):
             except HoldfastError:
                 raise
             except Exception as error:
-                patience = patience or Patience(
+                policy = policy or RetryPolicy(
                     self._retry_window, self._url, command.repeatable, self._answer_timeout
                 )
-                pause = patience.after(error, progress)
+                pause = policy.after(error, progress)
             await asyncio.sleep(pause)
 
     async def _in_thread(self, operation: Operation, command: Command[A]) -> A:
-        limit = Limit(None if command.lengthy else self._answer_timeout)
+        timeout = Timeout(None if command.lengthy else self._answer_timeout)
         try:
-            async with asyncio.timeout(limit.seconds):
-                return await asyncio.to_thread(self.run, operation, command, limit)
+            async with asyncio.timeout(timeout.seconds):
+                return await asyncio.to_thread(self.run, operation, command, timeout)
         except TimeoutError:
-            limit.give_up()
-            raise unanswered(limit.seconds) from None
+            timeout.give_up()
+            raise unanswered(timeout.seconds) from None
 
     def close(self) -> None:
         self._pool.close()
@@ -160,14 +160,14 @@ class SqlStore(Store):
             await pool.close()
         self.close()
 
-    def _once(self, steps: Steps[A], progress: Progress, limit: Limit) -> A:
+    def _once(self, steps: Steps[A], progress: Progress, timeout: Timeout) -> A:
         link = self._pool.take()
         try:
-            if limit.seconds is None:
-                answer = self._drive(steps, link.cursor, progress, limit)
+            if timeout.seconds is None:
+                answer = self._drive(steps, link.cursor, progress, timeout)
             else:
-                with limit.over(partial(self._dialect.interrupt, link.connection)):
-                    answer = self._drive(steps, link.cursor, progress, limit)
+                with timeout.over(partial(self._dialect.interrupt, link.connection)):
+                    answer = self._drive(steps, link.cursor, progress, timeout)
         except HoldfastError:
             self._pool.give(link)
             raise
@@ -183,32 +183,32 @@ class SqlStore(Store):
         self._pool.give(link)
         return answer
 
-    def _drive(self, steps: Steps[A], cursor: Any, progress: Progress, limit: Limit) -> A:
+    def _drive(self, steps: Steps[A], cursor: Any, progress: Progress, timeout: Timeout) -> A:
         if not self._dialect.embedded:
-            return self._drive_steps(steps, cursor, progress, limit)
+            return self._drive_steps(steps, cursor, progress, timeout)
         with ExitStack() as turn:
-            return self._drive_steps(steps, cursor, progress, limit, turn)
+            return self._drive_steps(steps, cursor, progress, timeout, turn)
 
     def _drive_steps(
         self,
         steps: Steps[A],
         cursor: Any,
         progress: Progress,
-        limit: Limit,
+        timeout: Timeout,
         turn: ExitStack | None = None,
     ) -> A:
         try:
             query = next(steps)
             while True:
-                limit.check()
+                timeout.check()
                 if query is BEGIN:
                     if turn is not None:
                         # Writers of this process take turns, because SQLite would have them poll
                         # with growing pauses.
-                        if not self._turn.acquire(timeout=limit.seconds or -1):
-                            raise unanswered(limit.seconds)
+                        if not self._turn.acquire(timeout=timeout.seconds or -1):
+                            raise unanswered(timeout.seconds)
                         turn.callback(self._turn.release)
-                        limit.check()
+                        timeout.check()
                     cursor.execute(self._dialect.begin)
                     progress.begun = True
                     query = steps.send(None)

@@ -8,14 +8,16 @@ from holdfast import commands as c
 from holdfast.errors import InvalidInput, ObjectBusy
 from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.model.value import as_reference
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 from holdfast.testing.conformance.purging import MINUTE, TAKER, named, put, reserve
 
 
 class Barriers(StoreFixtures):
-    def test_a_scope_without_objects_is_taken_as_a_whole(self, do: Door, scope: StoreScope) -> None:
+    def test_a_scope_without_objects_is_taken_as_a_whole(
+        self, do: Client, scope: StoreScope
+    ) -> None:
         for key in ("k", "l"):
             put(do, scope, key, as_reference(key, in_place=True), ANN)
         do(c.Clear(scope, ANN))
@@ -32,7 +34,7 @@ class Barriers(StoreFixtures):
         do(reserve(scope, "k", "", ANN))
         assert do(c.CountPurges()).waiting == 0
 
-    def test_a_barrier_ends_with_its_lease(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_a_barrier_ends_with_its_lease(self, do: Client, task: TaskScope, clock: Clock) -> None:
         put(do, task, "k", as_reference("k", in_place=True), ANN)
         do(c.Clear(task, ANN))
         assert do(c.TakePurges(100, MINUTE, TAKER, c.Part(task), whole=True)).barrier
@@ -45,7 +47,7 @@ class Barriers(StoreFixtures):
         assert again.barrier is None
 
     def test_a_scope_that_has_or_awaits_an_object_is_not_taken_as_a_whole(
-        self, do: Door, scope: StoreScope
+        self, do: Client, scope: StoreScope
     ) -> None:
         put(do, scope, "k", as_reference("k", in_place=True), ANN)
         do(c.Clear(scope, ANN))
@@ -62,7 +64,7 @@ class Barriers(StoreFixtures):
         assert [purge.key for purge in standing.purges] == ["m"]
         assert (reserved.barrier, standing.barrier) == (None, None)
 
-    def test_every_map_index_is_taken_as_a_whole(self, do: Door) -> None:
+    def test_every_map_index_is_taken_as_a_whole(self, do: Client) -> None:
         first, second, new = (TaskScope("sales", "monday", "load", index) for index in (0, 1, 2))
         for scope in (first, second, new):
             do(c.RegisterTask(scope))

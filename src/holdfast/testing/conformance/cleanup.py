@@ -10,7 +10,7 @@ from holdfast import commands as c
 from holdfast.commands import CountExpired, DeleteExpired, Get, List, ListExpired, Set, TakeExpired
 from holdfast.model.entry import Expired
 from holdfast.model.scope import AssetScope, TaskScope
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 
@@ -23,7 +23,7 @@ def keys(rows: tuple[Expired, ...]) -> list[str]:
 
 class Cleanup(StoreFixtures):
     def test_where_nothing_has_expired_there_is_nothing_to_remove(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
 
@@ -34,7 +34,7 @@ class Cleanup(StoreFixtures):
         assert do(TakeExpired(clock(), 10)) == ()
 
     def test_expired_rows_are_counted_and_listed_in_order_of_expiry(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
 
@@ -44,7 +44,7 @@ class Cleanup(StoreFixtures):
         assert keys(rows) == ["c", "b", "a"]
 
     def test_a_listed_row_says_whose_it_is_and_when_it_expired(
-        self, do: Door, clock: Clock
+        self, do: Client, clock: Clock
     ) -> None:
         mapped = TaskScope("sales", "monday", "load", 3)
         do(c.RegisterTask(mapped))
@@ -57,7 +57,7 @@ class Cleanup(StoreFixtures):
         assert (row.scope, row.key, row.expires_at) == (mapped, "job_id", expiry)
 
     def test_a_listing_goes_on_after_the_row_it_is_given(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
 
@@ -68,7 +68,7 @@ class Cleanup(StoreFixtures):
         assert [keys(first), keys(second), keys(third)] == [["c", "b"], ["a"], []]
 
     def test_a_listing_of_rows_that_expired_at_one_time_has_each_once(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(c.SetMany(task, tuple((key, "1") for key in "abcde"), ANN, clock() + HOUR))
         clock.forward(HOUR)
@@ -80,7 +80,7 @@ class Cleanup(StoreFixtures):
         assert sorted(keys(first + second + third)) == ["a", "b", "c", "d", "e"]
 
     def test_a_listing_goes_on_while_rows_before_it_are_removed(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c", "d"])
         first = do(ListExpired(clock(), 2))
@@ -89,7 +89,7 @@ class Cleanup(StoreFixtures):
         assert keys(do(ListExpired(clock(), 2, after=first[-1]))) == ["b", "a"]
 
     def test_delete_removes_all_that_has_expired_and_nothing_else(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "never", "1", ANN))
         do(Set(task, "later", "1", ANN, clock() + timedelta(days=30)))
@@ -102,7 +102,7 @@ class Cleanup(StoreFixtures):
 
     @pytest.mark.parametrize("skip_held", [False, True])
     def test_batches_remove_all_until_none_is_left(
-        self, do: Door, task: TaskScope, clock: Clock, skip_held: bool
+        self, do: Client, task: TaskScope, clock: Clock, skip_held: bool
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c", "d", "e"])
 
@@ -111,7 +111,7 @@ class Cleanup(StoreFixtures):
         assert gone == [2, 2, 1, 0]
         assert do(CountExpired(clock())) == 0
 
-    def test_take_answers_which_rows_went(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_take_answers_which_rows_went(self, do: Client, task: TaskScope, clock: Clock) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
 
         first = do(TakeExpired(clock(), 2))
@@ -122,7 +122,9 @@ class Cleanup(StoreFixtures):
         assert do(TakeExpired(clock(), 2)) == ()
         assert do(CountExpired(clock())) == 0
 
-    def test_the_preview_is_what_is_removed(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_the_preview_is_what_is_removed(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
         cutoff = clock() - 5 * HOUR
 
@@ -132,7 +134,7 @@ class Cleanup(StoreFixtures):
         assert sorted(keys(do(TakeExpired(cutoff, 10)))) == sorted(keys(preview))
 
     def test_what_expires_at_the_cut_off_goes_and_what_expires_after_it_stays(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         cutoff = clock() + HOUR
         do(Set(task, "at", "1", ANN, cutoff))
@@ -145,7 +147,7 @@ class Cleanup(StoreFixtures):
         assert keys(do(ListExpired(clock(), 10))) == ["after"]
 
     def test_a_row_that_was_rewritten_is_not_removed(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b"])
         cutoff = clock()
@@ -156,7 +158,7 @@ class Cleanup(StoreFixtures):
         assert do(Get(task, "a")) == '"again"'
         assert do(Get(task, "b")) == '"again"'
 
-    def test_rows_of_every_task_instance_are_removed(self, do: Door, clock: Clock) -> None:
+    def test_rows_of_every_task_instance_are_removed(self, do: Client, clock: Clock) -> None:
         scopes = [TaskScope("sales", "monday", "load", index) for index in range(3)]
         for scope in scopes:
             do(c.RegisterTask(scope))
@@ -167,7 +169,7 @@ class Cleanup(StoreFixtures):
         assert do(DeleteExpired(clock())) == 3
 
     def test_asset_entries_are_never_touched(
-        self, do: Door, asset: AssetScope, clock: Clock
+        self, do: Client, asset: AssetScope, clock: Clock
     ) -> None:
         do(Set(asset, "watermark", "1", ANN))
         clock.forward(timedelta(days=1000))
@@ -177,7 +179,7 @@ class Cleanup(StoreFixtures):
         assert do(Get(asset, "watermark")) == "1"
 
     def test_cleanup_at_the_same_time_removes_each_row_once(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         values = tuple((f"k{n}", "1") for n in range(60))
         do(c.SetMany(task, values, ANN, clock() + HOUR))
@@ -187,7 +189,7 @@ class Cleanup(StoreFixtures):
 
         assert sum(gone) + do(CountExpired(clock())) == 60
 
-    def _expire(self, do: Door, task: TaskScope, clock: Clock, names: list[str]) -> None:
+    def _expire(self, do: Client, task: TaskScope, clock: Clock, names: list[str]) -> None:
         """Write entries that expire, the first of these names last."""
         for number, name in enumerate(reversed(names), start=1):
             do(Set(task, name, "1", ANN, clock() + number * HOUR))

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast import commands as c
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 
 KEYS = {
@@ -80,7 +80,7 @@ SCOPES = {
 
 
 class Content(StoreFixtures):
-    def test_a_key_is_just_a_key(self, do: Door, scope: StoreScope) -> None:
+    def test_a_key_is_just_a_key(self, do: Client, scope: StoreScope) -> None:
         values = {key: f'"{name}"' for name, key in KEYS.items()}
         for key, value in values.items():
             do(c.Set(scope, key, value, ANN))
@@ -93,7 +93,7 @@ class Content(StoreFixtures):
         assert {do(c.Get(scope, key)) for key in values} == {None}
 
     def test_a_key_that_needs_quoting_is_listed_and_found_by_prefix(
-        self, do: Door, scope: StoreScope
+        self, do: Client, scope: StoreScope
     ) -> None:
         do(c.SetMany(scope, tuple((key, "1") for key in KEYS.values()), ANN))
 
@@ -103,7 +103,7 @@ class Content(StoreFixtures):
         assert listed == sorted(KEYS.values())
         assert found == list(KEYS.values())
 
-    def test_keys_that_look_alike_are_different_keys(self, do: Door, scope: StoreScope) -> None:
+    def test_keys_that_look_alike_are_different_keys(self, do: Client, scope: StoreScope) -> None:
         values = {key: str(number) for number, key in enumerate(ALIKE)}
         for key, value in values.items():
             do(c.Set(scope, key, value, ANN))
@@ -139,7 +139,7 @@ class Content(StoreFixtures):
 
         assert accessor.get("k", default=7) == 0
 
-    def test_an_id_is_just_an_id(self, do: Door) -> None:
+    def test_an_id_is_just_an_id(self, do: Client) -> None:
         scopes = [TaskScope(name, name, name) for name in SCOPES.values()]
         for scope in scopes:
             do(c.RegisterTask(scope))
@@ -150,7 +150,7 @@ class Content(StoreFixtures):
         assert [page.found[0].scope for page in pages] == scopes
         assert [page.total for page in pages] == [1] * len(scopes)
 
-    def test_ids_may_be_as_long_as_their_limits(self, do: Door) -> None:
+    def test_ids_may_be_as_long_as_their_limits(self, do: Client) -> None:
         scope = TaskScope("d" * 250, "\U0001f680" * 250, "t" * 250, 2**31 - 1)
         do(c.RegisterTask(scope))
 
@@ -158,7 +158,7 @@ class Content(StoreFixtures):
 
         assert do(c.TakeExpired(do(c.Now()), 10))[0].scope == scope
 
-    def test_names_and_uris_of_assets_may_be_as_long_as_their_limits(self, do: Door) -> None:
+    def test_names_and_uris_of_assets_may_be_as_long_as_their_limits(self, do: Client) -> None:
         longest = "\U0001f680" * 1499
         do(c.DeclareAsset(longest + "a", longest + "b"))
         do(c.DeclareAsset(longest + "c", longest + "d"))

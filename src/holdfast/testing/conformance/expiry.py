@@ -22,7 +22,7 @@ from holdfast.commands import (
 )
 from holdfast.model.scope import TaskScope
 from holdfast.portable.retention import NEVER_EXPIRE
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 
@@ -33,14 +33,14 @@ NEVER_BY_DEFAULT = Rules(default_retention=timedelta(0))
 
 
 class Expiry(StoreFixtures):
-    def test_now_is_the_clock_of_the_store(self, do: Door, clock: Clock) -> None:
+    def test_now_is_the_clock_of_the_store(self, do: Client, clock: Clock) -> None:
         assert do(Now()) == clock()
 
-    def test_now_is_in_utc(self, do: Door) -> None:
+    def test_now_is_in_utc(self, do: Client) -> None:
         assert do(Now()).utcoffset() == timedelta(0)
 
     def test_before_its_time_an_entry_is_there(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         expiry = clock() + HOUR
         do(Set(task, "k", "1", ANN, expiry))
@@ -53,7 +53,7 @@ class Expiry(StoreFixtures):
         assert do(List(task)).total == 1
 
     def test_until_its_time_a_value_is_there_and_then_it_is_not(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         clock.forward(HOUR - timedelta(microseconds=1))
@@ -64,7 +64,7 @@ class Expiry(StoreFixtures):
         assert do(Get(task, "k")) is None
 
     def test_an_expired_entry_is_absent_collected_or_not(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         clock.forward(HOUR)
@@ -74,13 +74,15 @@ class Expiry(StoreFixtures):
         assert do(List(TaskFilter())).total == 0
 
     def test_an_entry_written_with_a_past_expiry_is_absent(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() - HOUR))
 
         assert do(Get(task, "k")) is None
 
-    def test_only_the_expired_entry_is_gone(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_only_the_expired_entry_is_gone(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         do(Set(task, "short", "1", ANN, clock() + HOUR))
         do(Set(task, "long", "1", ANN, clock() + 3 * HOUR))
         do(Set(task, "never", "1", ANN))
@@ -89,7 +91,7 @@ class Expiry(StoreFixtures):
         assert [each.entry.key for each in do(List(task)).found] == ["long", "never"]
 
     def test_all_of_set_many_expires_together(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(SetMany(task, (("a", "1"), ("b", "1")), ANN, clock() + HOUR))
         clock.forward(HOUR)
@@ -97,7 +99,7 @@ class Expiry(StoreFixtures):
         assert do(List(task)).total == 0
 
     def test_a_later_set_can_prolong_an_entry(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         do(Set(task, "k", "1", ANN, clock() + 3 * HOUR))
@@ -106,7 +108,7 @@ class Expiry(StoreFixtures):
         assert do(Get(task, "k")) == "1"
 
     def test_a_later_set_can_shorten_an_entry(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN))
         do(Set(task, "k", "1", ANN, clock() + HOUR))
@@ -115,7 +117,7 @@ class Expiry(StoreFixtures):
         assert do(Get(task, "k")) is None
 
     def test_a_later_set_without_expiry_keeps_an_entry(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         do(Set(task, "k", "1", ANN))
@@ -123,7 +125,9 @@ class Expiry(StoreFixtures):
 
         assert do(Get(task, "k")) == "1"
 
-    def test_an_expired_key_can_be_set_again(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_an_expired_key_can_be_set_again(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         clock.forward(2 * HOUR)
 
@@ -131,7 +135,9 @@ class Expiry(StoreFixtures):
 
         assert do(Get(task, "k")) == "2"
 
-    def test_clear_takes_expired_entries_too(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_clear_takes_expired_entries_too(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         clock.forward(2 * HOUR)
 
@@ -141,7 +147,7 @@ class Expiry(StoreFixtures):
         assert do(CountExpired(clock())) == 0
 
     def test_an_expiry_in_another_time_zone_is_the_same_moment(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         kolkata = timezone(timedelta(hours=5, minutes=30))
         do(Set(task, "k", "1", ANN, (clock() + HOUR).astimezone(kolkata)))
@@ -231,7 +237,7 @@ class Expiry(StoreFixtures):
 
     @pytest.mark.parametrize("days", [1, 36500, 365 * 5000])
     def test_an_expiry_is_exact_to_the_microsecond(
-        self, do: Door, task: TaskScope, days: int
+        self, do: Client, task: TaskScope, days: int
     ) -> None:
         expiry = datetime(2026, 12, 31, 23, 59, 59, 999999, UTC) + timedelta(days=days)
         do(Set(task, "k", "1", ANN, expiry))

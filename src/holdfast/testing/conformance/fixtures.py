@@ -15,7 +15,7 @@ from holdfast.accessor.task_store import TaskStore
 from holdfast.model.entry import ApiWriter, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
-from holdfast.testing.client import COLOURS, Door, open_door
+from holdfast.testing.client import MODES, Client, open_client
 from holdfast.testing.clock import Clock
 from holdfast.testing.gaps import Gap, StoreUnderTest, expected_to_fail, needs
 
@@ -29,18 +29,18 @@ CUSTOMERS = AssetScope(name="customers")
 CUSTOMERS_URI = "s3://lake/customers"
 
 
-class Coloured:
+class AccessorClient:
     """An accessor with a sync or async client: `set` calls `set` or `aset` accordingly."""
 
-    def __init__(self, door: Door, accessor: Accessor[Any]) -> None:
-        self._door = door
+    def __init__(self, client: Client, accessor: Accessor[Any]) -> None:
+        self._client = client
         self._accessor = accessor
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args, **options: self._door.call(self._accessor, name, *args, **options)
+        return lambda *args, **options: self._client.call(self._accessor, name, *args, **options)
 
 
-def supported(do: Door, commands: Iterable[c.Command[Any]]) -> list[c.Command[Any]]:
+def supported(do: Client, commands: Iterable[c.Command[Any]]) -> list[c.Command[Any]]:
     """Return the commands that need no gap of the store."""
     store = do.store
     assert isinstance(store, StoreUnderTest)
@@ -53,7 +53,7 @@ class StoreFixtures:
     settable_clock: ClassVar[bool] = True
     """Whether the store uses the clock that `make_store` is given."""
 
-    colours: ClassVar[Sequence[str]] = COLOURS
+    modes: ClassVar[Sequence[str]] = MODES
     """`("sync",)` for a store whose `aexecute` is that of the base class."""
 
     gaps: ClassVar[Collection[Gap]] = ()
@@ -70,8 +70,8 @@ class StoreFixtures:
         expected_to_fail(cls, vars(cls).get("differs", {}))
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if "colour" in metafunc.fixturenames:
-            metafunc.parametrize("colour", type(self).colours)
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", type(self).modes)
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
@@ -94,48 +94,48 @@ class StoreFixtures:
         return make_store(store_clock)
 
     @pytest.fixture
-    def do(self, store: Store, colour: str) -> Iterator[Door]:
+    def do(self, store: Store, mode: str) -> Iterator[Client]:
         """Yield the client that executes every command of a test."""
-        door = open_door(colour, StoreUnderTest(store, self.gaps))
-        yield door
-        door.close()
+        client = open_client(mode, StoreUnderTest(store, self.gaps))
+        yield client
+        client.close()
 
     @pytest.fixture
-    def task(self, do: Door) -> TaskScope:
+    def task(self, do: Client) -> TaskScope:
         """Return a registered task instance."""
         do(c.RegisterTask(TASK))
         return TASK
 
     @pytest.fixture
-    def asset(self, do: Door) -> AssetScope:
+    def asset(self, do: Client) -> AssetScope:
         """Return a declared asset."""
         do(c.DeclareAsset("orders", ORDERS_URI))
         return ORDERS
 
     @pytest.fixture(params=["task", "asset"])
-    def scope(self, request: pytest.FixtureRequest, do: Door) -> StoreScope:
+    def scope(self, request: pytest.FixtureRequest, do: Client) -> StoreScope:
         """Return a task instance or an asset, for tests of both stores."""
         scope: StoreScope = request.getfixturevalue(request.param)
         return scope
 
     @pytest.fixture
-    def attempt(self, do: Door, task: TaskScope) -> TaskWriter:
+    def attempt(self, do: Client, task: TaskScope) -> TaskWriter:
         """Return a live attempt of the task."""
         return TaskWriter(task, do(c.StartAttempt(task)))
 
     @pytest.fixture
-    def open_task_store(self, do: Door, task: TaskScope) -> Callable[..., Any]:
+    def open_task_store(self, do: Client, task: TaskScope) -> Callable[..., Any]:
         """Return a function that opens a task's accessor, sync or async as the client is."""
 
-        def opened(writer: Writer | None = None, rules: Rules | None = None) -> Coloured:
-            return Coloured(do, TaskStore(do.store, task, writer or TaskWriter(task), rules))
+        def opened(writer: Writer | None = None, rules: Rules | None = None) -> AccessorClient:
+            return AccessorClient(do, TaskStore(do.store, task, writer or TaskWriter(task), rules))
 
         return opened
 
     @pytest.fixture
-    def open_asset_store(self, do: Door, asset: AssetScope) -> Callable[..., Any]:
-        def opened(writer: Writer = ANN) -> Coloured:
-            return Coloured(do, AssetStore(do.store, asset, writer))
+    def open_asset_store(self, do: Client, asset: AssetScope) -> Callable[..., Any]:
+        def opened(writer: Writer = ANN) -> AccessorClient:
+            return AccessorClient(do, AssetStore(do.store, asset, writer))
 
         return opened
 
@@ -148,6 +148,6 @@ class StoreFixtures:
         return open_asset_store()
 
     @pytest.fixture(params=["task", "asset"])
-    def accessor(self, request: pytest.FixtureRequest, do: Door) -> Any:
+    def accessor(self, request: pytest.FixtureRequest, do: Client) -> Any:
         """Return either accessor, for tests of both."""
         return request.getfixturevalue(f"{request.param}_store")

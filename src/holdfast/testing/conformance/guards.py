@@ -30,7 +30,7 @@ from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Ending, Outcome, TaskState
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import encode
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, ORDERS, TASK, StoreFixtures, supported
 
@@ -55,14 +55,14 @@ def while_current(inner: c.Command[Any], intent: str = "app-1") -> Guarded:
     return Guarded(CurrentIntent(TASK, INTENT, intent), inner)
 
 
-def current(do: Door, intent: str) -> int:
+def current(do: Client, intent: str) -> int:
     """Make the job of this intent the current one; return the version of that write."""
     return do(Set(TASK, INTENT, encode(intent), JOB))
 
 
 class Guards(StoreFixtures):
     def test_a_live_attempt_reads_what_anybody_reads(
-        self, do: Door, attempt: TaskWriter, scope: StoreScope
+        self, do: Client, attempt: TaskWriter, scope: StoreScope
     ) -> None:
         do(Set(scope, "k", '"v"', attempt))
 
@@ -72,7 +72,7 @@ class Guards(StoreFixtures):
         assert do(entry) == do(GetEntry(scope, "k"))
 
     def test_a_live_attempt_reads_what_it_has_staged(
-        self, do: Door, attempt: TaskWriter, asset: AssetScope
+        self, do: Client, attempt: TaskWriter, asset: AssetScope
     ) -> None:
         do(Set(asset, "k", '"staged"', attempt, on_success=True))
 
@@ -81,7 +81,7 @@ class Guards(StoreFixtures):
         assert do(Guarded(LiveAttempt(attempt), read)) == '"staged"'
 
     def test_a_live_attempt_does_not_read_what_has_expired(
-        self, do: Door, attempt: TaskWriter, clock: Clock
+        self, do: Client, attempt: TaskWriter, clock: Clock
     ) -> None:
         do(Set(TASK, "k", "1", attempt, clock() + timedelta(hours=1)))
         clock.forward(timedelta(hours=1))
@@ -89,7 +89,7 @@ class Guards(StoreFixtures):
         assert do(Guarded(LiveAttempt(attempt), Get(TASK, "k"))) is None
 
     def test_a_superseded_attempt_does_not_read(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         do(StartAttempt(task))
         do(StartAttempt(task))
@@ -98,20 +98,20 @@ class Guards(StoreFixtures):
 
     @pytest.mark.parametrize("succeeded", [True, False], ids=["success", "failure"])
     def test_an_ended_attempt_does_not_read(
-        self, do: Door, task: TaskScope, asset: AssetScope, succeeded: bool
+        self, do: Client, task: TaskScope, asset: AssetScope, succeeded: bool
     ) -> None:
         do(StartAttempt(task))
         do(FinishAttempt(FIRST, succeeded))
 
         self._assert_the_first_attempt_reads_nothing(do)
 
-    def test_an_attempt_of_an_unknown_task_is_told_so(self, do: Door, asset: AssetScope) -> None:
+    def test_an_attempt_of_an_unknown_task_is_told_so(self, do: Client, asset: AssetScope) -> None:
         for read in supported(do, READS):
             with pytest.raises(UnknownTaskInstance):
                 do(Guarded(LiveAttempt(FIRST), read))
 
     def test_what_is_written_for_an_attempt_is_written_while_it_is_live(
-        self, do: Door, attempt: TaskWriter, scope: StoreScope
+        self, do: Client, attempt: TaskWriter, scope: StoreScope
     ) -> None:
         do(Guarded(LiveAttempt(attempt), Set(scope, "k", '"in time"', ANN)))
         do(StartAttempt(attempt.scope))
@@ -122,7 +122,7 @@ class Guards(StoreFixtures):
 
     @pytest.mark.parametrize("intent", ["app-1", "Ünïcödé 🚀", 'with "quotes" \\'])
     def test_a_job_reads_and_writes_while_its_intent_is_current(
-        self, do: Door, task: TaskScope, scope: StoreScope, intent: str
+        self, do: Client, task: TaskScope, scope: StoreScope, intent: str
     ) -> None:
         current(do, intent)
 
@@ -133,7 +133,7 @@ class Guards(StoreFixtures):
         assert do(while_current(Get(scope, "k"), intent)) is None
 
     def test_a_job_goes_on_when_the_attempt_that_began_it_is_over(
-        self, do: Door, attempt: TaskWriter
+        self, do: Client, attempt: TaskWriter
     ) -> None:
         current(do, "app-1")
         do(FinishAttempt(attempt, succeeded=False))
@@ -145,7 +145,7 @@ class Guards(StoreFixtures):
 
     @pytest.mark.parametrize("succeeded", [True, False], ids=["success", "failure"])
     def test_a_job_whose_task_has_ended_reads_and_writes_nothing_until_it_runs_again(
-        self, do: Door, attempt: TaskWriter, scope: StoreScope, succeeded: bool
+        self, do: Client, attempt: TaskWriter, scope: StoreScope, succeeded: bool
     ) -> None:
         current(do, "app-1")
         do(FinishAttempt(attempt, succeeded))
@@ -159,7 +159,7 @@ class Guards(StoreFixtures):
         do(while_current(Set(scope, "k", "1", JOB)))
 
     def test_a_job_goes_on_while_its_task_waits_for_a_retry(
-        self, do: Door, attempt: TaskWriter, scope: StoreScope
+        self, do: Client, attempt: TaskWriter, scope: StoreScope
     ) -> None:
         current(do, "app-1")
         retry = Ending(outcome=Outcome.FAILED, state=TaskState.UP_FOR_RETRY)
@@ -170,7 +170,7 @@ class Guards(StoreFixtures):
         assert do(while_current(Get(scope, "k"))) == "1"
 
     def test_a_job_whose_place_another_took_reads_and_writes_nothing(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         current(do, "app-1")
         current(do, "app-2")
@@ -178,7 +178,7 @@ class Guards(StoreFixtures):
         self._assert_the_job_is_refused(do)
 
     def test_a_job_whose_task_was_cleared_reads_and_writes_nothing(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         current(do, "app-1")
         do(Clear(task, ANN))
@@ -186,7 +186,7 @@ class Guards(StoreFixtures):
         self._assert_the_job_is_refused(do)
 
     def test_a_job_whose_intent_has_expired_reads_and_writes_nothing(
-        self, do: Door, task: TaskScope, asset: AssetScope, clock: Clock
+        self, do: Client, task: TaskScope, asset: AssetScope, clock: Clock
     ) -> None:
         do(Set(task, INTENT, '"app-1"', JOB, clock() + timedelta(hours=1)))
         clock.forward(timedelta(hours=1))
@@ -194,19 +194,19 @@ class Guards(StoreFixtures):
         self._assert_the_job_is_refused(do)
 
     def test_an_intent_is_text_and_nothing_that_looks_like_it(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         do(Set(task, INTENT, "17", JOB))
 
         with pytest.raises(StaleAttempt):
             do(while_current(Get(task, "k"), "17"))
 
-    def test_a_job_of_an_unknown_task_is_told_so(self, do: Door, asset: AssetScope) -> None:
+    def test_a_job_of_an_unknown_task_is_told_so(self, do: Client, asset: AssetScope) -> None:
         for command in (Get(TASK, "k"), Set(TASK, "k", "1", JOB), Set(ORDERS, "k", "1", JOB)):
             with pytest.raises(UnknownTaskInstance):
                 do(while_current(command))
 
-    def test_no_job_writes_after_another_took_its_place(self, do: Door, task: TaskScope) -> None:
+    def test_no_job_writes_after_another_took_its_place(self, do: Client, task: TaskScope) -> None:
         for number in range(5):
             current(do, "app-1")
             writes = [while_current(Set(task, f"k{n}", str(number), JOB)) for n in range(4)]
@@ -217,7 +217,7 @@ class Guards(StoreFixtures):
                 assert isinstance(version, StaleAttempt) or version < replaced
 
     def test_a_jobs_request_gets_its_answer_again_though_another_took_its_place(
-        self, do: Door, task: TaskScope, scope: StoreScope
+        self, do: Client, task: TaskScope, scope: StoreScope
     ) -> None:
         current(do, "app-1")
         write = Once(RequestId("driver", 1), while_current(Set(scope, "k", "1", JOB)))
@@ -231,7 +231,7 @@ class Guards(StoreFixtures):
         assert do(Get(scope, "k")) == "1"
 
     def test_a_jobs_request_that_is_sent_many_times_at_once_is_carried_out_once(
-        self, do: Door, task: TaskScope, scope: StoreScope
+        self, do: Client, task: TaskScope, scope: StoreScope
     ) -> None:
         current(do, "app-1")
         write = Once(RequestId("driver", 1), while_current(Set(scope, "k", "1", JOB)))
@@ -241,13 +241,13 @@ class Guards(StoreFixtures):
         assert len(set(answers)) == 1
         assert do(Get(scope, "k")) == "1"
 
-    def _assert_the_first_attempt_reads_nothing(self, do: Door) -> None:
+    def _assert_the_first_attempt_reads_nothing(self, do: Client) -> None:
         for read in supported(do, READS):
             with pytest.raises(StaleAttempt, match="may not read") as refused:
                 do(Guarded(LiveAttempt(FIRST), read))
             assert "written" not in refused.value.hint
 
-    def _assert_the_job_is_refused(self, do: Door) -> None:
+    def _assert_the_job_is_refused(self, do: Client) -> None:
         commands: list[c.Command[Any]] = [
             Get(TASK, "k"),
             Get(ORDERS, "k"),

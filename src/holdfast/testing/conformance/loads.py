@@ -18,7 +18,7 @@ from holdfast.commands import (
     History,
     List,
     ListTasks,
-    Lot,
+    ScopeEntries,
     Set,
     StartAttempt,
     StartLoad,
@@ -36,7 +36,7 @@ from holdfast.errors import (
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import encode
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, StoreFixtures
 
@@ -45,23 +45,23 @@ NEW = TaskScope("imported", "first", "load", 3)
 LATER = datetime(2999, 1, 1, 12, 30, tzinfo=UTC)
 
 
-def lot(scope: StoreScope, *entries: tuple[str, str]) -> Lot:
-    return Lot(scope, tuple((key, value, None) for key, value in entries))
+def lot(scope: StoreScope, *entries: tuple[str, str]) -> ScopeEntries:
+    return ScopeEntries(scope, tuple((key, value, None) for key, value in entries))
 
 
-def add(do: Door, *lots: Lot, part: int = 0, writer: Writer = ANN) -> None:
+def add(do: Client, *lots: ScopeEntries, part: int = 0, writer: Writer = ANN) -> None:
     """Start a load with these lots in one part."""
     do(StartLoad(LOAD, writer))
     do(AddToLoad(LOAD, part, 0, lots, writer))
 
 
-def finish(do: Door, *parts: tuple[int, int], writer: Writer = ANN) -> int:
+def finish(do: Client, *parts: tuple[int, int], writer: Writer = ANN) -> int:
     return do(FinishLoad(LOAD, parts, writer))
 
 
 class Loads(StoreFixtures):
     def test_what_is_loaded_is_there_when_the_load_is_finished(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         add(do, lot(task, ("a", "1"), ("b", '"x"')), lot(asset, ("c", "[1,2]")))
 
@@ -72,7 +72,7 @@ class Loads(StoreFixtures):
         assert do(Get(asset, "c")) == "[1,2]"
 
     def test_nothing_is_seen_of_a_load_before_it_is_finished(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         add(do, lot(task, ("a", "1")), lot(NEW, ("a", "1")), lot(asset, ("a", "1")))
 
@@ -80,7 +80,7 @@ class Loads(StoreFixtures):
         assert do(Get(asset, "a")) is None
         assert do(ListTasks(NEW.dag_id, NEW.run_id)) == ()
 
-    def test_a_part_is_filled_in_several_goes(self, do: Door, task: TaskScope) -> None:
+    def test_a_part_is_filled_in_several_goes(self, do: Client, task: TaskScope) -> None:
         add(do, lot(task, ("a", "1"), ("b", "2")))
         do(AddToLoad(LOAD, 0, 2, (lot(task, ("c", "3")),), ANN))
 
@@ -88,7 +88,7 @@ class Loads(StoreFixtures):
         assert do(List(task)).total == 3
 
     def test_entries_that_do_not_follow_those_of_their_part_are_refused(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         add(do, lot(task, ("a", "1")))
 
@@ -102,7 +102,7 @@ class Loads(StoreFixtures):
         assert finish(do, (0, 1)) == 1
         assert do(Set(task, "b", "2", ANN)) > 0
 
-    def test_only_the_parts_that_count_take_effect(self, do: Door, task: TaskScope) -> None:
+    def test_only_the_parts_that_count_take_effect(self, do: Client, task: TaskScope) -> None:
         add(do, lot(task, ("a", "1")), part=7)
         add(do, lot(task, ("a", "2")), part=8)
 
@@ -110,7 +110,7 @@ class Loads(StoreFixtures):
 
         assert do(Get(task, "a")) == "2"
 
-    def test_an_unknown_task_instance_is_registered(self, do: Door, task: TaskScope) -> None:
+    def test_an_unknown_task_instance_is_registered(self, do: Client, task: TaskScope) -> None:
         other = TaskScope(NEW.dag_id, NEW.run_id, NEW.task_id, 4)
         add(do, lot(NEW, ("a", "1")), lot(other, ("a", "2")), lot(task, ("a", "3")))
 
@@ -119,7 +119,7 @@ class Loads(StoreFixtures):
         assert do(ListTasks(NEW.dag_id, NEW.run_id)) == (NEW, other)
         assert do(List(TaskFilter(dag_id=NEW.dag_id))).total == 2
 
-    def test_values_are_kept_as_a_set_would_keep_them(self, do: Door, task: TaskScope) -> None:
+    def test_values_are_kept_as_a_set_would_keep_them(self, do: Client, task: TaskScope) -> None:
         add(do, lot(task, ("a", ' { "é" : [ 1, 2.50 ] } '), ("b", '{"__holdfast_ref__": "x"}')))
 
         finish(do, (0, 2))
@@ -127,7 +127,7 @@ class Loads(StoreFixtures):
         assert do(Get(task, "a")) == '{"é":[1,2.5]}'
         assert do(Get(task, "b")) == '{"__holdfast_value__":{"__holdfast_ref__":"x"}}'
 
-    def test_backslashes_and_words_for_nothing_are_kept(self, do: Door, task: TaskScope) -> None:
+    def test_backslashes_and_words_for_nothing_are_kept(self, do: Client, task: TaskScope) -> None:
         texts = ("\\N", "\\.", "NULL", "None", "C:\\new", "a'b\"c", "é…😀")
         values = {text: encode(f"{text}\t\r\n") for text in texts}
         add(do, lot(task, *values.items()))
@@ -137,8 +137,8 @@ class Loads(StoreFixtures):
         found = {each.entry.key: each.entry.value for each in do(List(task)).found}
         assert found == values
 
-    def test_an_entry_has_its_expiry_and_its_writer(self, do: Door, task: TaskScope) -> None:
-        add(do, Lot(task, (("a", "1", LATER), ("b", "1", None))))
+    def test_an_entry_has_its_expiry_and_its_writer(self, do: Client, task: TaskScope) -> None:
+        add(do, ScopeEntries(task, (("a", "1", LATER), ("b", "1", None))))
 
         finish(do, (0, 2))
 
@@ -149,7 +149,7 @@ class Loads(StoreFixtures):
         assert entry.writer == ANN
 
     def test_a_load_overwrites_what_stands_with_a_new_version(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         do(Set(task, "a", "1", ANN))
         gone = do(Set(task, "b", "1", ANN))
@@ -163,7 +163,9 @@ class Loads(StoreFixtures):
         assert all(entry.version > gone for entry in entries)
         assert do(Set(task, "a", "3", ANN)) > entries[0].version
 
-    def test_what_is_loaded_into_an_asset_has_a_history(self, do: Door, asset: AssetScope) -> None:
+    def test_what_is_loaded_into_an_asset_has_a_history(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         for n in range(self.history_limit):
             do(Set(asset, "a", str(n), ANN))
         add(do, lot(asset, ("a", '"new"'), ("b", "1")))
@@ -176,7 +178,7 @@ class Loads(StoreFixtures):
         assert steps[0].previous == steps[1].version
         assert [step.previous for step in do(History(asset, "b"))] == [0]
 
-    def test_an_asset_is_the_same_by_name_and_by_uri(self, do: Door, asset: AssetScope) -> None:
+    def test_an_asset_is_the_same_by_name_and_by_uri(self, do: Client, asset: AssetScope) -> None:
         by_uri = AssetScope(uri="s3://lake/orders")
         add(do, lot(AssetScope(name="orders"), ("a", "1")), lot(by_uri, ("a", "2")))
 
@@ -184,7 +186,7 @@ class Loads(StoreFixtures):
             finish(do, (0, 2))
 
     def test_a_key_that_comes_twice_is_named_and_nothing_is_written(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         add(do, lot(task, ("a", "1")), lot(NEW, ("k", "1"), ("b", "1")), part=1)
         add(do, lot(NEW, ("k", "2")), part=2)
@@ -197,7 +199,7 @@ class Loads(StoreFixtures):
 
     @pytest.mark.parametrize("text", ["{", "null", "9223372036854775808"])
     def test_a_bad_value_is_named_and_its_batch_is_not_kept(
-        self, do: Door, task: TaskScope, text: str
+        self, do: Client, task: TaskScope, text: str
     ) -> None:
         do(StartLoad(LOAD, ANN))
 
@@ -207,12 +209,12 @@ class Loads(StoreFixtures):
         with pytest.raises(Conflict, match="has 0 of the 1 entries"):
             finish(do, (0, 1))
 
-    def test_an_unknown_asset_is_refused(self, do: Door, asset: AssetScope) -> None:
+    def test_an_unknown_asset_is_refused(self, do: Client, asset: AssetScope) -> None:
         with pytest.raises(UnknownAsset, match="customers"):
             add(do, lot(CUSTOMERS, ("a", "1")))
 
     def test_an_asset_deleted_or_deactivated_meanwhile_is_refused(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         do(DeclareDagAssets("sales", (("orders", "o"), ("customers", "c"))))
         add(do, lot(AssetScope(name="orders"), ("a", "1")), lot(task, ("a", "1")))
@@ -226,7 +228,7 @@ class Loads(StoreFixtures):
 
         assert do(Get(task, "a")) is None
 
-    def test_only_the_newest_attempt_may_load(self, do: Door, task: TaskScope) -> None:
+    def test_only_the_newest_attempt_may_load(self, do: Client, task: TaskScope) -> None:
         first = TaskWriter(task, do(StartAttempt(task)))
         add(do, lot(task, ("a", "1")), writer=first)
         second = TaskWriter(task, do(StartAttempt(task)))
@@ -241,7 +243,7 @@ class Loads(StoreFixtures):
         assert entry is not None
         assert entry.writer == TaskWriter(task)
 
-    def test_a_load_belongs_to_who_began_it(self, do: Door, task: TaskScope) -> None:
+    def test_a_load_belongs_to_who_began_it(self, do: Client, task: TaskScope) -> None:
         me = TaskWriter(task, do(StartAttempt(task)))
         add(do, lot(task, ("a", "1")), writer=me)
 
@@ -253,7 +255,7 @@ class Loads(StoreFixtures):
 
         assert finish(do, (0, 1), writer=me) == 1
 
-    def test_a_dropped_load_is_gone(self, do: Door, task: TaskScope) -> None:
+    def test_a_dropped_load_is_gone(self, do: Client, task: TaskScope) -> None:
         add(do, lot(task, ("a", "1")))
         do(DropLoad(LOAD, ANN))
         do(DropLoad(LOAD, ANN))
@@ -261,7 +263,7 @@ class Loads(StoreFixtures):
         with pytest.raises(NotFound, match="load-1 is not known"):
             finish(do, (0, 1))
 
-    def test_a_finished_load_is_gone(self, do: Door, task: TaskScope) -> None:
+    def test_a_finished_load_is_gone(self, do: Client, task: TaskScope) -> None:
         add(do, lot(task, ("a", "1")))
         finish(do, (0, 1))
 
@@ -269,7 +271,7 @@ class Loads(StoreFixtures):
             finish(do, (0, 1))
 
     def test_a_load_that_was_left_alone_makes_way_for_a_later_one(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         add(do, lot(task, ("a", "1")))
         clock.forward(timedelta(days=1, seconds=1))

@@ -19,7 +19,7 @@ from holdfast.errors import (
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import as_reference, is_in_place, is_reference
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, ORDERS_URI, TASK, StoreFixtures
 
@@ -36,7 +36,7 @@ def reserve(
     return c.ReserveObjects(scope, ((key, value, name),), writer)
 
 
-def put(do: Door, scope: StoreScope, key: str, value: str, *args: Any, **options: Any) -> int:
+def put(do: Client, scope: StoreScope, key: str, value: str, *args: Any, **options: Any) -> int:
     """Write a value, after reserving its object where it is a reference."""
     if is_reference(value):
         do(reserve(scope, key, "" if is_in_place(value) else value, args[0]))
@@ -44,7 +44,7 @@ def put(do: Door, scope: StoreScope, key: str, value: str, *args: Any, **options
     return do(c.Set(scope, key, value, *args, **options))
 
 
-def take(do: Door, **where: Any) -> tuple[c.Purge, ...]:
+def take(do: Client, **where: Any) -> tuple[c.Purge, ...]:
     return do(c.TakePurges(100, MINUTE, TAKER, c.Part(**where))).purges
 
 
@@ -53,12 +53,12 @@ def named(scope: StoreScope) -> StoreScope:
     return scope if isinstance(scope, TaskScope) else AssetScope(name=scope.name)
 
 
-def taken(do: Door, **where: Any) -> list[str]:
+def taken(do: Client, **where: Any) -> list[str]:
     return [purge.value for purge in take(do, **where)]
 
 
 class Purging(StoreFixtures):
-    def test_an_entry_that_is_deleted_leaves_its_object(self, do: Door, task: TaskScope) -> None:
+    def test_an_entry_that_is_deleted_leaves_its_object(self, do: Client, task: TaskScope) -> None:
         put(do, task, "k", A, ANN)
 
         do(c.Delete(task, "k", ANN))
@@ -66,7 +66,7 @@ class Purging(StoreFixtures):
         [purge] = take(do)
         assert (purge.scope, purge.key, purge.value, purge.tries) == (task, "k", A, 0)
 
-    def test_what_is_still_named_is_not_queued(self, do: Door, scope: StoreScope) -> None:
+    def test_what_is_still_named_is_not_queued(self, do: Client, scope: StoreScope) -> None:
         put(do, scope, "k", A, ANN)
         put(do, scope, "k", A, ANN)
         do(c.ReserveObjects(scope, (("k", A, MINE), ("other", B, MINE)), ANN))
@@ -75,14 +75,14 @@ class Purging(StoreFixtures):
         assert taken(do) == []
         assert do(c.CountPurges()).waiting == 0
 
-    def test_an_overwritten_object_of_a_task_is_queued(self, do: Door, task: TaskScope) -> None:
+    def test_an_overwritten_object_of_a_task_is_queued(self, do: Client, task: TaskScope) -> None:
         put(do, task, "k", A, ANN)
 
         put(do, task, "k", "1", ANN)
 
         assert taken(do) == [A]
 
-    def test_a_cleared_scope_leaves_its_objects(self, do: Door, task: TaskScope) -> None:
+    def test_a_cleared_scope_leaves_its_objects(self, do: Client, task: TaskScope) -> None:
         for key, value in (("k", A), ("l", B)):
             put(do, task, key, value, ANN)
 
@@ -90,7 +90,7 @@ class Purging(StoreFixtures):
 
         assert sorted(taken(do, scope=task)) == [A, B]
 
-    def test_every_map_index_that_is_cleared_leaves_its_objects(self, do: Door) -> None:
+    def test_every_map_index_that_is_cleared_leaves_its_objects(self, do: Client) -> None:
         first, second = (TaskScope("sales", "monday", "load", index) for index in (0, 1))
         for scope, value in ((first, A), (second, B)):
             do(c.RegisterTask(scope))
@@ -101,7 +101,7 @@ class Purging(StoreFixtures):
         assert sorted(taken(do, scope=first, all_map_indices=True)) == [A, B]
 
     def test_the_history_of_an_asset_names_what_was_overwritten(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
         put(do, asset, "k", A, ANN)
@@ -111,7 +111,7 @@ class Purging(StoreFixtures):
         assert taken(do) == []
 
     def test_the_history_does_not_keep_what_was_overwritten_in_place(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         place = as_reference("vault/a", in_place=True)
         put(do, asset, "k", place, ANN)
@@ -122,7 +122,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [place]
 
-    def test_what_falls_off_the_history_is_queued(self, do: Door, asset: AssetScope) -> None:
+    def test_what_falls_off_the_history_is_queued(self, do: Client, asset: AssetScope) -> None:
         put(do, asset, "k", A, ANN)
 
         for number in range(self.history_limit):
@@ -131,7 +131,7 @@ class Purging(StoreFixtures):
         assert taken(do, scope=asset) == [A]
 
     def test_a_value_that_came_twice_stays_while_one_step_names_it(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
         for value in (A, "0", A):
@@ -143,7 +143,7 @@ class Purging(StoreFixtures):
         assert taken(do) == []
 
     def test_cleanup_of_expired_entries_leaves_their_objects(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         for key, value in (("k", A), ("l", B)):
             put(do, task, key, value, ANN, clock() + MINUTE)
@@ -155,7 +155,7 @@ class Purging(StoreFixtures):
 
         assert sorted(taken(do)) == [A, B]
 
-    def test_a_deleted_run_leaves_its_objects(self, do: Door, attempt: TaskWriter) -> None:
+    def test_a_deleted_run_leaves_its_objects(self, do: Client, attempt: TaskWriter) -> None:
         put(do, TASK, "k", A, attempt)
 
         do(c.DeleteRun(TASK.dag_id, TASK.run_id))
@@ -164,7 +164,7 @@ class Purging(StoreFixtures):
         assert (purge.scope, purge.value) == (TASK, A)
 
     def test_a_deleted_asset_leaves_its_objects(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         staged = as_reference("s3://lake/staged")
         put(do, asset, "k", A, ANN)
@@ -177,7 +177,7 @@ class Purging(StoreFixtures):
         assert {purge.value for purge in purges} == {A, B, staged}
         assert {purge.scope for purge in purges} == {AssetScope(name="orders", uri=ORDERS_URI)}
 
-    def test_the_sweep_of_orphans_leaves_their_objects(self, do: Door, clock: Clock) -> None:
+    def test_the_sweep_of_orphans_leaves_their_objects(self, do: Client, clock: Clock) -> None:
         do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
         put(do, AssetScope(name="orders"), "k", A, ANN)
         do(c.DeclareDagAssets("sales", ()))
@@ -187,7 +187,7 @@ class Purging(StoreFixtures):
         assert taken(do) == [A]
 
     def test_a_staged_object_is_named(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
         assert taken(do) == []
@@ -198,7 +198,7 @@ class Purging(StoreFixtures):
         assert do(c.Get(asset, "k")) == A
 
     def test_a_dropped_staged_write_leaves_its_object(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
         put(do, asset, "k", B, attempt, on_success=True)
@@ -209,7 +209,7 @@ class Purging(StoreFixtures):
         assert taken(do) == [B]
 
     def test_the_next_attempt_drops_what_the_one_before_staged(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
 
@@ -218,7 +218,7 @@ class Purging(StoreFixtures):
         assert taken(do) == [A]
 
     def test_clearing_on_success_leaves_the_objects(
-        self, do: Door, task: TaskScope, attempt: TaskWriter
+        self, do: Client, task: TaskScope, attempt: TaskWriter
     ) -> None:
         put(do, task, "k", A, attempt)
 
@@ -226,7 +226,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_a_rewind_names_the_old_object_again(self, do: Door, asset: AssetScope) -> None:
+    def test_a_rewind_names_the_old_object_again(self, do: Client, asset: AssetScope) -> None:
         version = put(do, asset, "k", A, ANN)
         put(do, asset, "k", B, ANN)
 
@@ -236,7 +236,7 @@ class Purging(StoreFixtures):
         assert taken(do) == []
 
     def test_what_is_taken_is_nobody_elses_until_its_lease_is_over(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -247,7 +247,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_what_is_gone_leaves_the_queue(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_what_is_gone_leaves_the_queue(self, do: Client, task: TaskScope, clock: Clock) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         [purge] = take(do)
@@ -259,7 +259,7 @@ class Purging(StoreFixtures):
         assert do(c.CountPurges()).waiting == 0
 
     def test_a_part_of_the_queue_is_not_the_rest_of_it(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         for scope in (task, asset):
             put(do, scope, "k", A, ANN)
@@ -272,7 +272,7 @@ class Purging(StoreFixtures):
         assert do(c.CountPurges()).waiting == 1
 
     def test_what_could_not_be_deleted_is_tried_again_later_and_later(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -288,7 +288,7 @@ class Purging(StoreFixtures):
         assert do(c.CountPurges()) == c.PurgeQueue(1, 1, 0, "no permission")
 
     def test_a_reserved_object_that_is_never_named_is_due_in_the_end(
-        self, do: Door, scope: StoreScope, clock: Clock
+        self, do: Client, scope: StoreScope, clock: Clock
     ) -> None:
         do(reserve(scope, "k", A, ANN))
         assert taken(do) == []
@@ -299,7 +299,7 @@ class Purging(StoreFixtures):
         assert taken(do) == [A]
 
     def test_a_reserved_object_that_is_named_leaves_the_queue(
-        self, do: Door, scope: StoreScope
+        self, do: Client, scope: StoreScope
     ) -> None:
         do(c.ReserveObjects(scope, (("k", A, MINE), ("l", B, MINE)), ANN))
 
@@ -307,7 +307,9 @@ class Purging(StoreFixtures):
 
         assert do(c.CountPurges()).waiting == 0
 
-    def test_a_released_object_is_due_unless_it_is_named(self, do: Door, scope: StoreScope) -> None:
+    def test_a_released_object_is_due_unless_it_is_named(
+        self, do: Client, scope: StoreScope
+    ) -> None:
         put(do, scope, "k", A, ANN)
         objects = (("k", A, "other"), ("l", B, "other"))
         do(c.ReserveObjects(scope, objects, ANN))
@@ -317,7 +319,7 @@ class Purging(StoreFixtures):
         assert taken(do) == [B]
 
     def test_what_somebody_queues_is_due_unless_it_is_named(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         put(do, task, "k", A, ANN)
         its = AssetScope(name="orders", uri=ORDERS_URI)
@@ -333,7 +335,7 @@ class Purging(StoreFixtures):
 
         assert {(purge.scope, purge.key) for purge in take(do)} == {(gone, "k"), (its, "m")}
 
-    def test_the_queue_knows_assets_by_name_alone(self, do: Door, asset: AssetScope) -> None:
+    def test_the_queue_knows_assets_by_name_alone(self, do: Client, asset: AssetScope) -> None:
         orders = do(c.GetAsset(asset)).scope
         do(c.QueueObjects(((orders, "k", A),)))
         with pytest.raises(InvalidInput, match="known by its id alone"):
@@ -344,7 +346,7 @@ class Purging(StoreFixtures):
         assert [purge.key for purge in take(do)] == ["k"]
 
     def test_an_object_that_is_queued_can_be_reserved_and_named_again(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -357,7 +359,7 @@ class Purging(StoreFixtures):
 
     @pytest.mark.parametrize("value", [A, ""])
     def test_an_object_that_is_being_deleted_cannot_be_reserved(
-        self, do: Door, task: TaskScope, value: str
+        self, do: Client, task: TaskScope, value: str
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -370,7 +372,7 @@ class Purging(StoreFixtures):
             do(c.ReserveObjects(task, (("k", B, MINE), ("l", A, MINE)), ANN))
 
     def test_an_object_that_is_being_deleted_cannot_be_named(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -381,7 +383,7 @@ class Purging(StoreFixtures):
 
         assert do(c.Get(task, "k")) is None
 
-    def test_an_asset_of_the_same_name_has_the_same_objects(self, do: Door) -> None:
+    def test_an_asset_of_the_same_name_has_the_same_objects(self, do: Client) -> None:
         do(c.DeclareAsset("orders", ORDERS_URI))
         put(do, AssetScope(name="orders"), "k", A, ANN)
         do(c.DeleteAsset(AssetScope(name="orders")))
@@ -393,7 +395,7 @@ class Purging(StoreFixtures):
         assert taken(do) == []
 
     def test_nobody_reserves_what_they_may_not_write(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(c.StartAttempt(attempt.scope))
         values = (("k", A, MINE),)
@@ -407,7 +409,7 @@ class Purging(StoreFixtures):
 
         assert do(c.CountPurges()).waiting == 0
 
-    def test_nobody_reserves_for_an_inactive_asset(self, do: Door) -> None:
+    def test_nobody_reserves_for_an_inactive_asset(self, do: Client) -> None:
         do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
         do(c.DeclareDagAssets("sales", ()))
 
@@ -415,7 +417,7 @@ class Purging(StoreFixtures):
             do(reserve(AssetScope(name="orders"), "k", A, ANN))
 
     def test_what_one_writer_reserves_no_other_leaves_to_be_deleted(
-        self, do: Door, scope: StoreScope
+        self, do: Client, scope: StoreScope
     ) -> None:
         put(do, scope, "k", A, ANN)
         do(reserve(scope, "k", A, ANN, "other"))  # a second writer of the same value
@@ -427,7 +429,7 @@ class Purging(StoreFixtures):
         assert do(c.Get(scope, "k")) == A
 
     def test_a_staged_write_that_is_dropped_leaves_what_another_has_reserved(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
         do(reserve(asset, "k", A, ANN))
@@ -437,7 +439,7 @@ class Purging(StoreFixtures):
         assert taken(do) == []
 
     def test_a_name_needs_an_object_that_is_reserved_for_it(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         do(reserve(task, "k", A, ANN, "other"))
         put(do, task, "k", A, ANN)
@@ -450,7 +452,7 @@ class Purging(StoreFixtures):
                 do(c.Set(task, "k", A, ANN, reservation=reservation))
 
     def test_an_object_that_is_gone_is_not_reserved_any_more(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(reserve(task, "k", A, ANN))
         clock.forward(c.RESERVED_FOR)
@@ -461,7 +463,7 @@ class Purging(StoreFixtures):
             do(c.Set(task, "k", A, ANN, reservation=MINE))
 
     def test_a_taker_whose_lease_is_over_is_not_believed(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -474,7 +476,7 @@ class Purging(StoreFixtures):
         assert do(c.CountPurges()).waiting == 1
 
     def test_what_is_overwritten_in_place_is_reserved_by_its_key(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         place = as_reference("vault/a", in_place=True)
         do(c.Set(task, "k", place, ANN))
@@ -490,7 +492,7 @@ class Purging(StoreFixtures):
         assert [purge.key for purge in take(do)] == ["l"]
 
     def test_a_person_cannot_go_back_to_what_was_overwritten_in_place(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
         place = as_reference("vault/a", in_place=True)

@@ -14,13 +14,13 @@ from holdfast.testing.machine import machine_for
 
 class RandomCommands(StoreFixtures):
     def test_random_commands_do_what_they_do_to_a_dict(
-        self, make_store: MakeStore, colour: str, clock: Clock, pytestconfig: pytest.Config
+        self, make_store: MakeStore, mode: str, clock: Clock, pytestconfig: pytest.Config
     ) -> None:
         machine = machine_for(
             make_store,
-            colour=colour,
+            mode=mode,
             history_limit=self.history_limit,
-            seed=crc32(f"{type(self).__name__} {colour}".encode()),
+            seed=crc32(f"{type(self).__name__} {mode}".encode()),
             rounds=pytestconfig.getoption("--rounds", default=1),
             gaps=self.gaps,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast import commands as c
 from holdfast.model.scope import AssetScope, TaskScope
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 from holdfast.testing.conformance.purging import (
     MINUTE,
@@ -21,7 +21,7 @@ from holdfast.testing.conformance.purging import (
 
 class Retries(StoreFixtures):
     def test_what_could_not_be_deleted_is_taken_at_once_when_asked_for(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -36,14 +36,14 @@ class Retries(StoreFixtures):
         assert do(c.TakePurges(100, MINUTE, "another", retry=True)).purges == ()
 
     def test_what_is_reserved_is_not_taken_for_being_asked_for(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         do(reserve(task, "k", A, ANN))
 
         assert do(c.TakePurges(100, MINUTE, TAKER, retry=True)).purges == ()
 
     def test_a_part_of_the_queue_is_counted(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         do(c.QueueObjects(((task, "k", A), (named(asset), "k", B), (named(asset), "l", B))))
         [purge, _] = take(do, scope=named(asset))

@@ -13,7 +13,7 @@ from holdfast.commands import Advance, Get, GetEntry
 from holdfast.errors import HoldfastError
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.scope import AssetScope
-from holdfast.testing.client import Door
+from holdfast.testing.client import Client
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
 
 NUMBERS: list[tuple[float, float]] = [
@@ -83,7 +83,9 @@ class Watermarks(StoreFixtures):
         assert asset_store.entry("watermark") == before
         assert len(asset_store.history("watermark")) == 1
 
-    def test_an_advance_is_a_new_version_with_its_writer(self, do: Door, asset: AssetScope) -> None:
+    def test_an_advance_is_a_new_version_with_its_writer(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         before = do(c.Set(asset, "watermark", "1", WatcherWriter()))
 
         do(Advance(asset, "watermark", "2", ANN))
@@ -140,7 +142,7 @@ class Watermarks(StoreFixtures):
         assert asset_store.advance("watermark", 1) == 1
 
     def test_those_who_advance_at_the_same_time_end_with_the_maximum(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         values = [3, 8, 1, 7, 2, 6, 4, 5]
 

@@ -36,7 +36,7 @@ class InEventLoop(WrapperStore):
 
 class RunFixtures(StoreFixtures):
     @pytest.fixture
-    def store(self, make_store: MakeStore, store_clock: Clock, colour: str) -> Iterator[Store]:
+    def store(self, make_store: MakeStore, store_clock: Clock, mode: str) -> Iterator[Store]:
         store: Store = StoreUnderTest(make_store(store_clock), self.gaps)
-        with store if colour == "sync" else InEventLoop(store) as opened:
+        with store if mode == "sync" else InEventLoop(store) as opened:
             yield opened

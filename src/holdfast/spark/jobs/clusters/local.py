@@ -139,10 +139,10 @@ def _runs_here(owner: Process) -> bool:
     not if it ran on another machine, or before this machine was restarted."""
     if owner.host != this_process().host:
         return False
-    return not has_ended(owner) or _has_left_some(owner)
+    return not has_ended(owner) or _group_has_survivors(owner)
 
 
-def _has_left_some(owner: Process) -> bool:
+def _group_has_survivors(owner: Process) -> bool:
     """Return whether processes of its group have survived the owner. While they run, no other
     process can get its pid."""
     try:

@@ -155,7 +155,7 @@ class StandaloneCluster(Cluster):
         try:
             return decoded(url, ask(url, body))
         except Refused as error:
-            raise self._refusal(_told(error.body)) from None
+            raise self._refusal(_decoded(error.body)) from None
         except SparkUnavailable as error:
             raise SparkUnavailable(
                 error.message,
@@ -180,7 +180,7 @@ def _said(answer: dict[str, Any]) -> str:
     return " ".join(line for line in lines if not line.startswith("\t"))
 
 
-def _told(body: bytes) -> dict[str, Any]:
+def _decoded(body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -10,18 +10,18 @@ from typing import Final, NamedTuple
 from holdfast.errors import BackendFailed, HoldfastError, ObjectMissing
 
 
-class Trouble(NamedTuple):
+class FailureKind(NamedTuple):
     """Kind of failure, recognised by a pattern in the error message."""
 
     sign: re.Pattern[str]
     why: str
     hint: str
-    lasting: bool = False
+    affects_all: bool = False
     """Whether the failure concerns the storage as a whole, so that other objects would fail too."""
 
 
-def _trouble(sign: str, why: str, hint: str, lasting: bool = False) -> Trouble:
-    return Trouble(re.compile(sign), why, hint, lasting)
+def _kind(sign: str, why: str, hint: str, affects_all: bool = False) -> FailureKind:
+    return FailureKind(re.compile(sign), why, hint, affects_all)
 
 
 def _code(*codes: str) -> str:
@@ -29,22 +29,22 @@ def _code(*codes: str) -> str:
     return f"(<Code>|code: )({'|'.join(codes)})\\b"
 
 
-TROUBLES: Final = (
-    _trouble(
+FAILURE_KINDS: Final = (
+    _kind(
         _code("NoSuchBucket", "ContainerNotFound")
         + "|bucket does not exist|performing (PUT|POST) .* status code: 404",
         "there is no such bucket",
         "create it, or correct [object_store] url",
-        lasting=True,
+        affects_all=True,
     ),
-    _trouble(
+    _kind(
         _code("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed")
         + "|status code: 30[1278]|redirect without LOCATION",
         "the bucket is in another region",
         "set AWS_REGION to the region of the bucket on every worker",
-        lasting=True,
+        affects_all=True,
     ),
-    _trouble(
+    _kind(
         _code("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
         + "|Missing AccessKeyId|Missing SecretAccessKey|must be specified"
         r"|://(169\.254\.|metadata\.google|login\.microsoft|sts\.)",
@@ -52,41 +52,41 @@ TROUBLES: Final = (
         "they come from the environment of the worker or from its machine: AWS_ACCESS_KEY_ID and "
         "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and "
         "AZURE_STORAGE_ACCOUNT_KEY, or the role of the machine or pod",
-        lasting=True,
+        affects_all=True,
     ),
-    _trouble(
+    _kind(
         _code("AccessDenied", "AuthorizationFailure")
         + r"|status code: 40[13]\b|(os error |Errno )(1|13|30)\b",
         "permission denied",
         "the credentials of this worker need the right to list, read, write and delete there",
     ),
-    _trouble(
+    _kind(
         r"(os error |Errno )(27|28|122)\b",
         "no space is left there for it",
         "make room there; what was stored before still stands",
-        lasting=True,
+        affects_all=True,
     ),
-    _trouble(
+    _kind(
         r"status code: (5\d\d|429)\b|HTTP error|timed out|response body",
         "it does not answer, or answers that it cannot now",
         "check that it is up and can be reached from this worker, then try again; what was stored "
         "before still stands",
-        lasting=True,
+        affects_all=True,
     ),
 )
 _STATUS: Final = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
 _CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
 
 
-def trouble(error: Exception) -> Trouble:
+def classify(error: Exception) -> FailureKind:
     """Return the kind of failure."""
     text = _without_debugging(error)
-    for known in TROUBLES:
+    for known in FAILURE_KINDS:
         if known.sign.search(text):
             return known
     # A URL may contain a signature.
     first = re.sub(r"\w+://\S+", "…", text.strip().partition("\n")[0])
-    return Trouble(
+    return FailureKind(
         re.compile(""), first or type(error).__name__, "what was stored before still stands"
     )
 
@@ -102,7 +102,7 @@ def reason(error: Exception) -> str:
     """Return the reason for the failure in one line, without URLs or secrets."""
     text = _without_debugging(error)
     said = [found[1].strip() for found in (_STATUS.search(text), _CODE.search(text)) if found]
-    why = trouble(error).why
+    why = classify(error).why
     return f"{why} ({', '.join(said)})" if said else why
 
 
@@ -117,7 +117,7 @@ def translated(doing: str, where: str) -> Iterator[None]:
     except HoldfastError:
         raise
     except FileNotFoundError as error:
-        if doing == "read" and trouble(error) not in TROUBLES:
+        if doing == "read" and classify(error) not in FAILURE_KINDS:
             raise ObjectMissing(
                 f"the object {where} is not there",
                 hint="it was deleted behind the store's back, or is on a disk that this machine "
@@ -129,7 +129,7 @@ def translated(doing: str, where: str) -> Iterator[None]:
 
 
 def _failed(doing: str, where: str, error: Exception) -> BackendFailed:
-    return BackendFailed(f"cannot {doing} {where}: {reason(error)}", hint=trouble(error).hint)
+    return BackendFailed(f"cannot {doing} {where}: {reason(error)}", hint=classify(error).hint)
 
 
 def _without_debugging(error: Exception) -> str:

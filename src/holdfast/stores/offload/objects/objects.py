@@ -200,7 +200,7 @@ class Objects:
         try:
             yield call(store, "delete", paths)
         except Exception as error:
-            if failure.trouble(error).lasting:
+            if failure.classify(error).affects_all:
                 raise
         else:
             return {}
@@ -211,7 +211,7 @@ class Objects:
             except FileNotFoundError:
                 continue
             except Exception as error:
-                if failure.trouble(error).lasting:
+                if failure.classify(error).affects_all:
                     raise
                 refused[path] = failure.reason(error)
         return refused

@@ -63,12 +63,12 @@ def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
 def _lock(scope: TaskScope) -> Steps[tuple[Owner, int, int | None]]:
     """Lock the task instance; return it with its newest and its live attempt. Raise
     UnknownTaskInstance if it does not exist."""
-    shelf, by, params = find(scope)
-    found = yield s.lock_owner(shelf, by), params
+    tables, by, params = find(scope)
+    found = yield s.lock_owner(tables, by), params
     if not found:
         raise refusal.unknown_task(scope)
     id, revision, newest, live = found[0]
-    return Owner(shelf, id, revision, scope), newest, live
+    return Owner(tables, id, revision, scope), newest, live
 
 
 def apply_staged(

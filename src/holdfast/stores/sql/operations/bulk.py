@@ -68,9 +68,9 @@ def finish_load(context: Context, command: c.FinishLoad) -> Steps[int]:
     parts = yield from _settle_parts(load, command)
     tasks = sum(tasks for _, tasks in parts.values())
     total = sum(entries for entries, _ in parts.values())
-    for shelf, entries in zip(s.SHELVES, (tasks, total - tasks), strict=True):
+    for tables, entries in zip(s.SCOPE_TABLES, (tasks, total - tasks), strict=True):
         if entries:
-            yield from _write(context, shelf, load, parts, command.writer)
+            yield from _write(context, tables, load, parts, command.writer)
     yield from _drop(load)
     return total
 
@@ -129,35 +129,35 @@ def _settle_parts(load: int, command: c.FinishLoad) -> Steps[dict[int, tuple[int
 
 def _write(
     context: Context,
-    shelf: entry_statements.Shelf,
+    tables: entry_statements.ScopeTables,
     load: int,
     parts: dict[int, tuple[int, int]],
     writer: Writer,
 ) -> Steps[None]:
     dialect = type(context.dialect)
     whole = {"load": load}
-    yield from _check_repeated(shelf, load)
-    if shelf is entry_statements.TASKS:
+    yield from _check_repeated(tables, load)
+    if tables is entry_statements.TASKS:
         yield s.add_runs(dialect), whole
         yield s.add_task_instances(dialect), whole
-        yield s.count_writes(shelf), whole
+        yield s.count_writes(tables), whole
     else:
-        yield s.count_writes(shelf), whole
+        yield s.count_writes(tables), whole
         yield from _check_assets(load)
-    yield from _name_objects(shelf, load)
+    yield from _name_objects(tables, load)
     own = writer.scope.ti_text if isinstance(writer, TaskWriter) else None
     by = {"writer": rows.writer_text(writer), "own": own}
     for slice_ in _slices(load, parts):
-        yield s.write(shelf, dialect), slice_ | by
-        if shelf.history is not None:
+        yield s.write(tables, dialect), slice_ | by
+        if tables.history is not None:
             yield s.add_history(), slice_
             yield s.trim_history(dialect), slice_ | {"kept": context.history_limit}
 
 
-def _name_objects(shelf: entry_statements.Shelf, load: int) -> Steps[None]:
+def _name_objects(tables: entry_statements.ScopeTables, load: int) -> Steps[None]:
     """Keep the objects that the load refers to from being deleted."""
-    for *names, key, value in (yield s.queued_objects(shelf), {"load": load}):
-        of_task = shelf is entry_statements.TASKS
+    for *names, key, value in (yield s.queued_objects(tables), {"load": load}):
+        of_task = tables is entry_statements.TASKS
         scope: StoreScope = TaskScope(*names) if of_task else AssetScope(name=names[0])
         yield from name_objects(scope, [(key, value)])
 
@@ -168,9 +168,9 @@ def _slices(load: int, parts: dict[int, tuple[int, int]]) -> Iterator[dict[str, 
             yield {"load": load, "part": part, "first": first, "stop": first + SLICE}
 
 
-def _check_repeated(shelf: entry_statements.Shelf, load: int) -> Steps[None]:
-    for owner, key in (yield s.repeated(shelf), {"load": load}):
-        if shelf is entry_statements.TASKS:
+def _check_repeated(tables: entry_statements.ScopeTables, load: int) -> Steps[None]:
+    for owner, key in (yield s.repeated(tables), {"load": load}):
+        if tables is entry_statements.TASKS:
             [names] = yield s.task_scope(), {"load": load, "owner": str(owner)}
             raise refusal.repeated(TaskScope(*names), key)
         raise refusal.repeated((yield from resolve(AssetScope(asset_id=owner))), key)

@@ -27,12 +27,12 @@ from holdfast.stores.sql.statements import entries as s
 
 
 def get(context: Context, command: c.Get) -> Steps[str | None]:
-    shelf, by, params = find(command.scope)
+    tables, by, params = find(command.scope)
     params["key"] = command.key
-    if command.reader is not None and shelf is s.ASSETS:
+    if command.reader is not None and tables is s.ASSETS:
         entry = yield from get_entry(context, command)
         return entry.value if entry else None
-    found = yield s.get(shelf, by), params
+    found = yield s.get(tables, by), params
     if found:
         return found[0][0]  # type: ignore[no-any-return]
     yield from known(command.scope)
@@ -40,9 +40,9 @@ def get(context: Context, command: c.Get) -> Steps[str | None]:
 
 
 def get_entry(context: Context, command: c.Get | c.GetEntry) -> Steps[Entry[str] | None]:
-    shelf, by, params = find(command.scope)
+    tables, by, params = find(command.scope)
     params["key"] = command.key
-    found = yield s.entry(shelf, by), params
+    found = yield s.entry(tables, by), params
     entry = rows.entry(found[0], command.scope) if found else None
     if command.reader is not None and isinstance(command.scope, AssetScope):
         staged = yield from staged_for(command.scope, command.reader, command.key)
@@ -68,7 +68,7 @@ def put(
         "writer": rows.writer_column(writer, owner.scope),
     }
     entries = [{**common, "key": key, "value": value} for key, value in values]
-    yield s.upsert(owner.shelf, type(context.dialect)), entries
+    yield s.upsert(owner.tables, type(context.dialect)), entries
     return (yield from record(context, owner, values, writer))
 
 
@@ -77,7 +77,7 @@ def record(
 ) -> Steps[int]:
     """Count the write as the scope's next version, and add it to the history if there is one."""
     version = yield from count_write(owner)
-    if owner.shelf.history is not None:
+    if owner.tables.history is not None:
         column = rows.writer_column(writer, owner.scope)
         common = {"owner": owner.id, "version": version, "writer": column}
         steps = [{**common, "key": key, "value": value} for key, value in values]
@@ -87,8 +87,8 @@ def record(
 
 
 def entry_of(owner: Owner, key: str) -> Steps[Entry[str] | None]:
-    shelf = owner.shelf
-    found = yield s.entry(shelf, shelf.id.name), {"owner": owner.id, "key": key}
+    tables = owner.tables
+    found = yield s.entry(tables, tables.id.name), {"owner": owner.id, "key": key}
     return rows.entry(found[0], owner.scope) if found else None
 
 
@@ -150,7 +150,7 @@ def set_many(context: Context, command: c.SetMany) -> Steps[int]:
 
 def delete(context: Context, command: c.Delete) -> Steps[None]:
     owner = yield from open_scope(command.scope, command.writer)
-    gone = yield s.delete(owner.shelf), {"owner": owner.id, "key": command.key}
+    gone = yield s.delete(owner.tables), {"owner": owner.id, "key": command.key}
     if gone:
         yield from record(context, owner, [(command.key, None)], command.writer)
 
@@ -167,8 +167,8 @@ def clear(context: Context, command: c.Clear) -> Steps[None]:
 
 def empty(context: Context, owner: Owner, writer: Writer) -> Steps[None]:
     keys = []
-    if owner.shelf.history is not None:
-        keys = yield s.keys(owner.shelf), {"owner": owner.id}
-    gone = yield s.delete_all(owner.shelf), {"owner": owner.id}
+    if owner.tables.history is not None:
+        keys = yield s.keys(owner.tables), {"owner": owner.id}
+    gone = yield s.delete_all(owner.tables), {"owner": owner.id}
     if gone:
         yield from record(context, owner, [(key, None) for (key,) in keys], writer)

@@ -53,6 +53,6 @@ def rewind(context: Context, command: c.Rewind) -> Steps[Version[str] | None]:
     if value is not None:
         yield from put(context, owner, [(command.key, value)], command.writer)
     elif past[0].value is not None:
-        yield s.delete(owner.shelf), {"owner": owner.id, "key": command.key}
+        yield s.delete(owner.tables), {"owner": owner.id, "key": command.key}
         yield from record(context, owner, [(command.key, None)], command.writer)
     return step

@@ -31,9 +31,9 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     if isinstance(where, TaskScope | AssetScope):
         yield from known(where)
         _, by, owner = find(where)
-    shelf = s.TASKS
+    tables = s.TASKS
     if isinstance(where, AssetScope | c.AssetFilter):
-        shelf = s.ASSETS
+        tables = s.ASSETS
         if command.expiring_before is not None:
             return Page((), 0)
         if command.reader is not None:
@@ -59,7 +59,7 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     params = conditions | owner | _bounds(command) | {"prefix_length": len(command.prefix)}
     limit = NO_LIMIT if command.limit is None else command.limit
     window = {"limit": limit, "offset": command.offset}
-    select = s.listing(shelf, by, names, count=False)
+    select = s.listing(tables, by, names, count=False)
     found, more = yield from up_to_size(
         (select, params | window), s.measured(select, "value"), command.max_size
     )
@@ -67,16 +67,16 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     if command.after is not None:
         total = len(found)
     elif more or len(found) == limit or (command.offset and not found):
-        total = (yield s.listing(shelf, by, names, count=True), params)[0][0]
-    return Page(tuple(_found(shelf, row) for row in found), total, more)
+        total = (yield s.listing(tables, by, names, count=True), params)[0][0]
+    return Page(tuple(_found(tables, row) for row in found), total, more)
 
 
 def _bounds(command: c.List) -> dict[str, Any]:
-    behind = c.place(*command.after) if command.after else ()
+    behind = c.sort_key(*command.after) if command.after else ()
     return {f"after_{number}": bound for number, bound in enumerate(reversed(behind))}
 
 
-def _found(shelf: s.Shelf, row: rows.Row) -> Found:
+def _found(tables: s.ScopeTables, row: rows.Row) -> Found:
     scope: StoreScope
-    scope = TaskScope(*row[6:10]) if shelf is s.TASKS else AssetScope(row[6], row[7], row[8])
+    scope = TaskScope(*row[6:10]) if tables is s.TASKS else AssetScope(row[6], row[7], row[8])
     return Found(scope, rows.entry(row, scope))

@@ -24,7 +24,7 @@ from holdfast.stores.sql.statements import objects as s
 from holdfast.stores.sql.statements.entries import (
     ASSETS,
     TASKS,
-    Shelf,
+    ScopeTables,
     lock_owner,
     map_indices,
     measured,
@@ -34,10 +34,10 @@ _AT_ONCE = 128
 """Number of rows that one statement looks up."""
 
 
-class Keeper(NamedTuple):
+class ObjectOwner(NamedTuple):
     """Owner of objects, as the queue identifies it."""
 
-    shelf: Shelf
+    tables: ScopeTables
     columns: dict[str, Any]
 
     whole: str
@@ -45,7 +45,7 @@ class Keeper(NamedTuple):
 
     @property
     def owner(self) -> dict[str, Any]:
-        return {"owner": self.columns[s.owner_column(self.shelf).name]}
+        return {"owner": self.columns[s.owner_column(self.tables).name]}
 
     @property
     def owners(self) -> dict[str, Any]:
@@ -53,19 +53,19 @@ class Keeper(NamedTuple):
         return self.owner | {"whole": self.whole}
 
 
-def keeper(scope: StoreScope) -> Steps[Keeper]:
-    """Return the keeper of a scope. Raise an error if the scope does not exist."""
-    return _keeper((yield from resolve(scope)))
+def object_owner(scope: StoreScope) -> Steps[ObjectOwner]:
+    """Return the owner of a scope's objects. Raise an error if the scope does not exist."""
+    return _object_owner((yield from resolve(scope)))
 
 
-def _keeper(scope: StoreScope) -> Keeper:
+def _object_owner(scope: StoreScope) -> ObjectOwner:
     if isinstance(scope, TaskScope):
         names = ("dag_id", "run_id", "task_id", "map_index")
         columns = {"ti_id": scope.ti_text} | {name: getattr(scope, name) for name in names}
-        return Keeper(TASKS, columns, _every_index(scope).ti_text)
+        return ObjectOwner(TASKS, columns, _every_index(scope).ti_text)
     name = scope.name or scope.uri or ""
     digest = rows.digest(name)
-    return Keeper(ASSETS, {"name_digest": digest, "name": name, "uri": scope.uri}, digest)
+    return ObjectOwner(ASSETS, {"name_digest": digest, "name": name, "uri": scope.uri}, digest)
 
 
 def _every_index(scope: TaskScope) -> TaskScope:
@@ -84,7 +84,7 @@ class Queued(NamedTuple):
 
 def reserve_objects(context: Context, command: c.ReserveObjects) -> Steps[None]:
     yield from open_scope(command.scope, command.writer)
-    its = yield from keeper(command.scope)
+    its = yield from object_owner(command.scope)
     queued = yield from _queued(its, [key for key, _, _ in command.objects])
     for key, value, _ in command.objects:
         _untaken(command.scope, key, value, queued)
@@ -92,7 +92,7 @@ def reserve_objects(context: Context, command: c.ReserveObjects) -> Steps[None]:
 
 
 def _add(
-    its: Keeper,
+    its: ObjectOwner,
     objects: Iterable[tuple[str, str, str | None]],
     wait: timedelta,
     tracked: int = 0,
@@ -102,15 +102,15 @@ def _add(
     names = ("key", "value", "reservation")
     new = [common | dict(zip(names, one, strict=True)) for one in objects]
     if new:
-        yield s.add(its.shelf), new
+        yield s.add(its.tables), new
 
 
-def _queued(its: Keeper, keys: Iterable[str]) -> Steps[dict[str, list[Queued]]]:
+def _queued(its: ObjectOwner, keys: Iterable[str]) -> Steps[dict[str, list[Queued]]]:
     """Return the locked rows of these keys; under the empty key, a barrier that covers them."""
     queued: dict[str, list[Queued]] = defaultdict(list)
     for some in _portions(dict.fromkeys(keys)):
         named = {f"nth_{n}": key for n, key in enumerate(some)}
-        found = yield s.lock_of_keys(its.shelf, len(some)), its.owners | named
+        found = yield s.lock_of_keys(its.tables, len(some)), its.owners | named
         for key, *row in found:
             queued[key].append(Queued(*row))
     return queued
@@ -141,7 +141,7 @@ def _untaken(
 
 def release_objects(context: Context, command: c.ReleaseObjects) -> Steps[None]:
     yield BEGIN
-    its = yield from keeper(command.scope)
+    its = yield from object_owner(command.scope)
     queued = yield from _queued(its, [key for key, _, _ in command.objects])
     released = [
         {"row": one.row}
@@ -156,7 +156,7 @@ def release_objects(context: Context, command: c.ReleaseObjects) -> Steps[None]:
 def queue_objects(context: Context, command: c.QueueObjects) -> Steps[None]:
     yield BEGIN
     for scope, key, value in command.objects:
-        its = _keeper(scope)
+        its = _object_owner(scope)
         queued = yield from _queued(its, [key])
         if all(one.value != value for one in queued[key]):
             yield from _add(its, [(key, value, None)], timedelta(0))
@@ -169,7 +169,7 @@ def claim_objects(
     they are not reserved any more, since they may have been deleted. The transaction has begun."""
     references = [(key, value) for key, value in values if is_reference(value)]
     if references:
-        its = yield from keeper(scope)
+        its = yield from object_owner(scope)
         queued = yield from _queued(its, [key for key, _ in references])
         claimed = [
             {"row": one.row}
@@ -201,7 +201,7 @@ def _claimed(
 def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[None]:
     """Remove existing objects from the queue, because a write is about to refer to them. Raise
     ObjectBusy if one is being deleted."""
-    its = yield from keeper(scope)
+    its = yield from object_owner(scope)
     named = list(values)
     queued = yield from _queued(its, [key for key, _ in named])
     dropped = [
@@ -218,7 +218,7 @@ def track_object(scope: StoreScope, key: str, value: str, reservation: str | Non
     """Track an object that an entry outside this database is about to refer to, and that was
     reserved or staged for it: it is checked periodically, since the end of that entry goes
     unnoticed. The transaction has begun."""
-    its = yield from keeper(scope)
+    its = yield from object_owner(scope)
     if is_reference(value):
         own: list[Queued] = []
         if reservation is not None:
@@ -233,7 +233,7 @@ def track_object(scope: StoreScope, key: str, value: str, reservation: str | Non
         rest = [{"row": one.row} for one in own if one not in named[:1]]
         if rest:
             yield s.drop(), rest
-    where = {s.owner_column(its.shelf).name: its.owner["owner"], "key": key}
+    where = {s.owner_column(its.tables).name: its.owner["owner"], "key": key}
     yield s.expedite(frozenset(where), but=True), where | {"standing": value}
 
 
@@ -296,9 +296,9 @@ def lock_part(part: c.Part) -> Steps[bool]:
         assert part.scope is not None
         owners = [find(part.scope)]
     names = False
-    for shelf, by, owner in owners:
-        for id, *_ in (yield lock_owner(shelf, by), owner):
-            [(does,)] = yield s.names_places(shelf), {"owner": id}
+    for tables, by, owner in owners:
+        for id, *_ in (yield lock_owner(tables, by), owner):
+            [(does,)] = yield s.names_places(tables), {"owner": id}
             names = names or bool(does)
     return names
 
@@ -314,9 +314,9 @@ def raise_barrier(command: c.TakePurges, due: Sequence[c.Purge]) -> Steps[int | 
     scope = due[0].scope
     if isinstance(scope, TaskScope) and command.part.all_map_indices:
         scope = _every_index(scope)
-    its = _keeper(scope)
+    its = _object_owner(scope)
     yield from _add(its, [("", "", None)], command.lease)
-    [(row,)] = yield s.newest_barrier(its.shelf), its.owner
+    [(row,)] = yield s.newest_barrier(its.tables), its.owner
     yield from take([c.Purge(row, scope, "", "", 0)], command)
     return int(row)
 
@@ -344,14 +344,14 @@ def _purge(row: rows.Row) -> c.Purge:
 
 def finish_purges(context: Context, command: c.FinishPurges) -> Steps[None]:
     yield BEGIN
-    gone: dict[Shelf, list[dict[str, Any]]] = defaultdict(list)
+    gone: dict[ScopeTables, list[dict[str, Any]]] = defaultdict(list)
     for _, ti_id, digest, key, value, _ in (yield from _taken(command.gone, command.taker)):
         # A writer that has reserved it meanwhile has to write it again.
-        shelf, owner = (ASSETS, digest) if ti_id is None else (TASKS, ti_id)
+        tables, owner = (ASSETS, digest) if ti_id is None else (TASKS, ti_id)
         reserved = "" if is_in_place(value) else value
-        gone[shelf].append({"owner": owner, "key": key, "value": value, "reserved": reserved})
-    for shelf, objects in gone.items():
-        yield s.drop_object(shelf), objects
+        gone[tables].append({"owner": owner, "key": key, "value": value, "reserved": reserved})
+    for tables, objects in gone.items():
+        yield s.drop_object(tables), objects
     reasons = dict(command.failed)
     failed = [
         {"row": row, "until": rows.microseconds(c.pause_after(tries)), "reason": reasons[row]}

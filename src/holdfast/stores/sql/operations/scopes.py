@@ -20,14 +20,14 @@ from holdfast.stores.sql.statements import entries as s
 class Owner(NamedTuple):
     """A scope's row, locked."""
 
-    shelf: s.Shelf
+    tables: s.ScopeTables
     id: Any
     revision: int
     scope: StoreScope
 
 
-def find(scope: StoreScope) -> tuple[s.Shelf, str, dict[str, Any]]:
-    """Return the shelf, the column that finds the owner, and the parameter for it."""
+def find(scope: StoreScope) -> tuple[s.ScopeTables, str, dict[str, Any]]:
+    """Return the tables, the column that finds the owner, and the parameter for it."""
     if isinstance(scope, TaskScope):
         return s.TASKS, "ti_id", {"owner": scope.ti_text}
     if scope.asset_id is not None:
@@ -47,8 +47,8 @@ def unknown(scope: StoreScope) -> Steps[Exception]:
 
 def known(scope: StoreScope) -> Steps[Any]:
     """Return the owner's id. Raise an error if the scope does not exist."""
-    shelf, by, params = find(scope)
-    found = yield s.owner(shelf, by), params
+    tables, by, params = find(scope)
+    found = yield s.owner(tables, by), params
     if not found:
         raise (yield from unknown(scope))
     return found[0][0]
@@ -90,8 +90,8 @@ def open_map_indices(scope: TaskScope, writer: Writer) -> Steps[list[Owner]]:
 
 
 def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
-    shelf, by, params = find(scope)
-    found = yield s.lock_owner(shelf, by), params
+    tables, by, params = find(scope)
+    found = yield s.lock_owner(tables, by), params
     if not found:
         raise (yield from unknown(scope))
     id, revision, *facts = found[0]
@@ -99,13 +99,13 @@ def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
         raise refusal.inactive(scope)
     if isinstance(writer, TaskWriter) and writer.scope == scope:
         check_attempt(writer, *facts)
-    return Owner(shelf, id, revision, scope)
+    return Owner(tables, id, revision, scope)
 
 
 def count_write(owner: Owner) -> Steps[int]:
     """Take the scope's next version, and return it."""
     version = owner.revision + 1
-    yield s.set_revision(owner.shelf), {"owner": owner.id, "version": version}
+    yield s.set_revision(owner.tables), {"owner": owner.id, "version": version}
     return version
 
 
@@ -113,8 +113,8 @@ def fence(writer: TaskWriter) -> Steps[None]:
     """Raise StaleAttempt unless the attempt is the live one; keep it live until commit."""
     if writer.attempt is None:
         return
-    shelf, by, params = find(writer.scope)
-    found = yield s.lock_owner(shelf, by, share=True), params
+    tables, by, params = find(writer.scope)
+    found = yield s.lock_owner(tables, by, share=True), params
     if not found:
         raise refusal.unknown_task(writer.scope)
     check_attempt(writer, *found[0][2:])

@@ -94,7 +94,7 @@ def merged(page: Page, staged: Sequence[rows.Row], command: c.List) -> Page:
     since = command.updated_since
     found = [
         Found(scope, entry)
-        for (scope, key), entry in sorted(entries.items(), key=lambda item: c.place(*item[0]))
+        for (scope, key), entry in sorted(entries.items(), key=lambda item: c.sort_key(*item[0]))
         if key.startswith(command.prefix) and (since is None or entry.updated_at >= since)
     ]
     return c.page_of(found, command)

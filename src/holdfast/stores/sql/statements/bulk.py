@@ -16,7 +16,7 @@ from holdfast.model.run import RunKind, RunState
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
 from holdfast.stores.sql.statements.deletion import reached_before
-from holdfast.stores.sql.statements.entries import ASSETS, TASKS, Select, Shelf
+from holdfast.stores.sql.statements.entries import ASSETS, TASKS, ScopeTables, Select
 
 _row = t.load_entry.c
 _of_load = _row.load == sa.bindparam("load")
@@ -28,9 +28,9 @@ _of_slice = sa.and_(
 )
 
 
-def owner_of(shelf: Shelf) -> sa.Column[Any]:
+def owner_of(tables: ScopeTables) -> sa.Column[Any]:
     """Return the column with the owner of a load's entry."""
-    return _row[shelf.owner_id.name]
+    return _row[tables.owner_id.name]
 
 
 @cache
@@ -82,9 +82,9 @@ def drop_load() -> sa.Delete:
 
 
 @cache
-def repeated(shelf: Shelf) -> Select:
+def repeated(tables: ScopeTables) -> Select:
     """Select the owner and key of an entry that occurs more than once."""
-    owner = owner_of(shelf)
+    owner = owner_of(tables)
     return (
         sa.select(owner, _row.key)
         .where(_of_load, owner.is_not(None))
@@ -131,14 +131,14 @@ def add_task_instances(dialect: type[Dialect]) -> Any:
 
 
 @cache
-def count_writes(shelf: Shelf) -> sa.Update:
+def count_writes(tables: ScopeTables) -> sa.Update:
     """Take the next version of every owner in the load, which locks out other writers."""
     # As a join: MariaDB would scan the load once for each row of the owners' table.
-    owners = sa.select(owner_of(shelf).label("id")).where(_of_load).distinct().subquery("written")
+    owners = sa.select(owner_of(tables).label("id")).where(_of_load).distinct().subquery("written")
     return (
-        sa.update(shelf.owner)
-        .where(shelf.id == owners.c.id)
-        .values(revision=shelf.owner.c.revision + 1)
+        sa.update(tables.owner)
+        .where(tables.id == owners.c.id)
+        .values(revision=tables.owner.c.revision + 1)
     )
 
 
@@ -159,12 +159,12 @@ def refused_asset() -> Select:
 
 
 @cache
-def queued_objects(shelf: Shelf) -> Select:
+def queued_objects(tables: ScopeTables) -> Select:
     """Select the references in the load that are in the purge queue: owner's names, key, value."""
     queued = t.purge.c
     names = (queued.dag_id, queued.run_id, queued.task_id, queued.map_index)
     same: Any = sa.and_(queued.key == _row.key, queued.value == _row.value)
-    if shelf is TASKS:
+    if tables is TASKS:
         source = t.load_entry.join(t.purge, sa.and_(queued.ti_id == _row.ti_id, same))
         return sa.select(*names, _row.key, _row.value).select_from(source).where(_of_load)
     source = t.load_entry.join(t.asset, t.asset.c.id == _row.asset_id)
@@ -173,23 +173,23 @@ def queued_objects(shelf: Shelf) -> Select:
 
 
 @cache
-def write(shelf: Shelf, dialect: type[Dialect]) -> Any:
+def write(tables: ScopeTables, dialect: type[Dialect]) -> Any:
     """Write the entries of a slice of the load, each with its owner's newest version."""
     by: Any = sa.bindparam("writer", type_=sa.Text())
-    columns = [owner_of(shelf), _row.key, _row.value, shelf.owner.c.revision.label("version")]
+    columns = [owner_of(tables), _row.key, _row.value, tables.owner.c.revision.label("version")]
     columns.append(now.label("updated_at"))
-    if shelf is TASKS:
+    if tables is TASKS:
         columns.append(_row.expires_at)
         own = _row.ti_id == sa.bindparam("own", type_=t.TaskInstanceId())
         by = sa.case((own, sa.null()), else_=by)
     rows = (
         sa.select(*columns, by.label("writer"))
-        .select_from(t.load_entry.join(shelf.owner, shelf.id == owner_of(shelf)))
+        .select_from(t.load_entry.join(tables.owner, tables.id == owner_of(tables)))
         .where(_of_slice)
         # In the order of the target's index, which saves more time than the sorting takes.
-        .order_by(owner_of(shelf), _row.key)
+        .order_by(owner_of(tables), _row.key)
     )
-    return dialect().upsert_from(shelf.entry, [shelf.owner_id.name, "key"], rows)
+    return dialect().upsert_from(tables.entry, [tables.owner_id.name, "key"], rows)
 
 
 @cache
@@ -234,4 +234,4 @@ def _in_slice(table: Any) -> sa.FromClause:
     return t.load_entry.join(table, same)
 
 
-SHELVES = (TASKS, ASSETS)
+SCOPE_TABLES = (TASKS, ASSETS)

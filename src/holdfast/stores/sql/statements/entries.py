@@ -16,7 +16,7 @@ from holdfast.stores.sql.dialects.base import Dialect, now
 Select = sa.Select[Any]
 
 
-class Shelf(NamedTuple):
+class ScopeTables(NamedTuple):
     """Tables of one kind of scope: of the owner, of its entries, and of their history."""
 
     owner: sa.Table
@@ -34,27 +34,27 @@ class Shelf(NamedTuple):
         return next(iter(self.entry.foreign_keys)).parent
 
 
-TASKS = Shelf(t.task_instance, t.task_entry, None)
-ASSETS = Shelf(t.asset, t.asset_entry, t.asset_history)
+TASKS = ScopeTables(t.task_instance, t.task_entry, None)
+ASSETS = ScopeTables(t.asset, t.asset_entry, t.asset_history)
 
 
-def _owned(shelf: Shelf, by: str) -> sa.ColumnElement[bool]:
+def _owned(tables: ScopeTables, by: str) -> sa.ColumnElement[bool]:
     """Return the condition for entries of the owner that column `by` finds."""
-    if by == shelf.id.name:
-        return shelf.owner_id == sa.bindparam("owner")
-    found = sa.select(shelf.id).where(shelf.owner.c[by] == sa.bindparam("owner"))
-    return shelf.owner_id == found.scalar_subquery()
+    if by == tables.id.name:
+        return tables.owner_id == sa.bindparam("owner")
+    found = sa.select(tables.id).where(tables.owner.c[by] == sa.bindparam("owner"))
+    return tables.owner_id == found.scalar_subquery()
 
 
-def live(shelf: Shelf) -> sa.ColumnElement[bool]:
-    if "expires_at" not in shelf.entry.c:
+def live(tables: ScopeTables) -> sa.ColumnElement[bool]:
+    if "expires_at" not in tables.entry.c:
         return sa.true()
-    expiry = shelf.entry.c.expires_at
+    expiry = tables.entry.c.expires_at
     return sa.or_(expiry.is_(None), expiry > now)
 
 
-def _entry_columns(shelf: Shelf) -> list[sa.ColumnElement[Any]]:
-    c = shelf.entry.c
+def _entry_columns(tables: ScopeTables) -> list[sa.ColumnElement[Any]]:
+    c = tables.entry.c
     expiry = c.expires_at if "expires_at" in c else sa.null()
     return [c.key, c.value, c.version, c.updated_at, c.writer, expiry]
 
@@ -64,19 +64,21 @@ def of_key(table: sa.Table) -> sa.ColumnElement[bool]:
 
 
 @cache
-def get(shelf: Shelf, by: str) -> Select:
-    return sa.select(shelf.entry.c.value).where(_owned(shelf, by), of_key(shelf.entry), live(shelf))
+def get(tables: ScopeTables, by: str) -> Select:
+    return sa.select(tables.entry.c.value).where(
+        _owned(tables, by), of_key(tables.entry), live(tables)
+    )
 
 
 @cache
-def entry(shelf: Shelf, by: str) -> Select:
-    columns = _entry_columns(shelf)
-    return sa.select(*columns).where(_owned(shelf, by), of_key(shelf.entry), live(shelf))
+def entry(tables: ScopeTables, by: str) -> Select:
+    columns = _entry_columns(tables)
+    return sa.select(*columns).where(_owned(tables, by), of_key(tables.entry), live(tables))
 
 
 @cache
-def owner(shelf: Shelf, by: str) -> Select:
-    return sa.select(shelf.id).where(shelf.owner.c[by] == sa.bindparam("owner"))
+def owner(tables: ScopeTables, by: str) -> Select:
+    return sa.select(tables.id).where(tables.owner.c[by] == sa.bindparam("owner"))
 
 
 @cache
@@ -86,46 +88,46 @@ def identity(by: str) -> Select:
 
 
 @cache
-def lock_owner(shelf: Shelf, by: str, share: bool = False) -> Select:
+def lock_owner(tables: ScopeTables, by: str, share: bool = False) -> Select:
     """Select the owner's id, revision and what decides whether it may be written; locked."""
-    c = shelf.owner.c
-    facts = [c.orphaned_at] if shelf is ASSETS else [c.attempt, c.live_attempt]
+    c = tables.owner.c
+    facts = [c.orphaned_at] if tables is ASSETS else [c.attempt, c.live_attempt]
     return (
-        sa.select(shelf.id, c.revision, *facts)
+        sa.select(tables.id, c.revision, *facts)
         .where(c[by] == sa.bindparam("owner"))
         .with_for_update(read=share, key_share=not share)
     )
 
 
 @cache
-def set_revision(shelf: Shelf) -> sa.Update:
+def set_revision(tables: ScopeTables) -> sa.Update:
     return (
-        sa.update(shelf.owner)
-        .where(shelf.id == sa.bindparam("owner"))
+        sa.update(tables.owner)
+        .where(tables.id == sa.bindparam("owner"))
         .values(revision=sa.bindparam("version"))
     )
 
 
 @cache
-def upsert(shelf: Shelf, dialect: type[Dialect]) -> Any:
-    statement = dialect().upsert(shelf.entry, [shelf.owner_id.name, "key"])
-    return statement.values({shelf.owner_id.name: sa.bindparam("owner"), "updated_at": now})
+def upsert(tables: ScopeTables, dialect: type[Dialect]) -> Any:
+    statement = dialect().upsert(tables.entry, [tables.owner_id.name, "key"])
+    return statement.values({tables.owner_id.name: sa.bindparam("owner"), "updated_at": now})
 
 
 @cache
-def delete(shelf: Shelf) -> sa.Delete:
-    return sa.delete(shelf.entry).where(_owned(shelf, shelf.id.name), of_key(shelf.entry))
+def delete(tables: ScopeTables) -> sa.Delete:
+    return sa.delete(tables.entry).where(_owned(tables, tables.id.name), of_key(tables.entry))
 
 
 @cache
-def delete_all(shelf: Shelf) -> sa.Delete:
-    return sa.delete(shelf.entry).where(_owned(shelf, shelf.id.name))
+def delete_all(tables: ScopeTables) -> sa.Delete:
+    return sa.delete(tables.entry).where(_owned(tables, tables.id.name))
 
 
 @cache
-def keys(shelf: Shelf) -> Select:
-    c = shelf.entry.c
-    return sa.select(c.key).where(_owned(shelf, shelf.id.name)).order_by(c.key)
+def keys(tables: ScopeTables) -> Select:
+    c = tables.entry.c
+    return sa.select(c.key).where(_owned(tables, tables.id.name)).order_by(c.key)
 
 
 @cache
@@ -145,9 +147,9 @@ def map_indices() -> Select:
 
 
 @cache
-def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: bool) -> Select:
+def listing(tables: ScopeTables, by: str | None, conditions: frozenset[str], count: bool) -> Select:
     """Select entries with their owners, filtered by the named conditions."""
-    e = shelf.entry.c
+    e = tables.entry.c
     possible: dict[str, sa.ColumnElement[bool]] = {
         "dag_id": t.run.c.dag_id == sa.bindparam("dag_id"),
         "run_id": t.run.c.run_id == sa.bindparam("run_id"),
@@ -159,9 +161,9 @@ def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: boo
     }
     if "expires_at" in e:
         possible["expiring_before"] = e.expires_at < sa.bindparam("expiring_before")
-    columns: list[Any] = [*_entry_columns(shelf)]
+    columns: list[Any] = [*_entry_columns(tables)]
     source: sa.FromClause
-    if shelf is TASKS:
+    if tables is TASKS:
         names = [t.run.c.dag_id, t.run.c.run_id, t.task_instance.c.task_id]
         columns += [*names, t.task_instance.c.map_index]
         source = t.task_entry.join(t.task_instance).join(t.run)
@@ -176,9 +178,9 @@ def listing(shelf: Shelf, by: str | None, conditions: frozenset[str], count: boo
         sa.bindparam(f"after_{n}") for n in reversed(range(len(columns_after)))
     ]
     possible["after"] = sa.tuple_(*columns_after) > sa.tuple_(*bounds)
-    wanted = [possible[name] for name in sorted(conditions)] + [live(shelf)]
+    wanted = [possible[name] for name in sorted(conditions)] + [live(tables)]
     if by is not None:
-        wanted.append(_owned(shelf, by))
+        wanted.append(_owned(tables, by))
     if count:
         return sa.select(sa.func.count()).select_from(source).where(*wanted)
     return (

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from holdfast.model.value import PLACE_PREFIX
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
-from holdfast.stores.sql.statements.entries import TASKS, Select, Shelf
+from holdfast.stores.sql.statements.entries import TASKS, ScopeTables, Select
 
 _row = t.purge.c
 _until = sa.bindparam("until", type_=sa.BigInteger())
@@ -25,15 +25,15 @@ _COLUMNS = (
 )
 
 
-def owner_column(shelf: Shelf) -> sa.Column[Any]:
-    return _row.ti_id if shelf is TASKS else _row.name_digest
+def owner_column(tables: ScopeTables) -> sa.Column[Any]:
+    return _row.ti_id if tables is TASKS else _row.name_digest
 
 
 @cache
-def lock_of_keys(shelf: Shelf, count: int) -> Select:
+def lock_of_keys(tables: ScopeTables, count: int) -> Select:
     """Select and lock the rows of so many keys: the reference and reservation of each, and whether
     it is being deleted. A barrier that covers the scope, a row without a key, is included."""
-    owner = owner_column(shelf)
+    owner = owner_column(tables)
     keys = [sa.bindparam(f"nth_{n}", type_=_row.key.type) for n in range(count)]
     of_keys = sa.and_(owner == sa.bindparam("owner"), _row.key.in_(keys))
     in_front = sa.or_(owner == sa.bindparam("owner"), owner == sa.bindparam("whole"))
@@ -53,34 +53,34 @@ def count_part(conditions: frozenset[str]) -> Select:
 
 
 @cache
-def names_places(shelf: Shelf) -> Select:
+def names_places(tables: ScopeTables) -> Select:
     """Select whether the owner's entries or staged writes refer to objects overwritten in place."""
-    tables = (t.task_entry,) if shelf is TASKS else (t.asset_entry, t.staged_write)
+    entries = (t.task_entry,) if tables is TASKS else (t.asset_entry, t.staged_write)
     start = sa.literal(PLACE_PREFIX)
     return sa.select(
         sa.or_(
             *(
                 sa.exists().where(
-                    table.c[shelf.owner_id.name] == sa.bindparam("owner"),
+                    table.c[tables.owner_id.name] == sa.bindparam("owner"),
                     sa.func.substr(table.c.value, 1, len(PLACE_PREFIX)) == start,
                 )
-                for table in tables
+                for table in entries
             )
         )
     )
 
 
 @cache
-def newest_barrier(shelf: Shelf) -> Select:
-    owner = owner_column(shelf) == sa.bindparam("owner")
+def newest_barrier(tables: ScopeTables) -> Select:
+    owner = owner_column(tables) == sa.bindparam("owner")
     return sa.select(_row.id).where(owner, _row.key == "").order_by(_row.id.desc()).limit(1)
 
 
 @cache
-def add(shelf: Shelf) -> Any:
+def add(tables: ScopeTables) -> Any:
     """Insert a row, due after `until`."""
     names: tuple[str, ...] = ("name_digest", "name", "uri")
-    if shelf is TASKS:
+    if tables is TASKS:
         names = ("ti_id", "dag_id", "run_id", "task_id", "map_index")
     names = (*names, "key", "value", "reservation", "tracked")
     values: dict[str, Any] = {name: sa.bindparam(name) for name in names}
@@ -151,11 +151,11 @@ def taken(count: int) -> Select:
 
 
 @cache
-def drop_object(shelf: Shelf) -> sa.Delete:
+def drop_object(tables: ScopeTables) -> sa.Delete:
     """Delete all rows and reservations of an object that is gone."""
     value = sa.bindparam("value", type_=t.LongText())
     return sa.delete(t.purge).where(
-        owner_column(shelf) == sa.bindparam("owner"),
+        owner_column(tables) == sa.bindparam("owner"),
         _row.key == sa.bindparam("key"),
         sa.or_(_row.value == value, _row.value == sa.bindparam("reserved")),
     )

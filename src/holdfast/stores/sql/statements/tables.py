@@ -22,7 +22,7 @@ Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
 OWNER = "owner"
 LARGE = frozenset({"value", "conf", "error"})
 """Columns of any length. No table has two of them."""
-_KEPT = 256
+_CACHE_SIZE = 256
 """Size of the statement caches: columns and tests may come in any number of orders."""
 
 
@@ -66,12 +66,12 @@ class Scanned(NamedTuple):
             return _without(self.base.c.key, self.suffix)
         tables = (self.base, *self.owners)
         for one in tables:
-            if (one, name) in _ELSEWHERE:
-                return _ELSEWHERE[one, name]
+            if (one, name) in _RENAMED_COLUMNS:
+                return _RENAMED_COLUMNS[one, name]
         return next(one.c[name] for one in tables if name in one.c)
 
 
-_ELSEWHERE: dict[tuple[sa.Table, str], sa.ColumnElement[Any]] = {
+_RENAMED_COLUMNS: dict[tuple[sa.Table, str], sa.ColumnElement[Any]] = {
     (t.asset, "asset"): t.asset.c.name,
     (t.purge, "asset"): t.purge.c.name,
     (t.run, "conf"): sa.func.coalesce(t.run.c.conf, sa.literal_column("'{}'")),
@@ -97,7 +97,7 @@ _TABLES = {
 }
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def scan(
     table: str,
     columns: tuple[str, ...],
@@ -130,7 +130,7 @@ def scan(
     return sa.select(*chosen).select_from(of.source([*columns, *tested])).where(*wanted)
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def scan_own(
     table: str,
     columns: tuple[str, ...],
@@ -147,7 +147,7 @@ def scan_own(
     return rows.add_columns(_TABLES[table].reference.parent.label(OWNER))
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def owned(table: str, columns: tuple[str, ...]) -> Select:
     """Select these columns of the owners `ids`, in their order. For PostgreSQL alone."""
     of = _TABLES[table]
@@ -166,7 +166,7 @@ def owners_columns(table: str, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in columns if not _TABLES[table].is_own(name))
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def scan_slice(
     table: str,
     columns: tuple[str, ...],
@@ -185,7 +185,7 @@ def scan_slice(
     )
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def measured_slice(
     table: str,
     columns: tuple[str, ...],

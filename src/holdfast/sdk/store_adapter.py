@@ -9,7 +9,7 @@ from holdfast.accessor.task_store import TaskStore
 from holdfast.sdk.context import TASK_STORE
 
 
-class GivenStore:
+class StoreAdapter:
     """Adapter that gives an author's object with `get` and `set` the interface of a task store, as
     far as a resumable job needs it.
 
@@ -34,10 +34,10 @@ class GivenStore:
         """Do nothing: the id of the next job replaces that of a failed one."""
 
 
-def task_store(context: Mapping[str, Any], id_key: str) -> TaskStore | GivenStore | None:
+def task_store(context: Mapping[str, Any], id_key: str) -> TaskStore | StoreAdapter | None:
     """Return the task store by any of its names; None if the context has none."""
     found = next((store for name in TASK_STORE if (store := context.get(name)) is not None), None)
     if isinstance(found, TaskStore):
         # Not offloaded: a job's driver is admitted while the server finds the intent in the store.
         return found.inline()
-    return None if found is None else GivenStore(found, id_key)
+    return None if found is None else StoreAdapter(found, id_key)
