@@ -99,7 +99,7 @@ def plant(place: Path, count: int) -> None:
             scope = TaskScope(f"dag {lot % DAGS}", f"run {lot // DAGS}", "load")
             values = []
             for number in range(lot, count, DAGS * RUNS):
-                reference = backend.place(scope, f"file {number}", CONTENT)
+                reference = backend.reference_for(scope, f"file {number}", CONTENT)
                 assert reference is not None
                 file = Path(reference.removeprefix("file://"))
                 file.parent.mkdir(parents=True)

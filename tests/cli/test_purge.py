@@ -78,7 +78,7 @@ def test_why_it_cannot_be_deleted_is_said_on_one_line(
     def fail(*_: object) -> bool:
         raise BackendFailed("\x1b[2Jno\nerror: forged")
 
-    monkeypatch.setattr(ObjectStoreBackend, "is_place_of", fail)
+    monkeypatch.setattr(ObjectStoreBackend, "is_reference_of", fail)
     store.execute(c.RegisterTask(TASK))
     store.execute(c.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
 

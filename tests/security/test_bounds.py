@@ -141,7 +141,7 @@ def test_an_object_that_unpacks_to_more_than_anybody_wrote_is_not_unpacked(
 
 def test_an_object_that_is_larger_than_any_value_is_not_read(tmp_path: Path) -> None:
     kept = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}"))
-    reference = kept.place(TASK, "k", b"1")
+    reference = kept.reference_for(TASK, "k", b"1")
     assert reference is not None
     kept.put(reference, TASK, "k", b"1")
     os.truncate(reference.removeprefix("file://"), 2**36)
@@ -156,9 +156,9 @@ def test_an_object_that_is_larger_than_any_value_is_not_read(tmp_path: Path) -> 
 def test_a_value_over_the_limit_is_not_offloaded() -> None:
     kept = ObjectStoreBackend(ObjectStore(url="memory://limited", max_value_bytes=2**20))
 
-    assert kept.place(TASK, "k", b"1" * 2**20) is not None
+    assert kept.reference_for(TASK, "k", b"1" * 2**20) is not None
     with pytest.raises(ValueTooLarge, match="1,048,577 bytes as JSON; the limit is 1,048,576"):
-        kept.place(TASK, "k", b"1" * (2**20 + 1))
+        kept.reference_for(TASK, "k", b"1" * (2**20 + 1))
 
 
 def test_what_is_too_large_to_unpack_is_not_packed(
@@ -168,7 +168,7 @@ def test_what_is_too_large_to_unpack_is_not_packed(
     monkeypatch.setattr(objects, "LARGEST", 100)
     kept = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}", compression="gzip"))
     for content, suffix in ((b"1" * 100, ".json.gz"), (b"1" * 101, ".json")):
-        reference = kept.place(TASK, "k", content)
+        reference = kept.reference_for(TASK, "k", content)
         assert reference is not None
         kept.put(reference, TASK, "k", content)
 

@@ -44,7 +44,7 @@ def test_the_longest_names_have_references_within_the_limit(
     tmp_path: Path, scope: TaskScope | AssetScope
 ) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}"))
-    place = backend.place(scope, "\U0001f600" * 512, b"1")
+    place = backend.reference_for(scope, "\U0001f600" * 512, b"1")
     assert place is not None
 
     assert len(place) < len(str(tmp_path)) + 700
@@ -102,7 +102,7 @@ def test_a_purge_that_fails_is_logged_on_one_line(
     def fail(*_: object) -> bool:
         raise BackendFailed("\x1b[2Jno\nerror: forged")
 
-    monkeypatch.setattr(ObjectStoreBackend, "is_place_of", fail)
+    monkeypatch.setattr(ObjectStoreBackend, "is_reference_of", fail)
     with caplog.at_level(logging.WARNING, "holdfast"):
         store.purge()
 

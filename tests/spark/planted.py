@@ -74,7 +74,7 @@ class Planted:
         return reference
 
     def place(self, scope: StoreScope, key: str, text: str) -> str:
-        reference = self.backend.place(scope, key, text.encode())
+        reference = self.backend.reference_for(scope, key, text.encode())
         assert reference is not None
         return reference
 

@@ -147,8 +147,8 @@ def _from_store(text: str) -> str:
     value = parse(text)
     if value == text:
         return value
-    place = reference_in(text)
-    if place is not None and as_reference(place, is_in_place(text)) == text:
+    found = reference_in(text)
+    if found is not None and as_reference(found, is_in_place(text)) == text:
         check_reference("the value", text)
         return text
     return parse(shown(text))

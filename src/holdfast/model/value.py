@@ -13,9 +13,9 @@ from holdfast.model.scope import StoreScope
 from holdfast.portable.identifier import check_id, check_text
 from holdfast.portable.json_rules import (
     HELD,
+    IN_PLACE,
     LITERAL,
     MAX_DEPTH,
-    PLACE,
     REFERENCE,
     escaped,
     exact,
@@ -164,31 +164,31 @@ def check_json_object(what: str, text: str) -> None:
         )
 
 
-def as_reference(place: str, in_place: bool = False) -> str:
+def as_reference(text: str, in_place: bool = False) -> str:
     """Return the JSON text that stands for a reference to an offloaded value; `in_place` where the
     next value of its key will overwrite it."""
-    return _to_json({PLACE if in_place else REFERENCE: place}).decode()
+    return _to_json({IN_PLACE if in_place else REFERENCE: text}).decode()
 
 
 def check_reference(where: str, text: str) -> None:
     """Raise InvalidInput unless JSON text stands for a reference exactly as `as_reference` writes
     it, within the limit and without control characters. A reference in place may be any text: a
     third party's hooks may store a whole value in it."""
-    place = reference_in(text)
-    if place is None or as_reference(place, is_in_place(text)) != text:
+    found = reference_in(text)
+    if found is None or as_reference(found, is_in_place(text)) != text:
         raise InvalidInput(f"{where}: {text!r:.60} is no reference")
     if not is_in_place(text):
-        check_id(f"{where}: the reference", place, MAX_REFERENCE_LENGTH)
+        check_id(f"{where}: the reference", found, MAX_REFERENCE_LENGTH)
 
 
 def is_reference(text: str) -> bool:
     """Return whether JSON text stands for a reference."""
-    return text.startswith((REFERENCE_PREFIX, PLACE_PREFIX))
+    return text.startswith((REFERENCE_PREFIX, IN_PLACE_PREFIX))
 
 
 def is_in_place(text: str) -> bool:
     """Return whether JSON text is a reference to an object that the next value overwrites."""
-    return text.startswith(PLACE_PREFIX)
+    return text.startswith(IN_PLACE_PREFIX)
 
 
 def reference_in(text: str) -> str | None:
@@ -202,7 +202,7 @@ def reference_in(text: str) -> str | None:
 
 
 REFERENCE_PREFIX: Final = f'{{"{REFERENCE}":'
-PLACE_PREFIX: Final = f'{{"{PLACE}":'
+IN_PLACE_PREFIX: Final = f'{{"{IN_PLACE}":'
 HELD_TEXT: Final = f'{{"{HELD}":true}}'
 """The JSON text that stands for a staged value which stays on its worker until success."""
 

@@ -174,9 +174,9 @@ class Handle:
             kept = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise not_json(f"`{key}` of {self}", error) from None
-        if (place := reference(kept)) is not None:
+        if (found := reference(kept)) is not None:
             raise NotSupported(
-                f"`{key}` of {self} is kept elsewhere, at {place}, which a handle cannot read",
+                f"`{key}` of {self} is kept elsewhere, at {found}, which a handle cannot read",
                 hint="read it where the task runs, and give Spark the value",
             )
         return unescaped(kept)

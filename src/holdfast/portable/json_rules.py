@@ -39,11 +39,11 @@ _INSTEAD = {
 MOST_LISTED = 1000
 """Maximum number of entries, or other items, that a server lists at once."""
 REFERENCE = "__holdfast_ref__"
-PLACE = "__holdfast_loc__"
+IN_PLACE = "__holdfast_loc__"
 LITERAL = "__holdfast_value__"
 HELD = "__holdfast_held__"
-_RESERVED = (REFERENCE, PLACE, LITERAL, HELD)
-# A reference is stored as {REFERENCE: text}, or {PLACE: text} if the next value overwrites the
+_RESERVED = (REFERENCE, IN_PLACE, LITERAL, HELD)
+# A reference is stored as {REFERENCE: text}, or {IN_PLACE: text} if the next value overwrites the
 # object; {HELD: true} stands for a staged value that its worker holds. A user's dict that looks
 # like one of these is stored as {LITERAL: dict}, so that neither is ever taken for the other.
 
@@ -75,8 +75,8 @@ def reference(kept: Any) -> str | None:
     values."""
     if not _looks_reserved(kept):
         return None
-    place = kept.get(REFERENCE, kept.get(PLACE))
-    return None if place is None else str(place)
+    found = kept.get(REFERENCE, kept.get(IN_PLACE))
+    return None if found is None else str(found)
 
 
 def not_json(where: str, error: Exception) -> UnreadableValue:

@@ -109,12 +109,12 @@ def listen(settings: Settings) -> socket.socket:
     """Return a socket that listens at the configured address, or raise InvalidSettings."""
     host, port = settings.api.host, settings.api.port
     try:
-        family, kind, number, _, place = socket.getaddrinfo(
+        family, kind, number, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, number)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(place)
+        listener.bind(address)
         listener.listen(BACKLOG)
     except OSError as error:
         raise InvalidSettings(

@@ -120,8 +120,8 @@ class MemoryStore(Store):
         with self._lock:
             before = self._references()
             answer = self._dispatch(command)
-            for place in before - self._references():
-                self._queue.add(place)
+            for one in before - self._references():
+                self._queue.add(one)
             return answer
 
     def _dispatch(self, command: c.Command[A]) -> A:
@@ -428,7 +428,7 @@ class MemoryStore(Store):
         for task in self._tasks.values():
             for (asset_id, key), staged in task.staged.items():
                 named.append((_by_name(self._assets[asset_id]), key, staged.command.value))
-        return {place for place in named if is_reference(place[2])}
+        return {one for one in named if is_reference(one[2])}
 
     def _states(self) -> Iterator[tuple[StoreScope, _ScopeState]]:
         yield from self._tasks.items()

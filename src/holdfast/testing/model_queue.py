@@ -47,10 +47,10 @@ class ObjectQueue:
         """The parts that are being deleted as a whole, with the taker and the end of the lease."""
         self._last = 0
 
-    def add(self, place: Object, wait: timedelta = timedelta(0), reservation: str = "") -> None:
+    def add(self, object: Object, wait: timedelta = timedelta(0), reservation: str = "") -> None:
         self._last += 1
         now = self._clock()
-        self._rows[self._last] = _Row(*place, now + wait, now, reservation)
+        self._rows[self._last] = _Row(*object, now + wait, now, reservation)
 
     def reserve(self, owner: StoreScope, objects: c.Reserved) -> None:
         for key, value, _ in objects:
@@ -67,9 +67,9 @@ class ObjectQueue:
 
     def queue(self, objects: Iterable[Object]) -> None:
         queued = {(row.owner, row.key, row.value) for row in self._rows.values()}
-        for place in objects:
-            if place not in queued:
-                self.add(place)
+        for object in objects:
+            if object not in queued:
+                self.add(object)
 
     def claim(self, owner: StoreScope, values: Iterable[tuple[str, str]], reservation: str) -> None:
         """Claim the objects that were reserved for a write, which is about to refer to them."""

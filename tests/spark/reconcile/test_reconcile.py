@@ -29,7 +29,7 @@ from holdfast.spark.reconcile.deletion import Deletion, delete
 from holdfast.spark.reconcile.summary import Part, Size, Summary
 from holdfast.spark.session import maintenance as standby
 from holdfast.spark.source.registration import register
-from holdfast.stores.offload.objects.place import MAX_PART
+from holdfast.stores.offload.objects.naming import MAX_PART
 
 WEEK = timedelta(days=7)
 CUT = path_part(LONG.name or "", MAX_PART).replace("%3A", ":").replace("%2F", "/")

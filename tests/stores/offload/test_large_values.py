@@ -20,13 +20,13 @@ def peak():  # not getrusage: its peak is also that of the process that started 
     return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) * 1024
 
 async def measure():
-    warm = backend.place(scope, "warm", b"1")
+    warm = backend.reference_for(scope, "warm", b"1")
     await backend.aput(warm, scope, "warm", b"1")
     await backend.afetch(warm)
     before = peak()
     if sys.argv[3] == "write":
         content = b"0123456789abcdef" * (size // 16)
-        reference = backend.place(scope, "k", content)
+        reference = backend.reference_for(scope, "k", content)
         await backend.aput(reference, scope, "k", content)
     else:
         [reference] = [o.reference for o in backend.list_objects("task/d/r/t/-1/k")]

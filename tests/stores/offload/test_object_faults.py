@@ -181,7 +181,7 @@ def test_the_names_of_dags_are_not_taken_for_what_the_server_says(s3: ObjectServ
     scope = TaskScope("NoSuchBucket", "AccessDenied", "redirect timed out", 503)
 
     with pytest.raises(ObjectMissing):
-        backend.fetch(str(backend.place(scope, "<Code>NoSuchBucket</Code>", b"1")))
+        backend.fetch(str(backend.reference_for(scope, "<Code>NoSuchBucket</Code>", b"1")))
 
 
 def test_objects_that_may_not_be_deleted_are_told_apart(
@@ -235,7 +235,7 @@ def test_what_a_disk_refuses_is_explained(message: str, expected: str) -> None:
 def test_a_full_disk_leaves_no_half_object(tmp_path: Path) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
     content = b"1" * 100_000
-    reference = str(backend.place(TASK, "k", content))
+    reference = str(backend.reference_for(TASK, "k", content))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
@@ -251,7 +251,7 @@ def test_a_full_disk_leaves_no_half_object(tmp_path: Path) -> None:
 def test_a_file_where_the_directory_should_be_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "o").write_text("")
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
-    reference = str(backend.place(TASK, "k", b"1"))
+    reference = str(backend.reference_for(TASK, "k", b"1"))
 
     with pytest.raises(BackendFailed, match="File exists"):
         backend.put(reference, TASK, "k", b"1")
@@ -259,7 +259,7 @@ def test_a_file_where_the_directory_should_be_is_said_so(tmp_path: Path) -> None
 
 def test_a_directory_that_is_not_mounted_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
-    reference = str(backend.place(TASK, "k", b"1"))
+    reference = str(backend.reference_for(TASK, "k", b"1"))
 
     with pytest.raises(BackendFailed, match="is not there") as raised:
         backend.fetch(reference)
@@ -308,7 +308,7 @@ from holdfast.sdk.state import ObjectStoreBackend, TaskScope
 from holdfast.settings import ObjectStore
 
 backend, task = ObjectStoreBackend(ObjectStore(url=sys.argv[1])), TaskScope("d", "r", "t")
-reference = backend.place(task, "k", b"1")
+reference = backend.reference_for(task, "k", b"1")
 if sys.argv[2] == "used before":
     backend.put(reference, task, "k", b"1")
 pid = os.fork()

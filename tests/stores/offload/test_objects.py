@@ -21,7 +21,7 @@ LARGE = b'"' + b"0123456789abcdef" * 2**16 * 11 + b'"'
 
 
 def stored(backend: ObjectStoreBackend, scope: StoreScope, key: str, content: bytes) -> str:
-    reference = backend.place(scope, key, content)
+    reference = backend.reference_for(scope, key, content)
     assert reference is not None
     backend.put(reference, scope, key, content)
     return reference
@@ -58,7 +58,7 @@ def test_an_object_over_the_limit_is_not_fetched(url: str, compression: str) -> 
 async def test_what_was_put_is_fetched_without_blocking(url: str) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=url, compression="zstd"))
     contents = [b"1", LARGE, b'"x"' * 1000]
-    references = [str(backend.place(ASSET, "cursor", content)) for content in contents]
+    references = [str(backend.reference_for(ASSET, "cursor", content)) for content in contents]
 
     puts = (backend.aput(r, ASSET, "cursor", c) for r, c in zip(references, contents, strict=True))
     await asyncio.gather(*puts)
@@ -118,8 +118,8 @@ def test_where_nothing_was_written_nothing_is_listed_or_deleted(
 def test_content_under_the_threshold_has_no_place() -> None:
     backend = ObjectStoreBackend(ObjectStore(url="memory://", threshold_bytes=3))
 
-    assert backend.place(TASK, "k", b"12") is None
-    assert backend.place(TASK, "k", b"123") is not None
+    assert backend.reference_for(TASK, "k", b"12") is None
+    assert backend.reference_for(TASK, "k", b"123") is not None
 
 
 def test_an_object_that_stands_is_not_written_again(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_an_object_is_made_once_and_says_whose_it_is(
 ) -> None:
     with serving(STORED) as server:
         backend = use(scheme, server.url, monkeypatch)
-        reference = str(backend.place(SCOPE, "k", b"1"))
+        reference = str(backend.reference_for(SCOPE, "k", b"1"))
         backend.put(reference, SCOPE, "k", b"1")
         [sent] = server.requests
 
@@ -64,7 +64,7 @@ def test_a_bucket_that_is_not_there_is_said_so(
 ) -> None:
     with serving(reply) as server:
         backend = use(scheme, server.url, monkeypatch)
-        reference = str(backend.place(SCOPE, "k", b"1"))
+        reference = str(backend.reference_for(SCOPE, "k", b"1"))
 
         with pytest.raises(BackendFailed, match="no such bucket"):
             backend.fetch(reference)
@@ -74,6 +74,6 @@ def test_an_azure_account_that_is_not_given_is_asked_for() -> None:
     backend = ObjectStoreBackend(ObjectStore(url="az://container"))
 
     with pytest.raises(BackendFailed, match="credentials are missing") as raised:
-        backend.put(str(backend.place(SCOPE, "k", b"1")), SCOPE, "k", b"1")
+        backend.put(str(backend.reference_for(SCOPE, "k", b"1")), SCOPE, "k", b"1")
 
     assert "AZURE_STORAGE_ACCOUNT_NAME" in raised.value.hint

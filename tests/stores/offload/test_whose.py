@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore
-from holdfast.stores.offload.objects import place
+from holdfast.stores.offload.objects import naming
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 NAME = "0" * 64 + ".json"
@@ -23,7 +23,7 @@ NAME = "0" * 64 + ".json"
     ],
 )
 def test_a_path_leads_back_to_its_owner(scope: StoreScope, key: str) -> None:
-    assert place.whose(f"{place.folder(scope, key)}/{NAME}") == (scope, key)
+    assert naming.whose(f"{naming.folder(scope, key)}/{NAME}") == (scope, key)
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,19 @@ def test_a_path_leads_back_to_its_owner(scope: StoreScope, key: str) -> None:
         f"asset/orders/with space/{NAME}",
         f"asset//key/{NAME}",
         f"elsewhere/orders/key/{NAME}",
-        f"{place.folder(AssetScope(name='x' * 300), 'key')}/{NAME}",
+        f"{naming.folder(AssetScope(name='x' * 300), 'key')}/{NAME}",
     ],
 )
 def test_a_path_that_is_not_as_we_write_it_leads_to_nobody(path: str) -> None:
-    assert place.whose(path) is None
+    assert naming.whose(path) is None
 
 
 def test_metadata_tells_a_name_that_is_too_long_for_a_path() -> None:
     scope = AssetScope(name="ä" * 100)
-    path = f"{place.folder(scope, 'key')}/{NAME}"
+    path = f"{naming.folder(scope, 'key')}/{NAME}"
 
-    assert place.whose(path, place.metadata(place.owner(scope), "key")) == (scope, "key")
-    assert place.whose(path, {"asset": "another", "key": "key"}) is None
+    assert naming.whose(path, naming.metadata(naming.owner(scope), "key")) == (scope, "key")
+    assert naming.whose(path, {"asset": "another", "key": "key"}) is None
 
 
 def test_an_object_says_whose_it_is_and_a_file_does_not(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_an_object_says_whose_it_is_and_a_file_does_not(tmp_path: Path) -> None:
     told = []
     for url in ("memory://whose", f"file://{tmp_path}"):
         backend = ObjectStoreBackend(ObjectStore(url=url))
-        reference = backend.place(scope, "key", b"1") or ""
+        reference = backend.reference_for(scope, "key", b"1") or ""
         backend.put(reference, scope, "key", b"1")
         told.append(backend.whose(reference))
 
@@ -65,7 +65,7 @@ def test_an_object_says_whose_it_is_and_a_file_does_not(tmp_path: Path) -> None:
 
 def test_an_object_is_there_until_it_is_removed(backend: ObjectStoreBackend) -> None:
     scope = AssetScope(name="orders")
-    one, other = (backend.place(scope, key, b"1") or "" for key in ("a", "b"))
+    one, other = (backend.reference_for(scope, key, b"1") or "" for key in ("a", "b"))
     backend.put(one, scope, "a", b"1")
     backend.put(other, scope, "b", b"1")
 

@@ -39,11 +39,11 @@ _SCHEMAS = "#/components/schemas/"
 _PREFIX = "Wire"
 
 
-def _parameter(name: str, place: str, schema: Description, description: str) -> Description:
+def _parameter(name: str, location: str, schema: Description, description: str) -> Description:
     return {
         "name": name,
-        "in": place,
-        "required": place != "header",
+        "in": location,
+        "required": location != "header",
         "schema": schema,
         "description": description,
     }

@@ -30,7 +30,7 @@ from holdfast.server.public.writing import Written, change, write
 
 router = public_router("Asset state store", 404, 501, 502)
 
-PLACE = "/assets/{asset_id}/state-store"
+PATH = "/assets/{asset_id}/state-store"
 
 
 class AssetStateStoreEntry(StateStoreEntry):
@@ -83,7 +83,7 @@ def of_version(step: Version[str]) -> AssetStateStoreVersion:
     return AssetStateStoreVersion(**presentation.of_version(step, decode_entry))
 
 
-@router.get(PLACE)
+@router.get(PATH)
 async def list_asset_state_store(
     caller: CallerDep, scope: AssetInPath, page: AssetEntries
 ) -> AssetStateStoreCollection:
@@ -94,7 +94,7 @@ async def list_asset_state_store(
 
 
 # Registered before the route of the entry itself, whose key may contain slashes.
-@router.get(PLACE + "/{key:path}/history")
+@router.get(PATH + "/{key:path}/history")
 async def get_asset_state_store_history(
     caller: CallerDep, scope: AssetInPath, key: AssetKey
 ) -> AssetStateStoreHistory:
@@ -108,7 +108,7 @@ async def get_asset_state_store_history(
     return AssetStateStoreHistory(versions=versions, total_entries=len(versions))
 
 
-@router.post(PLACE + "/{key:path}/rewind", responses=problems(409, *BODY))
+@router.post(PATH + "/{key:path}/rewind", responses=problems(409, *BODY))
 async def rewind_asset_state_store(
     caller: CallerDep, scope: AssetInPath, key: AssetKey, body: RewindBody
 ) -> Rewound:
@@ -118,7 +118,7 @@ async def rewind_asset_state_store(
     return Rewound(put_back=None if step is None else of_version(step), dry_run=body.dry_run)
 
 
-@router.get(PLACE + "/{key:path}")
+@router.get(PATH + "/{key:path}")
 async def get_asset_state_store(
     caller: CallerDep, scope: AssetInPath, key: AssetKey
 ) -> AssetStateStoreEntry:
@@ -126,7 +126,7 @@ async def get_asset_state_store(
     return AssetStateStoreEntry(**await read(caller, scope, key))
 
 
-@router.put(PLACE + "/{key:path}", responses=problems(409, *BODY))
+@router.put(PATH + "/{key:path}", responses=problems(409, *BODY))
 async def set_asset_state_store(
     caller: CallerDep,
     scope: AssetInPath,
@@ -138,7 +138,7 @@ async def set_asset_state_store(
     return await write(caller, scope, key, body.value, None, if_version)
 
 
-@router.patch(PLACE + "/{key:path}", responses=problems(409, *BODY))
+@router.patch(PATH + "/{key:path}", responses=problems(409, *BODY))
 async def patch_asset_state_store(
     caller: CallerDep,
     scope: AssetInPath,
@@ -150,13 +150,13 @@ async def patch_asset_state_store(
     return await change(caller, scope, key, body.value, if_version)
 
 
-@router.delete(PLACE + "/{key:path}", status_code=204, responses=problems(409))
+@router.delete(PATH + "/{key:path}", status_code=204, responses=problems(409))
 async def delete_asset_state_store(caller: CallerDep, scope: AssetInPath, key: AssetKey) -> None:
     """Delete an entry; its history stays. Nothing happens where there is none."""
     await caller.aexecute(c.Delete(scope, key, caller.writer))
 
 
-@router.delete(PLACE, status_code=204, responses=problems(409))
+@router.delete(PATH, status_code=204, responses=problems(409))
 async def clear_asset_state_store(caller: CallerDep, scope: AssetInPath) -> None:
     """Delete every entry of an asset; their history stays."""
     await caller.aexecute(c.Clear(scope, caller.writer))

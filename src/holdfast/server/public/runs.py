@@ -26,7 +26,7 @@ from holdfast.server.public.route import public_router
 
 router = public_router("DAG runs")
 
-PLACE = "/dags/{dag_id}/dagRuns"
+PATH = "/dags/{dag_id}/dagRuns"
 
 
 class RunOwner(Answer):
@@ -83,7 +83,7 @@ class UpstreamAssetEvents(Answer):
     total_entries: int
 
 
-@router.get(PLACE)
+@router.get(PATH)
 async def list_dag_runs(
     caller: CallerDep,
     dag_id: DagId,
@@ -108,7 +108,7 @@ async def list_dag_runs(
     return DagRunCollection(dag_runs=runs, total_entries=await caller.aexecute(c.Count(listing)))
 
 
-@router.post(PLACE, responses=problems(404, 409, *BODY))
+@router.post(PATH, responses=problems(404, 409, *BODY))
 async def trigger_dag_run(caller: CallerDep, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
     """Ask for a run of a DAG. A scheduler carries it out."""
     check_startable(await caller.aexecute(c.GetDag(dag_id)))
@@ -121,13 +121,13 @@ async def trigger_dag_run(caller: CallerDep, dag_id: DagId, body: TriggerDagRunB
     return of_run(await caller.aexecute(command))
 
 
-@router.get(PLACE + "/{run_id}", responses=problems(404))
+@router.get(PATH + "/{run_id}", responses=problems(404))
 async def get_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> DagRun:
     """Read a run."""
     return of_run(await caller.aexecute(c.GetRun(dag_id, run_id)))
 
 
-@router.delete(PLACE + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
+@router.delete(PATH + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
 async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> None:
     """Forget a run that nobody carries out, with its task instances, their state, and the logs
     that are on the server's machine. For admins."""
@@ -138,7 +138,7 @@ async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> Non
     await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
 
 
-@router.get(PLACE + "/{run_id}/upstreamAssetEvents", responses=problems(404))
+@router.get(PATH + "/{run_id}/upstreamAssetEvents", responses=problems(404))
 async def list_upstream_asset_events(
     caller: CallerDep, dag_id: DagId, run_id: RunId
 ) -> UpstreamAssetEvents:

@@ -22,7 +22,7 @@ from holdfast.server.public.route import public_router
 
 router = public_router("Task instances", 404)
 
-PLACE = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
+PATH = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
 
 
 class TaskInstance(Answer):
@@ -111,7 +111,7 @@ class ClearedTaskInstances(Answer):
     dry_run: bool
 
 
-@router.get(PLACE)
+@router.get(PATH)
 async def list_task_instances(
     caller: CallerDep,
     dag_id: DagId,
@@ -142,7 +142,7 @@ async def list_task_instances(
     )
 
 
-@router.get(PLACE + "/{task_id}")
+@router.get(PATH + "/{task_id}")
 async def get_task_instance(caller: CallerDep, scope: TaskInPath) -> TaskInstanceDetails:
     """Read a task instance, with its attempts."""
     one = await caller.follow(find(scope.dag_id, scope.run_id, scope.task_id, scope.map_index))
@@ -150,7 +150,7 @@ async def get_task_instance(caller: CallerDep, scope: TaskInPath) -> TaskInstanc
     return TaskInstanceDetails(**fields(one), attempts=attempts)
 
 
-@router.patch(PLACE + "/{task_id}", responses=problems(409, 502, *BODY))
+@router.patch(PATH + "/{task_id}", responses=problems(409, 502, *BODY))
 async def mark_task_instance(
     caller: CallerDep, scope: TaskInPath, body: MarkTaskInstanceBody
 ) -> TaskInstance:

@@ -21,7 +21,7 @@ from holdfast.server.public.writing import Written, change, write
 
 router = public_router("Task state store", 404, 501, 502)
 
-PLACE = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/state-store"
+PATH = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/state-store"
 
 
 class TaskStateStoreEntry(StateStoreEntry):
@@ -48,7 +48,7 @@ class TaskStateStoreBody(Body):
     )
 
 
-@router.get(PLACE)
+@router.get(PATH)
 async def list_task_state_store(
     caller: CallerDep, scope: TaskInPath, page: TaskEntries
 ) -> TaskStateStoreCollection:
@@ -58,7 +58,7 @@ async def list_task_state_store(
     return TaskStateStoreCollection(task_state_store=entries, total_entries=found.total)
 
 
-@router.get(PLACE + "/{key:path}")
+@router.get(PATH + "/{key:path}")
 async def get_task_state_store(
     caller: CallerDep, scope: TaskInPath, key: Key
 ) -> TaskStateStoreEntry:
@@ -66,7 +66,7 @@ async def get_task_state_store(
     return TaskStateStoreEntry(**await read(caller, scope, key))
 
 
-@router.put(PLACE + "/{key:path}", responses=problems(409, *BODY))
+@router.put(PATH + "/{key:path}", responses=problems(409, *BODY))
 async def set_task_state_store(
     caller: CallerDep,
     scope: TaskInPath,
@@ -87,7 +87,7 @@ async def set_task_state_store(
     return await write(caller, scope, key, body.value, expires_at, if_version)
 
 
-@router.patch(PLACE + "/{key:path}", responses=problems(409, *BODY))
+@router.patch(PATH + "/{key:path}", responses=problems(409, *BODY))
 async def patch_task_state_store(
     caller: CallerDep,
     scope: TaskInPath,
@@ -99,13 +99,13 @@ async def patch_task_state_store(
     return await change(caller, scope, key, body.value, if_version)
 
 
-@router.delete(PLACE + "/{key:path}", status_code=204, responses=problems(409))
+@router.delete(PATH + "/{key:path}", status_code=204, responses=problems(409))
 async def delete_task_state_store(caller: CallerDep, scope: TaskInPath, key: Key) -> None:
     """Delete an entry. Nothing happens where there is none."""
     await caller.aexecute(c.Delete(scope, key, caller.writer))
 
 
-@router.delete(PLACE, status_code=204, responses=problems(409))
+@router.delete(PATH, status_code=204, responses=problems(409))
 async def clear_task_state_store(
     caller: CallerDep,
     scope: TaskInPath,

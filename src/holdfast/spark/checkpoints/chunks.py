@@ -57,22 +57,22 @@ def write_chunks(
     record = Record(task_store, key, retention)
     edition = Edition(task_store, key, retention)
     chunks = {f"{base}/{directory_of(one)}": item for one, item in named(items, name).items()}
-    places = edition.recorded(chunks, record.order)
-    for directory in _gone(base, places, edition.id):
+    paths = edition.recorded(chunks, record.order)
+    for directory in _gone(base, paths, edition.id):
         log.warning("%s: %s is recorded, and gone or replaced; it is written again", key, directory)
-        del places[directory]
-    record.say(len(chunks), len(places))
-    rest = [directory for directory in chunks if directory not in places]
+        del paths[directory]
+    record.say(len(chunks), len(paths))
+    rest = [directory for directory in chunks if directory not in paths]
     if rest:
         edition.begin()
     with record:
         for directory in rest:
             writer = _writer_of(make(chunks[directory]), chunks[directory])
-            places[directory] = _write(writer, directory, edition)
-            record.add(digest(places[directory]))
+            paths[directory] = _write(writer, directory, edition)
+            record.add(digest(paths[directory]))
     if (spark := _session()) is not None and renames(spark, base):
         discard_drafts(base, edition.id)  # also those of items that are no longer in the list
-    return [places[directory] for directory in chunks]
+    return [paths[directory] for directory in chunks]
 
 
 def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> DataFrame:
@@ -127,20 +127,18 @@ def _absolute(path: str) -> str:
     return path if spark is None else absolute(spark, path)
 
 
-def _gone(base: str, places: dict[str, str], edition: str) -> list[str]:
+def _gone(base: str, paths: dict[str, str], edition: str) -> list[str]:
     """Return the directories whose content is gone, or of another edition, if this process can see
     that."""
     spark = _session()
     if spark is None or not renames(spark, base):
         return []
 
-    def is_own(place: str) -> bool:
+    def is_own(path: str) -> bool:
         # Without a manifest, it is the output of an attempt that could not rename.
-        return bool((manifest_of(place) or {}).get("edition", edition) == edition)
+        return bool((manifest_of(path) or {}).get("edition", edition) == edition)
 
-    return [
-        directory for directory, place in places.items() if not (is_there(place) and is_own(place))
-    ]
+    return [directory for directory, path in paths.items() if not (is_there(path) and is_own(path))]
 
 
 def _session() -> SparkSession | None:
@@ -189,6 +187,6 @@ def _write(writer: Any, directory: str, edition: Edition) -> str:
     if renames(writer._spark, directory):
         publish(write, directory, edition=edition.id, manifest={})
         return directory
-    place = edition.place(directory)
-    writer.save(place)
-    return place
+    path = edition.path(directory)
+    writer.save(path)
+    return path

@@ -38,24 +38,24 @@ class Edition:
     def recorded(self, directories: Iterable[str], done: Iterable[str]) -> dict[str, str]:
         """Return the path of the content of each directory that is recorded as done; the last one
         if there are several."""
-        places = {
-            digest(place): (directory, place)
+        paths = {
+            digest(path): (directory, path)
             for directory in directories
-            for place in (directory, *(self._place(directory, name) for name in self._tries))
+            for path in (directory, *(self._path(directory, name) for name in self._tries))
         }
-        return dict(places[one] for one in done if one in places)
+        return dict(paths[one] for one in done if one in paths)
 
     def begin(self) -> None:
         """Record that this attempt is the newest."""
         self._write()
 
-    def place(self, directory: str) -> str:
+    def path(self, directory: str) -> str:
         """Return a directory below, in which no other attempt writes, and record this attempt as a
         try."""
         if self._attempt not in self._tries:
             self._tries.append(self._attempt)
             self._write()
-        return self._place(directory, self._attempt)
+        return self._path(directory, self._attempt)
 
     def confirm(self) -> None:
         """Raise Conflict unless this attempt is the newest one that has begun."""
@@ -67,7 +67,7 @@ class Edition:
             )
         self._write()  # keeps it from expiring
 
-    def _place(self, directory: str, name: str) -> str:
+    def _path(self, directory: str, name: str) -> str:
         return f"{directory}/{TRY}={name}"
 
     def _value(self) -> dict[str, Any]:

@@ -21,31 +21,31 @@ from holdfast.process import this_process
 _NOT_FOUND = 127
 
 
-def owner(place: Path) -> Process | None:
+def owner(directory: Path) -> Process | None:
     """Return the process that runs, or ran, the command of a directory; None if there is none."""
     try:
-        return msgspec.json.decode((place / "owner").read_bytes(), type=Process)
+        return msgspec.json.decode((directory / "owner").read_bytes(), type=Process)
     except FileNotFoundError:
         return None
 
 
-def exit_status(place: Path) -> int | None:
+def exit_status(directory: Path) -> int | None:
     """Return the exit status of the command, or minus its signal; None if not known."""
     try:
-        return int((place / "status").read_text())
+        return int((directory / "status").read_text())
     except FileNotFoundError:
         return None
 
 
-def main(place: Path, command: list[str]) -> None:
+def main(directory: Path, command: list[str]) -> None:
     if os.fork():
         return  # so that it is nobody's child
     os.setsid()
-    if not _own(place):
+    if not _own(directory):
         return
     # Survive SIGTERM to record the end of a terminated command; commands do not inherit this.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    with open(place / "log", "ab") as log:
+    with open(directory / "log", "ab") as log:
         try:
             status = subprocess.call(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
@@ -53,15 +53,15 @@ def main(place: Path, command: list[str]) -> None:
         except OSError as error:
             log.write(f"{command[0]} cannot be run: {error}\n".encode())
             status = _NOT_FOUND
-    (place / "spark.properties").unlink(missing_ok=True)
-    _written(place, "status", str(status).encode()).rename(place / "status")
+    (directory / "spark.properties").unlink(missing_ok=True)
+    _written(directory, "status", str(status).encode()).rename(directory / "status")
 
 
-def _own(place: Path) -> bool:
+def _own(directory: Path) -> bool:
     """Make this process the owner of the directory; return False if there is one already."""
-    draft = _written(place, "owner", msgspec.json.encode(this_process()))
+    draft = _written(directory, "owner", msgspec.json.encode(this_process()))
     try:
-        os.link(draft, place / "owner")
+        os.link(draft, directory / "owner")
     except FileExistsError:
         return False
     finally:
@@ -69,9 +69,9 @@ def _own(place: Path) -> bool:
     return True
 
 
-def _written(place: Path, name: str, content: bytes) -> Path:
+def _written(directory: Path, name: str, content: bytes) -> Path:
     """Write a synced draft file, to be moved to its name atomically."""
-    draft = place / f"{name}.{os.getpid()}"
+    draft = directory / f"{name}.{os.getpid()}"
     with open(draft, "wb") as file:
         file.write(content)
         file.flush()

@@ -59,19 +59,19 @@ def read_loads(
     from holdfast.spark.loads.incremental import store_of
 
     store = store_of(asset_store)
-    place = absolute(spark, check_path("the path", path))
+    root = absolute(spark, check_path("the path", path))
     where = f"`{key}` of {store._scope}"
 
     def digest_in(directory: str) -> str:
         """Return the digest of how a directory was saved, if this process can see it."""
-        found = manifest_of(f"{place}/{directory}") if renames(spark, place) else None
+        found = manifest_of(f"{root}/{directory}") if renames(spark, root) else None
         return str((found or {}).get("saved", ""))
 
     def published(name: str) -> Backfill | None:
         digest = digest_in(f"load={name}")
         return Backfill(saved=digest) if digest else None
 
-    counting = _counting(store, key, path_digest(spark, place), published)
+    counting = _counting(store, key, path_digest(spark, root), published)
     kept = {
         one: msgspec.convert(found, saved.Saved)
         for one in counting.saved
@@ -94,14 +94,14 @@ def read_loads(
 
     def is_there(name: str) -> bool:
         try:
-            listed(f"{place}/load={name}").columns  # noqa: B018
+            listed(f"{root}/load={name}").columns  # noqa: B018
         except AnalysisException:
             return False
         return True
 
     try:
         with name_mistakes(path, kind):
-            listing = listed(place)
+            listing = listed(root)
             directories = listing.columns[1:]
     except AnalysisException as error:
         raise _no_loads(path, str(error).partition("\n")[0]) from error
@@ -113,7 +113,7 @@ def read_loads(
         raise _no_loads(path, "none of its directories is that of a load")
     tried = f.col(TRY) if TRY in directories else None
     counts = counting.is_load(tried) | counting.is_backfill(tried)
-    if lost := _files(spark, unseen(spark, place), counts):
+    if lost := _files(spark, unseen(spark, root), counts):
         raise InvalidInput(
             f"{min(lost)!a} has a name that Spark does not see: its Java has no locale of UTF-8",
             hint="start Spark with LC_ALL=C.UTF-8 in the environment",
@@ -131,13 +131,13 @@ def read_loads(
     if "load" in directories and not is_known:
         # The columns are inferred from files: those of loads that count, if there are any.
         within = [
-            f"{place}/{name}"
+            f"{root}/{name}"
             for name in dict.fromkeys(files.values())
             if kind not in saved.WITH_SCHEMA or digest_in(name) not in kept
         ]
         authored = [name for name in within if loads and f"/{TRY}=" not in name]
         if within or not loads:
-            found = reader().options(basePath=place, mergeSchema="true").load(within or [place])
+            found = reader().options(basePath=root, mergeSchema="true").load(within or [root])
             inferred = found.drop("load", TRY).schema
             described = saved.with_found(loads, inferred, kind, directories, using)
     schema = saved.schema_of(described, spark, where)
@@ -151,7 +151,7 @@ def read_loads(
             hint="read such directories by themselves, or let the time be no partition",
         )
     more = ("load", TRY) if tried is not None else ("load",)
-    return readback.read(spark, kind, using, schema, in_names, place, more).where(counts).drop(TRY)
+    return readback.read(spark, kind, using, schema, in_names, root, more).where(counts).drop(TRY)
 
 
 def _files(spark: SparkSession, files: Sequence[str], counts: Column) -> dict[str, str]:
@@ -159,11 +159,11 @@ def _files(spark: SparkSession, files: Sequence[str], counts: Column) -> dict[st
     found = {file: match for file in files if (match := _PLACE.match(file))}
     if not found:
         return {}
-    places = spark.createDataFrame(
+    tried = spark.createDataFrame(
         sorted({(match[1], match[2] or "") for match in found.values()}),
         f"load string, {TRY} string",
     )
-    counting = {(row["load"], row[TRY]) for row in places.where(counts).collect()}
+    counting = {(row["load"], row[TRY]) for row in tried.where(counts).collect()}
     return {
         file: f"load={match[1]}" + (f"/{TRY}={match[2]}" if match[2] else "")
         for file, match in found.items()
@@ -242,7 +242,7 @@ class _Counting(NamedTuple):
 
 
 def _counting(
-    store: AssetStore, key: str, place: str, published: Callable[[str], Backfill | None]
+    store: AssetStore, key: str, digest: str, published: Callable[[str], Backfill | None]
 ) -> _Counting:
     """Return the loads and backfills that count. Raise NotFound if no loads are known, InvalidInput
     if it cannot be determined which count."""
@@ -262,7 +262,7 @@ def _counting(
             "those up to 7 count, but for 2 and 3; `holdfast assets loads` lists them where the "
             "history is",
         )
-    backfills = backfills_at(store, key, keys, place, published)
+    backfills = backfills_at(store, key, keys, digest, published)
     if is_backfilled and not backfills and chain.number < 0:
         raise NotFound(
             f"`{key}` of {store._scope} knows of no loads below this path: its backfills have "

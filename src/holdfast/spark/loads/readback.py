@@ -135,7 +135,7 @@ def read(
     options: Mapping[str, str],
     schema: StructType,
     in_names: Collection[str],
-    place: str,
+    path: str,
     more: Collection[str] = (),
 ) -> DataFrame:
     """Read files with the columns of a schema, some of them `in_names` of directories, and with
@@ -148,7 +148,7 @@ def read(
         fields = fields.add(field.name, "string") if field.name in times else fields.add(field)
     for name in more:
         fields = fields.add(name, "string")
-    rows = spark.read.format(format).options(**saved.in_utc(options)).schema(fields).load(place)
+    rows = spark.read.format(format).options(**saved.in_utc(options)).schema(fields).load(path)
     columns = (_from_utc(name) if name in times else quoted(name) for name in schema.names)
     return rows.select(*columns, *more)
 

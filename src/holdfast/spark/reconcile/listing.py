@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from holdfast.model.scope import StoreScope
-from holdfast.stores.offload.objects import place
+from holdfast.stores.offload.objects import naming
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def objects(
     """Return all files below the folders of dags and assets, or below that of one scope, and
     whether each has the name of an object of ours."""
     if scope is not None:
-        folder = spark.createDataFrame([(place.folder(scope),)], "folder string")
+        folder = spark.createDataFrame([(naming.folder(scope),)], "folder string")
         return folder.mapInArrow(partial(_objects, backend), _OBJECTS)
     # There are as many of these as dags and assets; executors list the folders below them.
     tops = [(folder,) for kind in backend.prefixes() for folder in backend.prefixes(kind)]
@@ -65,7 +65,7 @@ def _objects(
     backend: ObjectStoreBackend, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     found = (
-        (*stored, place.digest_and_suffix(stored.reference) is not None)
+        (*stored, naming.digest_and_suffix(stored.reference) is not None)
         for folder in _texts(batches)
         for stored in backend.list_objects(folder, foreign=True)
     )

@@ -32,16 +32,16 @@ def maintenance_session(settings: Settings) -> Iterator[SparkSession]:
     check_master(settings.spark.master)
     from pyspark.sql import SparkSession
 
-    with tempfile.TemporaryDirectory(prefix="holdfast-spark-") as directory:
-        place = Path(directory)
-        conf = _conf(settings, place)
+    with tempfile.TemporaryDirectory(prefix="holdfast-spark-") as name:
+        directory = Path(name)
+        conf = _conf(settings, directory)
         local = conf["spark.master"].startswith("local")
         for name in CONNECT_VARIABLES:
             os.environ.pop(name, None)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        log = place / "spark.log"
+        log = directory / "spark.log"
         try:
             with _stderr_to(log):
                 session = SparkSession.builder.config(map=conf).getOrCreate()
@@ -59,8 +59,8 @@ def maintenance_session(settings: Settings) -> Iterator[SparkSession]:
             session.stop()
 
 
-def _conf(settings: Settings, place: Path) -> dict[str, Any]:
-    options = [f'"-Dderby.system.home={place}"']
+def _conf(settings: Settings, directory: Path) -> dict[str, Any]:
+    options = [f'"-Dderby.system.home={directory}"']
     given = dict(settings.spark.conf)
     options.append(given.pop("spark.driver.extraJavaOptions", ""))
     return {
@@ -69,8 +69,8 @@ def _conf(settings: Settings, place: Path) -> dict[str, Any]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(place / "warehouse"),
-        "spark.local.dir": str(place / "scratch"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.local.dir": str(directory / "scratch"),
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         **given,
         "spark.driver.extraJavaOptions": " ".join(options).strip(),

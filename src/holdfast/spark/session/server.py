@@ -51,16 +51,16 @@ def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
     """
     parent = Path(startup.directory).absolute()
     _end_orphans(parent)
-    place = _own_directory(parent)
-    log = place / "spark.log"
+    directory = _own_directory(parent)
+    log = directory / "spark.log"
     tries = TRIES
     while True:
-        process, address = _start(startup, place, log)
+        process, address = _start(startup, directory, log)
         try:
             serving = _Serving(startup.runner, identify(process.pid))
-            (place / _SERVING).write_bytes(msgspec.json.encode(serving))
+            (directory / _SERVING).write_bytes(msgspec.json.encode(serving))
             _wait_until_it_listens(process, address, log)
-            (place / _PROPERTIES).unlink()
+            (directory / _PROPERTIES).unlink()
             ready(address)
             return process.wait()
         except SparkUnavailable:
@@ -71,7 +71,7 @@ def serve(startup: SparkStartup, ready: Callable[[SparkAddress], None]) -> int:
         finally:
             process.kill()
             process.wait()
-            (place / _PROPERTIES).unlink(missing_ok=True)
+            (directory / _PROPERTIES).unlink(missing_ok=True)
 
 
 class _Serving(msgspec.Struct, frozen=True):
@@ -104,13 +104,13 @@ def _chosen_port_is_taken(startup: SparkStartup, log: Path) -> bool:
 
 
 def _start(
-    startup: SparkStartup, place: Path, log: Path
+    startup: SparkStartup, directory: Path, log: Path
 ) -> tuple[subprocess.Popen[bytes], SparkAddress]:
     package = find_spec("pyspark")
     assert package is not None
     assert package.origin is not None
     home = Path(package.origin).parent
-    conf = _conf(startup, place)
+    conf = _conf(startup, directory)
     token = conf.pop("spark.connect.authenticate.token", "") or secrets.token_urlsafe(24)
     environment = {
         name: text for name, text in os.environ.items() if name not in CONNECT_VARIABLES
@@ -121,7 +121,7 @@ def _start(
     }
     if _is_here(conf["spark.master"]):
         environment["SPARK_LOCAL_IP"] = _LOOPBACK
-    properties = place / _PROPERTIES
+    properties = directory / _PROPERTIES
     write_properties(properties, conf)
     with open(log, "wb") as output:
         process = subprocess.Popen(
@@ -142,10 +142,13 @@ def _start(
     return process, SparkAddress("localhost", int(conf[_PORT]), token, ui)
 
 
-def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
+def _conf(startup: SparkStartup, directory: Path) -> dict[str, str]:
     """Return the settings of the server: our defaults, overridden by the user's."""
     port, ui_port = _free_ports()
-    options = [f'"-Djava.io.tmpdir={place / "tmp"}"', f'"-Dderby.system.home={place / "derby"}"']
+    options = [
+        f'"-Djava.io.tmpdir={directory / "tmp"}"',
+        f'"-Dderby.system.home={directory / "derby"}"',
+    ]
     given = dict(startup.conf)
     options.append(given.pop("spark.driver.extraJavaOptions", ""))
     return {
@@ -160,8 +163,8 @@ def _conf(startup: SparkStartup, place: Path) -> dict[str, str]:
         # The UI has no password: every user of this machine could end jobs there.
         "spark.ui.killEnabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(place / "warehouse"),
-        "spark.local.dir": str(place / "scratch"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.local.dir": str(directory / "scratch"),
         "spark.connect.progress.reportInterval": "1s",
         # A task may compute for a long time without a request to Spark.
         "spark.connect.session.manager.defaultSessionTimeout": "24h",
@@ -208,10 +211,10 @@ def _own_directory(parent: Path) -> Path:
     """Create a directory for one server. Of servers that have ended, only the latest logs are
     kept."""
     parent.mkdir(parents=True, exist_ok=True)
-    for age, place in enumerate(sorted(parent.glob("server-*"), key=_age)):
+    for age, directory in enumerate(sorted(parent.glob("server-*"), key=_age)):
         with suppress(OSError):  # another process removes it at the same time
-            if _lock(place):
-                for path in (place,) if age >= LOGS_KEPT - 1 else place.glob("*/"):
+            if _lock(directory):
+                for path in (directory,) if age >= LOGS_KEPT - 1 else directory.glob("*/"):
                     shutil.rmtree(path, ignore_errors=True)
     own = Path(tempfile.mkdtemp(prefix="server-", dir=parent))
     _lock(own)
@@ -220,16 +223,16 @@ def _own_directory(parent: Path) -> Path:
     return own
 
 
-def _age(place: Path) -> float:
+def _age(directory: Path) -> float:
     try:
-        return time.time() - place.stat().st_mtime
+        return time.time() - directory.stat().st_mtime
     except FileNotFoundError:  # another process has removed it
         return math.inf
 
 
-def _lock(place: Path) -> bool:
+def _lock(directory: Path) -> bool:
     """Lock a directory; return False if another process has it. The lock ends with the process."""
-    descriptor = os.open(place, os.O_RDONLY)
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -54,8 +54,8 @@ def foreach_batch(
         )
     check_key(key)
     cast("Callable[[ModuleType], None]", cloudpickle.register_pickle_by_value)(batch)
-    place = check_path("checkpoint", checkpoint)
-    return Batches(asset_store.handle(), function, place, key)
+    path = check_path("checkpoint", checkpoint)
+    return Batches(asset_store.handle(), function, path, key)
 
 
 def follow(query: StreamingQuery, task_store: TaskStore, *, key: str = "query") -> None:

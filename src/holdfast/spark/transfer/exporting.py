@@ -109,12 +109,12 @@ def _tidy(directory: Directory, tables: dict[str, Table]) -> None:
 
 
 def _delete_all_but(
-    kept: set[tuple[str, ...]], directory: Directory, place: tuple[str, ...]
+    kept: set[tuple[str, ...]], directory: Directory, prefix: tuple[str, ...]
 ) -> None:
-    if place in kept:
+    if prefix in kept:
         return
-    for name in directory.names("/".join(place)):
-        below = (*place, name)
+    for name in directory.names("/".join(prefix)):
+        below = (*prefix, name)
         if any(path[: len(below)] == below for path in kept):
             _delete_all_but(kept, directory, below)
         else:

@@ -77,7 +77,7 @@ def entries(
     reader = (
         spark.read.format(FORMAT).option("table", table).option("resolve", str(resolve).lower())
     )
-    options = {"where": where, "columns": columns, **(place(at) if at else {})}
+    options = {"where": where, "columns": columns, **(location_options(at) if at else {})}
     if partitions:
         options["partitions"] = str(partitions)
     for name, text in options.items():
@@ -91,6 +91,6 @@ def entries(
     return rows
 
 
-def place(location: Location) -> dict[str, str]:
+def location_options(location: Location) -> dict[str, str]:
     """Return the data source's options for a store."""
     return {"url": location.url} | ({"token": location.token} if location.is_server else {})

@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError, UnknownAsset
 from holdfast.portable.source.location import Location
 from holdfast.spark.checkpoints.checkpoint import checkpointed
 from holdfast.spark.transfer.checksum import Total
-from holdfast.spark.transfer.filter import CONTENT, IDENTITY, place
+from holdfast.spark.transfer.filter import CONTENT, IDENTITY, location_options
 from holdfast.spark.transfer.plan import Chunk
 from holdfast.spark.transfer.source import FORMAT
 from holdfast.store import Store
@@ -55,7 +55,7 @@ class Target(NamedTuple):
             total = Total.of(sent, chunk.table)
             if total.count:
                 writer = sent.write.format(FORMAT).option("table", chunk.table)
-                writer.options(**place(self.location)).mode("append").save()
+                writer.options(**location_options(self.location)).mode("append").save()
                 self._verify(chunk, sent, total)
             return total
         finally:

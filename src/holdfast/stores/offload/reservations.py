@@ -25,29 +25,29 @@ class GroupedReservations:
 
     async def reserve(self, command: ReserveObjects) -> None:
         loop = asyncio.get_running_loop()
-        place = loop, command.scope, command.writer
-        waiting = self._waiting.get(place)
+        group_key = loop, command.scope, command.writer
+        waiting = self._waiting.get(group_key)
         if waiting is not None:
             answered: asyncio.Future[None] = loop.create_future()
             waiting.append((command, answered))
             await answered
             return
-        self._waiting[place] = []
+        self._waiting[group_key] = []
         try:
             await self._store.aexecute(command)
         finally:
-            self._go_on(place)
+            self._go_on(group_key)
 
-    def _go_on(self, place: Hashable) -> None:
-        waiting = self._waiting.pop(place)
+    def _go_on(self, group_key: Hashable) -> None:
+        waiting = self._waiting.pop(group_key)
         if waiting:
             group_size = _fitting(waiting)
-            self._waiting[place] = waiting[group_size:]
-            group = asyncio.ensure_future(self._together(place, waiting[:group_size]))
+            self._waiting[group_key] = waiting[group_size:]
+            group = asyncio.ensure_future(self._together(group_key, waiting[:group_size]))
             self._groups.add(group)
             group.add_done_callback(self._groups.discard)
 
-    async def _together(self, place: Hashable, waiting: list[_Waiting]) -> None:
+    async def _together(self, group_key: Hashable, waiting: list[_Waiting]) -> None:
         first = waiting[0][0]
         objects = tuple(chain.from_iterable(command.objects for command, _ in waiting))
         try:
@@ -61,7 +61,7 @@ class GroupedReservations:
                 if not answered.done():
                     answered.set_result(None)
         finally:
-            self._go_on(place)
+            self._go_on(group_key)
 
     async def _alone(self, command: ReserveObjects, answered: asyncio.Future[None]) -> None:
         if answered.done():

@@ -106,8 +106,8 @@ class ObjectStorage(Storage):
         self.name = type(backend).__name__
 
     def parcel(self, scope: StoreScope, key: str, content: bytes) -> Parcel | None:
-        place = self._backend.place(scope, key, content)
-        return None if place is None else Parcel(scope, key, content, place)
+        reference = self._backend.reference_for(scope, key, content)
+        return None if reference is None else Parcel(scope, key, content, reference)
 
     def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
         backend = self._backend
@@ -123,17 +123,18 @@ class ObjectStorage(Storage):
         return [parcel.reference for parcel in parcels]
 
     def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
-        backend, places = self._backend, [place for _, _, place in wanted]
-        for scope, key, place in wanted:
+        backend, references = self._backend, [reference for _, _, reference in wanted]
+        for scope, key, reference in wanted:
             # Any client that may write entries can write any reference.
-            if not backend.is_place_of(place, scope, key):
+            if not backend.is_reference_of(reference, scope, key):
                 raise BackendFailed(
-                    f"{one_line(place)} is no object of `{key}` of {scope}",
+                    f"{one_line(reference)} is no object of `{key}` of {scope}",
                     hint="another [workers] state_backend wrote it, or somebody made it up: "
                     "configure the backend that wrote it, or set the key anew",
                 )
         contents = yield Call(
-            lambda: list(map(backend.fetch, places)), lambda: _all(map(backend.afetch, places))
+            lambda: list(map(backend.fetch, references)),
+            lambda: _all(map(backend.afetch, references)),
         )
         # Release each one as soon as it is decoded: they may be large.
         contents.reverse()
@@ -142,31 +143,31 @@ class ObjectStorage(Storage):
     def remove(self, purges: Sequence[Purge], seconds: float) -> Steps[dict[int, str]]:
         until = time.monotonic() + seconds
         tried: dict[int, str] = {}
-        places: dict[int, str] = {}
+        references: dict[int, str] = {}
         for purge in purges:
-            place = reference_in(purge.value) or ""
-            if not place or is_in_place(purge.value):
+            reference = reference_in(purge.value) or ""
+            if not reference or is_in_place(purge.value):
                 tried[purge.id] = _ANOTHERS
                 continue
             try:
-                if self._backend.is_place_of(place, purge.scope, purge.key):
-                    places[purge.id] = place
+                if self._backend.is_reference_of(reference, purge.scope, purge.key):
+                    references[purge.id] = reference
                 else:
-                    shown = one_line(place)
+                    shown = one_line(reference)
                     log.warning("%s is no object of `%s` of %s", shown, purge.key, purge.scope)
                     tried[purge.id] = ""
             except BackendFailed as error:
                 tried[purge.id] = f"{error.message}; {error.hint}"
-        ids = list(places)
+        ids = list(references)
         for first in range(0, len(ids), _TOGETHER):
             if time.monotonic() > until:
                 break
-            some = {id: places[id] for id in ids[first : first + _TOGETHER]}
+            some = {id: references[id] for id in ids[first : first + _TOGETHER]}
             failed = yield Call(
                 partial(self._backend.remove, [*some.values()]),
                 partial(self._backend.aremove, [*some.values()]),
             )
-            tried |= {id: failed.get(place, "") for id, place in some.items()}
+            tried |= {id: failed.get(reference, "") for id, reference in some.items()}
         return tried
 
 

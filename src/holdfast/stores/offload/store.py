@@ -165,10 +165,10 @@ class OffloadStore(ReferenceStore):
         if not isinstance(command, c.Set) or not command.on_success:
             return (yield from self._sent((command,), lambda sent: sent[0]))
         scope = yield from self._writable(command)
-        place = command.writer, scope, command.key
+        staged_key = command.writer, scope, command.key
         noted, sent = self._staged_as(command)
         answer = yield from self._sent((sent,), lambda sent: sent[0])
-        self._staged[place] = noted
+        self._staged[staged_key] = noted
         return answer
 
     def _staged_as(self, command: c.Set) -> tuple[c.Set, c.Set]:
@@ -210,8 +210,8 @@ class OffloadStore(ReferenceStore):
                 entry = yield c.GetEntry(write.scope, write.key)
                 if entry is not None and is_reference(entry.value):
                     text = yield from self._resolved(None, write.scope, write.key, entry.value)
-                    place = write.scope, write.key, text, write.writer
-                    found[-1] = c.Set(*place, if_version=entry.version)
+                    written = write.scope, write.key, text, write.writer
+                    found[-1] = c.Set(*written, if_version=entry.version)
         return found
 
     def _sent(
@@ -268,7 +268,8 @@ class OffloadStore(ReferenceStore):
             references = yield from self._storage.put(parcels)
             named = zip(parcels, references, strict=True)
             texts += [
-                (parcel.key, as_reference(place, self._storage.in_place)) for parcel, place in named
+                (parcel.key, as_reference(reference, self._storage.in_place))
+                for parcel, reference in named
             ]
         if isinstance(write, c.Set):
             return msgspec.structs.replace(write, value=texts[0][1])
@@ -354,8 +355,8 @@ class OffloadStore(ReferenceStore):
                 value = yield from self._resolved(reader, command.scope, command.key, text)
                 return msgspec.structs.replace(answer, value=value)
             case Page():
-                places = [(at.scope, at.entry.key, at.entry.value) for at in answer.found]
-                values = yield from self._all_resolved(reader, places)
+                stored = [(at.scope, at.entry.key, at.entry.value) for at in answer.found]
+                values = yield from self._all_resolved(reader, stored)
                 found = tuple(
                     Found(at.scope, msgspec.structs.replace(at.entry, value=value))
                     for at, value in zip(answer.found, values, strict=True)
@@ -367,8 +368,8 @@ class OffloadStore(ReferenceStore):
 
     def _history(self, command: c.History, steps: tuple[Version[str], ...]) -> Steps[Any]:
         self._check_past(command, [step.value for step in steps[1:]])
-        places = [(command.scope, command.key, step.value or "") for step in steps]
-        values = yield from self._all_resolved(None, places)
+        stored = [(command.scope, command.key, step.value or "") for step in steps]
+        values = yield from self._all_resolved(None, stored)
         return tuple(
             step if step.value is None else msgspec.structs.replace(step, value=value)
             for step, value in zip(steps, values, strict=True)
@@ -381,17 +382,17 @@ class OffloadStore(ReferenceStore):
         return value
 
     def _all_resolved(
-        self, reader: TaskWriter | None, places: Sequence[tuple[StoreScope, str, str]]
+        self, reader: TaskWriter | None, stored: Sequence[tuple[StoreScope, str, str]]
     ) -> Steps[list[str]]:
         """Return the JSON texts, reading those that are references or held back for the reader."""
         wanted = []
-        for scope, key, text in places:
+        for scope, key, text in stored:
             if is_reference(text):
                 wanted.append(((yield from self._named(scope)), key, reference_in(text) or ""))
         fetched = (yield from self._storage.fetch(wanted)) if wanted else []
         fetched.reverse()
         values = []
-        for scope, key, text in places:
+        for scope, key, text in stored:
             if text == HELD_TEXT:
                 values.append(self._held_text(reader, (yield from self._named(scope)), key))
             else:
@@ -439,17 +440,17 @@ class OffloadStore(ReferenceStore):
         if command.succeeded:
             yield from self._send_staged(writer)
         yield command
-        for place in [place for place in self._staged if place[0] == writer]:
-            del self._staged[place]
+        for staged_key in [staged_key for staged_key in self._staged if staged_key[0] == writer]:
+            del self._staged[staged_key]
         yield from self._tidy(c.Part(writer.scope), whole=command.clear)
 
     def _send_staged(self, writer: TaskWriter) -> Steps[None]:
         """Offload the values that were held back, and stage their references."""
         if self._storage.in_place:
-            for place, command in list(self._staged.items()):
-                if place[0] == writer:
+            for staged_key, command in list(self._staged.items()):
+                if staged_key[0] == writer:
                     yield from self._sent((command,), lambda sent: sent[0])
-                    del self._staged[place]
+                    del self._staged[staged_key]
 
     def _tidy(self, part: c.Part, whole: bool = False) -> Steps[None]:
         """Delete the objects that a change has left without a reference; `whole` after a change

@@ -13,7 +13,7 @@ from typing import Final
 import sqlalchemy as sa
 
 REFERENCE: Final = '{"__holdfast_ref__":'
-PLACE: Final = '{"__holdfast_loc__":'
+IN_PLACE: Final = '{"__holdfast_loc__":'
 """Prefixes of offloaded values: an object with a name of its own, or one overwritten in place."""
 TABLES: Final = ("hf_task_entry", "hf_asset_entry", "hf_asset_history", "hf_staged_write")
 EVENTS: Final = {"gone": "DELETE", "over": "UPDATE"}
@@ -56,7 +56,7 @@ def _when(table: str, kind: str) -> str:
     """Return a trigger's condition. A history step does not keep objects overwritten in place."""
     when = f"substr(OLD.value, 1, {len(REFERENCE)}) = '{REFERENCE}'"
     if table != "hf_asset_history":
-        when = f"({when} OR substr(OLD.value, 1, {len(PLACE)}) = '{PLACE}')"
+        when = f"({when} OR substr(OLD.value, 1, {len(IN_PLACE)}) = '{IN_PLACE}')"
     return when + (" AND OLD.value <> NEW.value" if kind == "UPDATE" else "")
 
 
@@ -80,7 +80,7 @@ def _queue_of_asset(table: str, key: str) -> str:
     )
     if table == "hf_staged_write":
         return queue
-    in_place = f" AND substr(o.value, 1, {len(PLACE)}) <> '{PLACE}'"
+    in_place = f" AND substr(o.value, 1, {len(IN_PLACE)}) <> '{IN_PLACE}'"
     unnamed = " AND ".join(
         f"NOT EXISTS (SELECT 1 FROM {other} o WHERE o.asset_id = OLD.asset_id"
         f" AND o.{key} = OLD.{key} AND o.value = OLD.value"

@@ -113,14 +113,14 @@ class Purging(StoreFixtures):
     def test_the_history_does_not_keep_what_was_overwritten_in_place(
         self, do: Client, asset: AssetScope
     ) -> None:
-        place = as_reference("vault/a", in_place=True)
-        put(do, asset, "k", place, ANN)
-        put(do, asset, "k", place, ANN)
+        reference = as_reference("vault/a", in_place=True)
+        put(do, asset, "k", reference, ANN)
+        put(do, asset, "k", reference, ANN)
         assert taken(do) == []
 
         do(c.Delete(asset, "k", ANN))
 
-        assert taken(do) == [place]
+        assert taken(do) == [reference]
 
     def test_what_falls_off_the_history_is_queued(self, do: Client, asset: AssetScope) -> None:
         put(do, asset, "k", A, ANN)
@@ -478,14 +478,14 @@ class Purging(StoreFixtures):
     def test_what_is_overwritten_in_place_is_reserved_by_its_key(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
-        place = as_reference("vault/a", in_place=True)
-        do(c.Set(task, "k", place, ANN))
+        reference = as_reference("vault/a", in_place=True)
+        do(c.Set(task, "k", reference, ANN))
         do(reserve(task, "k", "", ANN))
 
         do(c.Delete(task, "k", ANN))
 
         assert taken(do) == []
-        do(c.Set(task, "k", place, ANN, reservation=MINE))
+        do(c.Set(task, "k", reference, ANN, reservation=MINE))
         assert do(c.CountPurges()).waiting == 0
         do(reserve(task, "l", "", ANN))
         clock.forward(c.RESERVED_FOR)
@@ -495,8 +495,8 @@ class Purging(StoreFixtures):
         self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
-        place = as_reference("vault/a", in_place=True)
-        version = do(c.Set(asset, "k", place, ANN))
+        reference = as_reference("vault/a", in_place=True)
+        version = do(c.Set(asset, "k", reference, ANN))
         do(c.Set(asset, "k", "1", ANN))
 
         with pytest.raises(NotSupported):

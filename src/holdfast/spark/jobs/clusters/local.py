@@ -43,7 +43,7 @@ class LocalSubmit(Cluster):
     def driver_id(self, intent: str) -> str:
         return intent
 
-    def _place(self, driver: str) -> Path:
+    def _directory(self, driver: str) -> Path:
         """Return the directory of a driver. Raise InvalidInput if the id, which comes from the task
         store, could lead out of the directory of jobs."""
         if not is_uuid(driver):
@@ -55,13 +55,13 @@ class LocalSubmit(Cluster):
 
     def submit(self, submission: Submission) -> str:
         self._clear_up()
-        place = self._place(submission.intent)
-        place.mkdir(parents=True, exist_ok=True)
-        settings = place / "spark.properties"
+        directory = self._directory(submission.intent)
+        directory.mkdir(parents=True, exist_ok=True)
+        settings = directory / "spark.properties"
         write_properties(settings, submission.settings())
         command = submit_command(submission, self._master, "client", settings)
         subprocess.run(
-            [sys.executable, "-m", detached.__name__, str(place), *command],
+            [sys.executable, "-m", detached.__name__, str(directory), *command],
             env=spark_environment(submission.environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -69,56 +69,56 @@ class LocalSubmit(Cluster):
             check=False,
         )
         deadline = time.monotonic() + START_SECONDS
-        while detached.owner(place) is None:
+        while detached.owner(directory) is None:
             if time.monotonic() > deadline:
                 raise SparkUnavailable(
-                    f"the process that keeps spark-submit did not start in {place}",
+                    f"the process that keeps spark-submit did not start in {directory}",
                     hint="see whether this machine has memory and processes left",
                 )
             time.sleep(0.02)
         return submission.intent
 
     def find(self, intent: str) -> str | None:
-        return intent if detached.owner(self._place(intent)) is not None else None
+        return intent if detached.owner(self._directory(intent)) is not None else None
 
     def status(self, driver: str) -> Status:
-        place = self._place(driver)
-        owner = detached.owner(place)
+        directory = self._directory(driver)
+        owner = detached.owner(directory)
         if owner is None:
-            return Status(State.UNKNOWN, f"there is no {place}")
+            return Status(State.UNKNOWN, f"there is no {directory}")
         runs = _runs_here(owner)  # before reading its exit status
-        status = detached.exit_status(place)
+        status = detached.exit_status(directory)
         if status is None:
             why = f"{owner} is not there any more, and has not told its end"
             return Status(State.RUNNING) if runs else Status(State.UNKNOWN, why)
         if status == 0:
             return Status(State.SUCCEEDED)
-        if (place / "cancelled").exists():
+        if (directory / "cancelled").exists():
             return Status(State.CANCELLED)
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
         return Status(State.FAILED, f"spark-submit ended with {how}")
 
     def cancel(self, driver: str) -> None:
-        place = self._place(driver)
-        owner = detached.owner(place)
-        if owner is None or detached.exit_status(place) is not None or not _runs_here(owner):
+        directory = self._directory(driver)
+        owner = detached.owner(directory)
+        if owner is None or detached.exit_status(directory) is not None or not _runs_here(owner):
             return
-        (place / "cancelled").touch()
+        (directory / "cancelled").touch()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.killpg(owner.pid, number)
             deadline = time.monotonic() + GRACE
             while time.monotonic() < deadline:
-                if detached.exit_status(place) is not None or not _runs_here(owner):
+                if detached.exit_status(directory) is not None or not _runs_here(owner):
                     return
                 time.sleep(0.05)
 
     def where_logs_are(self, driver: str) -> str:
-        return str(self._place(driver) / "log")
+        return str(self._directory(driver) / "log")
 
     def read(self, driver: str, stream: str, offset: int | None) -> tuple[bytes, int]:
         try:
-            with open(self._place(driver) / stream, "rb") as log:
+            with open(self._directory(driver) / stream, "rb") as log:
                 end = log.seek(0, os.SEEK_END)
                 begin = log.seek(max(0, end - _TAIL) if offset is None else offset)
                 text = log.read(_TAIL)

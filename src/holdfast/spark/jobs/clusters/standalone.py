@@ -119,10 +119,10 @@ class StandaloneCluster(Cluster):
         page = self._worker_page(driver)
         if page is None:
             return b"", offset or 0
-        place = f"driverId={quote(driver, safe='')}&logType={stream}&byteLength={_AT_ONCE}"
+        query = f"driverId={quote(driver, safe='')}&logType={stream}&byteLength={_AT_ONCE}"
         if offset is not None:
-            place += f"&offset={offset}"
-        answer = ask(f"{page}/log/?{place}")
+            query += f"&offset={offset}"
+        answer = ask(f"{page}/log/?{query}")
         head = _HEAD.match(answer)
         if head is None:
             return b"", offset or 0

@@ -12,7 +12,7 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import JsonValue, decode, encode, too_large_to_offload
 from holdfast.settings import ObjectStore, load
 from holdfast.stores.backend.contract import BaseStoreBackend
-from holdfast.stores.offload.objects import place
+from holdfast.stores.offload.objects import naming
 from holdfast.stores.offload.objects.compression import LARGEST, SUFFIXES, zstd
 from holdfast.stores.offload.objects.failure import translated
 from holdfast.stores.offload.objects.objects import Objects, Stored, elsewhere
@@ -53,15 +53,15 @@ class ObjectStoreBackend(BaseStoreBackend):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._settings,)
 
-    def place(self, scope: StoreScope, key: str, content: bytes) -> str | None:
+    def reference_for(self, scope: StoreScope, key: str, content: bytes) -> str | None:
         """Return the reference for this content, whose object need not exist yet; None if the
         content is below the threshold and stays inline."""
-        return self._place(place.folder(scope, key), content)
+        return self._reference_for(naming.folder(scope, key), content)
 
-    def is_place_of(self, reference: str, scope: StoreScope, key: str) -> bool:
+    def is_reference_of(self, reference: str, scope: StoreScope, key: str) -> bool:
         """Return whether the reference can be that of an object of this key, whatever its content.
         Raise BackendFailed if it can, but only below a URL that is not configured."""
-        directory, folder = reference.rpartition("/")[0], f"/{place.folder(scope, key)}"
+        directory, folder = reference.rpartition("/")[0], f"/{naming.folder(scope, key)}"
         root = directory.removesuffix(folder)
         if root == directory:
             return False
@@ -70,13 +70,13 @@ class ObjectStoreBackend(BaseStoreBackend):
         return True
 
     def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
-        """Write the object of a reference that `place` returned."""
+        """Write the object of a reference that `reference_for` returned."""
         with translated("write", reference):
-            run(self._objects.put(reference, content, place.metadata(place.owner(scope), key)))
+            run(self._objects.put(reference, content, naming.metadata(naming.owner(scope), key)))
 
     async def aput(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
         with translated("write", reference):
-            metadata = place.metadata(place.owner(scope), key)
+            metadata = naming.metadata(naming.owner(scope), key)
             await arun(self._objects.put(reference, content, metadata))
 
     def fetch(self, reference: str) -> bytes:
@@ -116,11 +116,11 @@ class ObjectStoreBackend(BaseStoreBackend):
         from its metadata where the names are too long for the path. Return None if neither says, or
         the object is gone."""
         path = reference.removeprefix(f"{self._objects.address}/")
-        if (found := place.whose(path)) is not None or "~" not in path:
+        if (found := naming.whose(path)) is not None or "~" not in path:
             return found
         with translated("look at", reference):
             said = run(self._objects.metadata(reference))
-        return place.whose(path, said) if said else None
+        return naming.whose(path, said) if said else None
 
     @property
     def url(self) -> str:
@@ -176,34 +176,34 @@ class ObjectStoreBackend(BaseStoreBackend):
             await arun(self._objects.remove_folders(folders))
 
     def serialize_task_store_to_ref(self, *, value: JsonValue, key: str, ti_id: str) -> str:
-        return self._serialize(value, place.folder_by_id(ti_id, key), {"ti": ti_id}, key)
+        return self._serialize(value, naming.folder_by_id(ti_id, key), {"ti": ti_id}, key)
 
     def deserialize_task_store_from_ref(self, stored: str) -> Any:
         return self._deserialize(stored)
 
     def serialize_asset_store_to_ref(self, *, value: JsonValue, key: str, asset_ref: str) -> str:
         scope = AssetScope(name=asset_ref)
-        return self._serialize(value, place.folder(scope, key), place.owner(scope), key)
+        return self._serialize(value, naming.folder(scope, key), naming.owner(scope), key)
 
     def deserialize_asset_store_from_ref(self, stored: str) -> Any:
         return self._deserialize(stored)
 
-    def _place(self, folder: str, content: bytes) -> str | None:
+    def _reference_for(self, folder: str, content: bytes) -> str | None:
         if len(content) < self._settings.threshold_bytes:
             return None
         if len(content) > self._max_bytes:
             raise too_large_to_offload(len(content), self._max_bytes, folder)
         suffix = self._suffix if len(content) <= LARGEST else ""
-        return self._objects.reference(f"{folder}/{place.name(content, suffix)}")
+        return self._objects.reference(f"{folder}/{naming.name(content, suffix)}")
 
     def _serialize(self, value: JsonValue, folder: str, owner: dict[str, str], key: str) -> str:
         text = encode(value)
         content = text.encode()
-        reference = self._place(folder, content)
+        reference = self._reference_for(folder, content)
         if reference is None:
             return text
         with translated("write", reference):
-            run(self._objects.put(reference, content, place.metadata(owner, key)))
+            run(self._objects.put(reference, content, naming.metadata(owner, key)))
         return reference
 
     def _deserialize(self, stored: str) -> Any:
@@ -217,9 +217,9 @@ def _folders(
     scope: StoreScope, key: str | None = None, *, all_map_indices: bool = False
 ) -> list[str]:
     """Return the folders of the scope's objects: by its names, and by its id for the hooks."""
-    folders = [place.folder(scope, key, all_map_indices=all_map_indices)]
+    folders = [naming.folder(scope, key, all_map_indices=all_map_indices)]
     if isinstance(scope, TaskScope):
-        folders.append(place.folder_by_id(scope.ti_text, key))
+        folders.append(naming.folder_by_id(scope.ti_text, key))
     return folders
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.errors import BackendFailed
 from holdfast.model.object_url import Address
-from holdfast.stores.offload.objects import failure, place
+from holdfast.stores.offload.objects import failure, naming
 from holdfast.stores.offload.objects.compression import LARGEST, PIECE, Damaged, unpacked, unpacker
 from holdfast.stores.offload.objects.opening import check_process, open_store
 from holdfast.stores.offload.objects.steps import Steps, call, following
@@ -143,7 +143,7 @@ class Objects:
         if not self._is_there():
             return []
         found = self._opened(self.address).list_with_delimiter(folder or None)["common_prefixes"]
-        return sorted(path for path in found if path.partition("/")[0] in place.KINDS)
+        return sorted(path for path in found if path.partition("/")[0] in naming.KINDS)
 
     def reference(self, path: str) -> str:
         return f"{self.address}/{path}"
@@ -155,7 +155,7 @@ class Objects:
     def _located(self, reference: str) -> tuple[Address, str, str]:
         """Return the root of a reference, the path below it, and the suffix. Raise BackendFailed if
         it is no reference, or below none of the URLs."""
-        said = place.digest_and_suffix(reference)
+        said = naming.digest_and_suffix(reference)
         if said is None:
             raise BackendFailed(
                 f"{reference!r} is no reference to an object",
@@ -218,7 +218,7 @@ class Objects:
 
 
 def _is_ours(path: str) -> bool:
-    return path.partition("/")[0] in place.KINDS and place.digest_and_suffix(path) is not None
+    return path.partition("/")[0] in naming.KINDS and naming.digest_and_suffix(path) is not None
 
 
 def elsewhere(reference: str, root: str) -> BackendFailed:

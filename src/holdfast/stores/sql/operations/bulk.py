@@ -52,8 +52,8 @@ def add_to_load(context: Context, command: c.AddToLoad) -> Steps[None]:
         owners = chain((first,), repeat(others))
         # The entries come first in zip: when they end, no number is consumed.
         for (key, value, until), owner, number in zip(new, owners, numbers, strict=False):
-            place = (load, command.part, number, *owner)
-            brought.append((*place, key, value, rows.micros(until)))
+            row_id = (load, command.part, number, *owner)
+            brought.append((*row_id, key, value, rows.micros(until)))
     if brought:
         yield context.dialect.insert_many(t.load_entry, brought)
 

@@ -298,7 +298,7 @@ def lock_part(part: c.Part) -> Steps[bool]:
     names = False
     for tables, by, owner in owners:
         for id, *_ in (yield lock_owner(tables, by), owner):
-            [(does,)] = yield s.names_places(tables), {"owner": id}
+            [(does,)] = yield s.refers_in_place(tables), {"owner": id}
             names = names or bool(does)
     return names
 

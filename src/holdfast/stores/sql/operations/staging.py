@@ -89,8 +89,8 @@ def merged(page: Page, staged: Sequence[rows.Row], command: c.List) -> Page:
     entries: dict[tuple[StoreScope, str], Entry[str]]
     entries = {(found.scope, found.entry.key): found.entry for found in page.found}
     for row in staged:
-        place = AssetScope(*row[4:7]), row[0]
-        entries[place] = seen(entries.get(place), row, command.reader)
+        at = AssetScope(*row[4:7]), row[0]
+        entries[at] = seen(entries.get(at), row, command.reader)
     since = command.updated_since
     found = [
         Found(scope, entry)

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.model.value import PLACE_PREFIX
+from holdfast.model.value import IN_PLACE_PREFIX
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
 from holdfast.stores.sql.statements.entries import TASKS, ScopeTables, Select
@@ -53,16 +53,16 @@ def count_part(conditions: frozenset[str]) -> Select:
 
 
 @cache
-def names_places(tables: ScopeTables) -> Select:
+def refers_in_place(tables: ScopeTables) -> Select:
     """Select whether the owner's entries or staged writes refer to objects overwritten in place."""
     entries = (t.task_entry,) if tables is TASKS else (t.asset_entry, t.staged_write)
-    start = sa.literal(PLACE_PREFIX)
+    start = sa.literal(IN_PLACE_PREFIX)
     return sa.select(
         sa.or_(
             *(
                 sa.exists().where(
                     table.c[tables.owner_id.name] == sa.bindparam("owner"),
-                    sa.func.substr(table.c.value, 1, len(PLACE_PREFIX)) == start,
+                    sa.func.substr(table.c.value, 1, len(IN_PLACE_PREFIX)) == start,
                 )
                 for table in entries
             )
@@ -100,7 +100,7 @@ def lock_due(dialect: type[Dialect], conditions: frozenset[str]) -> Select:
 
 def _reserved() -> sa.ColumnElement[bool]:
     other = t.purge.alias("other")
-    in_place = sa.func.substr(_row.value, 1, len(PLACE_PREFIX)) == sa.literal(PLACE_PREFIX)
+    in_place = sa.func.substr(_row.value, 1, len(IN_PLACE_PREFIX)) == sa.literal(IN_PLACE_PREFIX)
     same_key = other.c.key == _row.key
     return sa.exists().where(
         # With the key in both, each finds its rows through an index.
@@ -120,7 +120,7 @@ def _part(conditions: frozenset[str]) -> list[sa.ColumnElement[bool]]:
 def _named() -> sa.ColumnElement[bool]:
     its_task = t.task_entry.c.ti_id == _row.ti_id
     its_asset = t.asset.c.name_digest == _row.name_digest
-    lasts = sa.func.substr(_row.value, 1, len(PLACE_PREFIX)) != sa.literal(PLACE_PREFIX)
+    lasts = sa.func.substr(_row.value, 1, len(IN_PLACE_PREFIX)) != sa.literal(IN_PLACE_PREFIX)
     return sa.or_(
         sa.exists().where(its_task, _same(t.task_entry)),
         *(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import sqlalchemy as sa
 
 from holdfast.model.load_record import RECORD_SUFFIX
-from holdfast.model.value import PLACE_PREFIX, REFERENCE_PREFIX
+from holdfast.model.value import IN_PLACE_PREFIX, REFERENCE_PREFIX
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import now
 from holdfast.stores.sql.statements.entries import Select, measure
@@ -203,7 +203,7 @@ def _is_reference(value: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     return sa.or_(
         *(
             sa.func.substr(value, 1, len(prefix)) == sa.literal(prefix)
-            for prefix in (REFERENCE_PREFIX, PLACE_PREFIX)
+            for prefix in (REFERENCE_PREFIX, IN_PLACE_PREFIX)
         )
     )
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.path_part import path_part
 from holdfast.model.scope import AssetScope, TaskScope
-from holdfast.stores.offload.objects.place import (
+from holdfast.stores.offload.objects.naming import (
     MAX_METADATA,
     MAX_PART,
     folder,
