@@ -145,10 +145,8 @@ def _start(
 def _conf(startup: SparkStartup, directory: Path) -> dict[str, str]:
     """Return the settings of the server: our defaults, overridden by the user's."""
     port, ui_port = _free_ports()
-    options = [
-        f'"-Djava.io.tmpdir={directory / "tmp"}"',
-        f'"-Dderby.system.home={directory / "derby"}"',
-    ]
+    paths = {"java.io.tmpdir": "tmp", "derby.system.home": "derby"}
+    options = [f'"-D{name}={directory / path}"' for name, path in paths.items()]
     given = dict(startup.conf)
     options.append(given.pop("spark.driver.extraJavaOptions", ""))
     return {

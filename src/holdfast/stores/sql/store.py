@@ -13,6 +13,7 @@ from threading import RLock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
+from holdfast import flow
 from holdfast.commands import Command
 from holdfast.errors import HoldfastError
 from holdfast.flow import Call
@@ -184,61 +185,60 @@ class SqlStore(Store):
         return answer
 
     def _drive(self, steps: Steps[A], cursor: Any, progress: Progress, timeout: Timeout) -> A:
-        if not self._dialect.embedded:
-            return self._drive_steps(steps, cursor, progress, timeout)
-        with ExitStack() as turn:
-            return self._drive_steps(steps, cursor, progress, timeout, turn)
+        def do(step: Any) -> Any:
+            if type(step) is tuple:
+                return self._run(cursor, step)
+            if isinstance(step, Call):
+                return step.sync()
+            if self._dialect.embedded and step == self._dialect.begin:
+                # Writers of this process take turns, because SQLite would have them poll with
+                # growing pauses.
+                if not self._turn.acquire(timeout=timeout.seconds or -1):
+                    raise unanswered(timeout.seconds)
+                turn.callback(self._turn.release)
+                timeout.check()
+            cursor.execute(step)
+            return None
 
-    def _drive_steps(
-        self,
-        steps: Steps[A],
-        cursor: Any,
-        progress: Progress,
-        timeout: Timeout,
-        turn: ExitStack | None = None,
-    ) -> A:
+        with ExitStack() as turn:
+            return flow.run(self._transaction(steps, progress, timeout), do)
+
+    def _transaction(
+        self, steps: Steps[A], progress: Progress, timeout: Timeout = NO_TIMEOUT
+    ) -> flow.Steps[str | Query | Call, A]:
+        """Yield the queries and calls of an operation, and the SQL text of its transaction."""
         try:
             query = next(steps)
             while True:
                 timeout.check()
+                answer = None
                 if query is BEGIN:
-                    if turn is not None:
-                        # Writers of this process take turns, because SQLite would have them poll
-                        # with growing pauses.
-                        if not self._turn.acquire(timeout=timeout.seconds or -1):
-                            raise unanswered(timeout.seconds)
-                        turn.callback(self._turn.release)
-                        timeout.check()
-                    cursor.execute(self._dialect.begin)
+                    yield self._dialect.begin
                     progress.begun = True
-                    query = steps.send(None)
                 elif query is SNAPSHOT:
                     if not progress.begun:
-                        for text in self._dialect.snapshot:
-                            cursor.execute(text)
+                        yield from self._dialect.snapshot
                         progress.begun = True
-                    query = steps.send(None)
                 elif query is ROLLBACK:
-                    cursor.execute("ROLLBACK")
+                    yield "ROLLBACK"
                     progress.begun = False
-                    query = steps.send(None)
                 elif isinstance(query, Call):
                     try:
-                        answer = query.sync()
+                        answer = yield query
                     except Exception as error:
                         query = steps.throw(error)
-                    else:
-                        query = steps.send(answer)
+                        continue
                 else:
-                    query = steps.send(self._run(cursor, query))
+                    answer = yield query
+                query = steps.send(answer)
         except StopIteration as end:
             if progress.begun:
                 progress.committing = True
-                cursor.execute("COMMIT")
+                yield "COMMIT"
             return end.value  # type: ignore[no-any-return]
         except HoldfastError:
             if progress.begun:
-                cursor.execute("ROLLBACK")
+                yield "ROLLBACK"
             raise
 
     def _run(self, cursor: Any, query: Query) -> Any:
@@ -294,41 +294,15 @@ class SqlStore(Store):
             timer.cancel()
 
     async def _adrive(self, steps: Steps[A], cursor: Any, progress: Progress) -> A:
-        try:
-            query = next(steps)
-            while True:
-                if query is BEGIN:
-                    await cursor.execute(self._dialect.begin)
-                    progress.begun = True
-                    query = steps.send(None)
-                elif query is SNAPSHOT:
-                    if not progress.begun:
-                        for text in self._dialect.snapshot:
-                            await cursor.execute(text)
-                        progress.begun = True
-                    query = steps.send(None)
-                elif query is ROLLBACK:
-                    await cursor.execute("ROLLBACK")
-                    progress.begun = False
-                    query = steps.send(None)
-                elif isinstance(query, Call):
-                    try:
-                        answer = await query.asynchronous()
-                    except Exception as error:
-                        query = steps.throw(error)
-                    else:
-                        query = steps.send(answer)
-                else:
-                    query = steps.send(await self._arun(cursor, query))
-        except StopIteration as end:
-            if progress.begun:
-                progress.committing = True
-                await cursor.execute("COMMIT")
-            return end.value  # type: ignore[no-any-return]
-        except HoldfastError:
-            if progress.begun:
-                await cursor.execute("ROLLBACK")
-            raise
+        async def do(step: Any) -> Any:
+            if type(step) is tuple:
+                return await self._arun(cursor, step)
+            if isinstance(step, Call):
+                return await step.asynchronous()
+            await cursor.execute(step)
+            return None
+
+        return await flow.arun(self._transaction(steps, progress), do)
 
     async def _arun(self, cursor: Any, query: Query) -> Any:
         text, params, many, returns_rows = self._compiled.prepare(query, self._now())
