@@ -19,7 +19,7 @@ from talk import JSON, Served
 from holdfast import commands as c
 from holdfast.access.identity import TaskIdentity
 from holdfast.connection import open_store
-from holdfast.server.serve import STORE_PATIENCE
+from holdfast.server.serve import STORE_RETRY_WINDOW
 from holdfast.settings import load
 from holdfast.stores.sql.schema import migrate
 
@@ -40,7 +40,7 @@ def served(database: KillableServer, tmp_path: Path) -> Iterator[Served]:
     migrate(url)
     environ = {"HOLDFAST__DATABASE__URL": url, "HOLDFAST__API__ACCESS_LOG": "false"}
     settings = load(tmp_path, environ)
-    served = Served(open_store(settings, retry_window=STORE_PATIENCE), settings)
+    served = Served(open_store(settings, retry_window=STORE_RETRY_WINDOW), settings)
     yield served
     served.close()
 

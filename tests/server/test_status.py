@@ -79,7 +79,7 @@ def test_a_store_that_hangs_does_not_hang_the_health_check(
     async def hang(command: object) -> None:
         await asyncio.sleep(30)
 
-    monkeypatch.setattr(status, "PATIENCE", 0.1)
+    monkeypatch.setattr(status, "STORE_TIMEOUT", 0.1)
     monkeypatch.setattr(served.store, "aexecute", hang)
 
     answer = served.ask("GET", "/health")

@@ -17,7 +17,7 @@ from talk import Answer, Served
 from holdfast import commands as c
 from holdfast.access.identity import TaskIdentity
 from holdfast.connection import open_store
-from holdfast.server.serve import ANSWER_PATIENCE, build
+from holdfast.server.serve import ANSWER_TIMEOUT, build
 from holdfast.settings import load
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.schema import migrate
@@ -82,7 +82,7 @@ def test_the_server_opens_its_store_with_a_limit(tmp_path: Path) -> None:
 
     ledger = app.state.store
     assert isinstance(ledger, SqlStore)
-    assert ledger._answer_timeout == ANSWER_PATIENCE.total_seconds()
+    assert ledger._answer_timeout == ANSWER_TIMEOUT.total_seconds()
     ledger.close()
 
 

@@ -90,13 +90,13 @@ def rewind(
             )
         left = (one for one in loads if one.undone and may_be_there(settings, one))
         earlier = list(left) if remove_data else []
-        tell(undoing, earlier, dry_run, remove_data)
+        say_effect(undoing, earlier, dry_run, remove_data)
         if not dry_run:
             if remove_data and (undoing.undone or earlier):
                 ask(f"Put `{key}` of {scope} back and remove these directories?", yes)
             step = store.execute(c.Rewind(scope, key, target, person()))
         if not as_json:
-            tell_step(step, f"`{key}` of {scope}", dry_run)
+            say_step(step, f"`{key}` of {scope}", dry_run)
         if remove_data and not dry_run:
             # Only now it is certain which loads are undone: a load may have finished before the
             # rewind. Loads that an interrupted rewind has left are among them too.
@@ -124,7 +124,7 @@ def rewind(
         )
 
 
-def tell_step(step: Version[str] | None, where: str, dry_run: bool) -> None:
+def say_step(step: Version[str] | None, where: str, dry_run: bool) -> None:
     if step is None or step.value is None:
         say(f"{where} was absent then; it {'would be' if dry_run else 'is'} absent again.")
     else:
@@ -132,16 +132,16 @@ def tell_step(step: Version[str] | None, where: str, dry_run: bool) -> None:
         click.echo(document.cell(step.value))
 
 
-def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: bool) -> None:
+def say_effect(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: bool) -> None:
     """Print the loads, and what to do with their data."""
     if undoing.undone:
         verb = "would be" if dry_run else "is" if len(undoing.undone) == 1 else "are"
         loads = counted(len(undoing.undone), "load", "loads")
         say(f"{loads} {verb} undone, whose rows the next loads load again:")
-        tell_loads(undoing.undone)
+        say_loads(undoing.undone)
     if earlier:
         say(f"{counted(len(earlier), 'load was', 'loads were')} undone before and left data:")
-        tell_loads(earlier)
+        say_loads(earlier)
     if undoing.revived:
         revived = counted(len(undoing.revived), "load", "loads")
         verb = "would count" if dry_run else "counts" if len(undoing.revived) == 1 else "count"
@@ -149,7 +149,7 @@ def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: 
             f"{revived} that an earlier rewind has undone {verb} again. Where their data was "
             "removed, rows are missing from then on: rewind to an earlier version instead."
         )
-        tell_loads(undoing.revived)
+        say_loads(undoing.revived)
     if undoing.undone and not remove_data:
         say(
             "Remove their data, or its rows are there twice: --remove-data removes directories. "
@@ -161,7 +161,7 @@ def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: 
         say(f"{more} {verb} undone, of which no record is left; remove their data by hand.")
 
 
-def tell_loads(loads: Sequence[Load]) -> None:
+def say_loads(loads: Sequence[Load]) -> None:
     for one in loads:
         record = one.record
         rows = "" if record.rows is None else f", {counted(record.rows, 'row', 'rows')}"

@@ -50,10 +50,10 @@ class ScopeEntries(msgspec.Struct, frozen=True):
     entries: tuple[NewEntry, ...]
 
     def __post_init__(self) -> None:
-        lasting = isinstance(self.scope, AssetScope)
+        is_asset = isinstance(self.scope, AssetScope)
         for key, _, expires_at in self.entries:
             check_key(key, self.scope)
-            if lasting and expires_at is not None:
+            if is_asset and expires_at is not None:
                 raise InvalidInput(
                     f"`{key}` of {self.scope}: entries of assets do not expire",
                     hint="leave `expires_at` out",

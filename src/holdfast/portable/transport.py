@@ -488,8 +488,8 @@ def shared(endpoint: Endpoint) -> Transport:
     Transports are cached outside of this module: if it was pickled by value, one process may have
     several copies of it. When there are too many, the least recently requested one is closed.
     """
-    keeper = sys.modules.setdefault(_KEEPER, ModuleType(_KEEPER))
-    kept: dict[Any, Transport] = vars(keeper).setdefault("transports", {})
+    module = sys.modules.setdefault(_SHARED_MODULE, ModuleType(_SHARED_MODULE))
+    kept: dict[Any, Transport] = vars(module).setdefault("transports", {})
     key = (Transport, endpoint)
     transport = kept.pop(key, None)
     if transport is None:
@@ -505,5 +505,5 @@ def _reopen(url: str, token: str, retry_window: float, timeout: float) -> Transp
     return Transport(url, token, retry_window=retry_window, timeout=timeout)
 
 
-_KEEPER = "_holdfast_transports"
+_SHARED_MODULE = "_holdfast_transports"
 _STATUS_LINE = re.compile(r"HTTP/1\.[01] [1-9]\d\d(?: |$)")

@@ -43,7 +43,7 @@ class Triggerer:
             while not stopping.is_set():
                 if time.monotonic() >= next_round:
                     next_round = time.monotonic() + ROUND
-                    self._look_around()
+                    self._poll()
                 for notice in self._supervisor.notices(max(0.0, next_round - time.monotonic())):
                     if notice is None:
                         self._running.clear()
@@ -51,7 +51,7 @@ class Triggerer:
             self._supervisor.stop()
             self._store.close()
 
-    def _look_around(self) -> None:
+    def _poll(self) -> None:
         try:
             wanted = self._wanted()
         except StoreUnavailable as error:

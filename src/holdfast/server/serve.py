@@ -34,13 +34,13 @@ log = logging.getLogger("holdfast.server")
 
 GRACE = 30
 """Seconds that requests in progress have to finish when the server is stopped."""
-STORE_PATIENCE = timedelta(seconds=5)
+STORE_RETRY_WINDOW = timedelta(seconds=5)
 """How long a request waits for an unreachable database; then the client is asked to retry."""
-ANSWER_PATIENCE = timedelta(seconds=15)
+ANSWER_TIMEOUT = timedelta(seconds=15)
 """How long a request waits for a database that is reachable and does not answer."""
 KEEP_ALIVE = 75
 BACKLOG = 2048
-WORKER_PATIENCE = 60
+WORKER_TIMEOUT = 60
 """Timeout in seconds for a process to start serving, and of its health check."""
 
 
@@ -150,7 +150,7 @@ def configure(app: Any, settings: Settings, **options: Any) -> Config:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
-        timeout_worker_healthcheck=WORKER_PATIENCE,
+        timeout_worker_healthcheck=WORKER_TIMEOUT,
         backlog=BACKLOG,
         ssl_certfile=certificate,
         ssl_keyfile=key,
@@ -202,8 +202,8 @@ def _prepare(settings: Settings) -> None:
 def _open_store(settings: Settings) -> Store:
     return open_store(
         settings,
-        retry_window=min(settings.core.retry_window, STORE_PATIENCE),
-        answer_timeout=ANSWER_PATIENCE,
+        retry_window=min(settings.core.retry_window, STORE_RETRY_WINDOW),
+        answer_timeout=ANSWER_TIMEOUT,
     )
 
 
@@ -232,7 +232,7 @@ def _serve_in_processes(
         def init_processes(self) -> None:
             super().init_processes()
             for process in self.processes:
-                process.wait_until_ready(WORKER_PATIENCE, self.should_exit)
+                process.wait_until_ready(WORKER_TIMEOUT, self.should_exit)
             announce()
 
         def handle_signals(self) -> None:

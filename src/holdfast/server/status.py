@@ -24,7 +24,7 @@ from holdfast.server.newest_loads import newest_loads
 from holdfast.store import Store, arun
 from holdfast.version import __version__
 
-PATIENCE = 2.0
+STORE_TIMEOUT = 2.0
 """Seconds that `/health` waits for the store."""
 FRESH = 5.0
 """Seconds for which `/metrics` caches the figures of the store."""
@@ -76,7 +76,7 @@ class Figures:
 
     async def _count(self) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STORE_TIMEOUT):
                 self._figures += metrics.of_queue(await self._store.aexecute(CountPurges()))
                 with suppress(NotSupported):  # a custom backend has no tables
                     self._figures += metrics.of_loads(await arun(self._store, newest_loads()))
@@ -90,7 +90,7 @@ async def get_health(request: Request) -> Response:
     body: dict[str, Any] = {"status": "ready", "version": __version__}
     asked = asyncio.ensure_future(store_of(request).aexecute(Now()))
     # Not cancelled on timeout: the driver would wait for the database once more.
-    await asyncio.wait({asked}, timeout=PATIENCE)
+    await asyncio.wait({asked}, timeout=STORE_TIMEOUT)
     error = asked.exception() if asked.done() else "the database does not answer"
     if error is not None:
         log.warning("not ready: %s", error)

@@ -99,9 +99,9 @@ class Launcher:
         self._open = bool(data)
         self._control.feed(data)
         while (frame := self._control.taken()) is not None:
-            self._obey(_order_decoder.decode(frame[1]))
+            self._carry_out(_order_decoder.decode(frame[1]))
 
-    def _obey(self, order: Order) -> None:
+    def _carry_out(self, order: Order) -> None:
         if isinstance(order, Launch):
             self._launch(order, socket.socket(fileno=self._descriptors.pop(0)))
         elif isinstance(order, PreloadSpark):

@@ -39,13 +39,13 @@ from holdfast.runner.protocol.orders import (
     WarmSpark,
 )
 from holdfast.runner.protocol.parameters import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
-from holdfast.runner.scheduler.dag_files import printable
+from holdfast.runner.scheduler.dag_files import printable_path
 from holdfast.runner.scheduler.decide import Decision, decide
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
 
-LOOK_AGAIN = 1.0
+CHECK_INTERVAL = 1.0
 """Seconds after which a run is checked in any case: somebody may have cleared a task of it."""
 
 SCHEDULER = ApiWriter("scheduler")
@@ -53,7 +53,7 @@ SCHEDULER = ApiWriter("scheduler")
 log = logging.getLogger("holdfast.scheduler")
 
 
-class PendingCallbacks(NamedTuple):
+class PendingCall(NamedTuple):
     """An attempt whose callbacks may not have been called."""
 
     before: TaskInstance
@@ -88,7 +88,7 @@ class ActiveRun:
     ordered: dict[TaskScope, TaskInstance] = field(default_factory=dict)
     """Attempts that the supervisor was ordered to start and has not reported the end of, each with
     its task instance as it was before."""
-    pending: dict[TaskScope, PendingCallbacks] = field(default_factory=dict)
+    pending: dict[TaskScope, PendingCall] = field(default_factory=dict)
     """Attempts that have lost their supervisor, or whose callbacks it could not call."""
     look_at: float = 0.0
     """Time of the next check on the monotonic clock."""
@@ -123,7 +123,7 @@ class Conductor:
 
     def parse(self, file: str) -> None:
         """Order the import of a file; `parsed` will return its DAGs or its error."""
-        if (shown := printable(file)) != file:
+        if (shown := printable_path(file)) != file:
             error = InvalidDag(
                 f"the path {shown} has control characters, or bytes that are not UTF-8",
                 hint="rename the file or directory",
@@ -223,8 +223,8 @@ class Conductor:
             if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
                 before = concerned.ordered.pop(scope, None)
                 if before is not None and not notice.called:
-                    concerned.pending[scope] = PendingCallbacks(before)
-                concerned.look_at = time.monotonic() + LOOK_AGAIN if notice.error else 0.0
+                    concerned.pending[scope] = PendingCall(before)
+                concerned.look_at = time.monotonic() + CHECK_INTERVAL if notice.error else 0.0
         elif isinstance(notice, CalledBack):
             if notice.called:
                 self._calls.pop(notice.number, None)
@@ -248,7 +248,7 @@ class Conductor:
         """Have a new supervisor redo what the previous one was doing."""
         for active in self.runs.values():
             active.pending |= {
-                scope: PendingCallbacks(before) for scope, before in active.ordered.items()
+                scope: PendingCall(before) for scope, before in active.ordered.items()
             }
             active.ordered.clear()
             active.look_at = 0.0
@@ -281,7 +281,7 @@ class Conductor:
         call = self._calls[number]
         call.tries += 1
         if call.tries < MOST_INTERRUPTIONS:
-            call.again_at = time.monotonic() + LOOK_AGAIN * 2 ** (call.tries - 1)
+            call.again_at = time.monotonic() + CHECK_INTERVAL * 2 ** (call.tries - 1)
             return
         log.warning(
             "callbacks of %s are not called again: %s, %s times in a row",
@@ -293,7 +293,7 @@ class Conductor:
         """Order callbacks, or postpone them if the DAG's file is broken or missing."""
         dag = self.dags.get(call.order.run.dag_id)
         if dag is None:
-            call.again_at = time.monotonic() + LOOK_AGAIN
+            call.again_at = time.monotonic() + CHECK_INTERVAL
             return
         call.again_at = None
         call.order = call.order.from_file(dag.file)
@@ -306,7 +306,7 @@ class Conductor:
         alone = [one for one in self.store.execute(running) if one.scope not in active.ordered]
         for one in alone:
             before = msgspec.structs.replace(one, attempt=one.attempt - 1)
-            active.pending.setdefault(one.scope, PendingCallbacks(before, interrupted=True))
+            active.pending.setdefault(one.scope, PendingCall(before, interrupted=True))
         self.store.execute(
             c.InterruptAttempts(
                 dag_id=dag_id,
@@ -346,7 +346,7 @@ class Conductor:
             self.runs.pop(active.key, None)
         except Conflict as error:
             log.info("%s", error.message)
-            active.look_at = time.monotonic() + LOOK_AGAIN
+            active.look_at = time.monotonic() + CHECK_INTERVAL
 
     def _go_on(self, active: ActiveRun) -> None:
         decision = self._settle(active)
@@ -354,7 +354,7 @@ class Conductor:
         held = active.run.dag_id not in self.dags
         for start in () if held else decision.start:
             self._order(active, instances[start])
-        active.look_at = time.monotonic() + LOOK_AGAIN
+        active.look_at = time.monotonic() + CHECK_INTERVAL
         if decision.wake_at is not None:
             wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
             active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))

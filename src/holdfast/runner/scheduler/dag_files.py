@@ -42,8 +42,8 @@ class DagDirectory:
         """The DAG files that could not be read at the last check."""
 
     def name(self, file: str) -> str:
-        """Return the name of a file in the store: its `printable` path inside the directory."""
-        return printable(Path(file).relative_to(self._directory).as_posix())
+        """Return the name of a file in the store: its printable path inside the directory."""
+        return printable_path(Path(file).relative_to(self._directory).as_posix())
 
     def holds(self, file: str) -> bool:
         """Return whether a path is inside the directory."""
@@ -123,7 +123,7 @@ class DagDirectory:
                 yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
 
 
-def printable(path: str) -> str:
+def printable_path(path: str) -> str:
     """Return a path with control characters, and bytes that are not UTF-8, escaped."""
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], text)

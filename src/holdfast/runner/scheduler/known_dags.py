@@ -16,7 +16,7 @@ from holdfast.model.dag import DagSpec
 from holdfast.model.schedule import spec_of
 from holdfast.runner.protocol.orders import FileParsed
 from holdfast.runner.scheduler.conductor import Conductor
-from holdfast.runner.scheduler.dag_files import DagDirectory, printable
+from holdfast.runner.scheduler.dag_files import DagDirectory, printable_path
 from holdfast.stores import errors as refusal
 
 FIRST_RETRY_PAUSE: Final = 30.0
@@ -88,7 +88,7 @@ class KnownDags:
         for file in changed:
             self._import(file)
         for file in gone:
-            log.info("%s is gone", printable(file))
+            log.info("%s is gone", printable_path(file))
             self._broken.pop(file, None)
             self._latest.pop(file, None)
             self._put(file, ())
@@ -245,7 +245,7 @@ class KnownDags:
         sound = None if found.parsed.error else found
         now = time.monotonic()
         if before is None or before.error != error:
-            log.warning("%s cannot be used:\n%s", printable(found.file), error.rstrip())
+            log.warning("%s cannot be used:\n%s", printable_path(found.file), error.rstrip())
             wait = FIRST_RETRY_PAUSE
         elif now < before.since + before.wait:
             self._broken[found.file] = before._replace(found=sound)

@@ -61,7 +61,7 @@ class Scheduler:
                 try:
                     if time.monotonic() >= next_round:
                         next_round = time.monotonic() + ROUND
-                        self._look_around()
+                        self._poll()
                     self._conductor.turn(max(0.0, next_round - time.monotonic()))
                     self._known.save()
                 except StoreUnavailable as error:
@@ -70,7 +70,7 @@ class Scheduler:
         finally:
             self._conductor.close()
 
-    def _look_around(self) -> None:
+    def _poll(self) -> None:
         self._known.look()
         if self._known.complete:
             infos = {info.dag_id: info for info in self._store.execute(c.ListDags())}

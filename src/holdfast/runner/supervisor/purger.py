@@ -13,7 +13,7 @@ from holdfast.stores.offload.configuration import Offloading
 INTERVAL = 30.0
 """Seconds after which the queue is checked in any case, and after which a pass ends in which
 objects could not be deleted, because the storage may be unavailable."""
-LAST_TURN = 10.0
+LAST_PASS = 10.0
 """Time limit in seconds of the last pass, when the supervisor stops."""
 
 log = logging.getLogger("holdfast.supervisor")
@@ -39,7 +39,7 @@ class Purger:
         """Empty the queue once more, and end the thread."""
         self._stopping = True
         self._woken.set()
-        self._thread.join(LAST_TURN)
+        self._thread.join(LAST_PASS)
 
     def _run(self) -> None:
         last = False
@@ -57,7 +57,7 @@ class Purger:
             while (done := self._store.purge()).more:
                 failed += done.failed
                 passed = time.monotonic() - began
-                if (self._stopping and passed > LAST_TURN) or (failed and passed > INTERVAL):
+                if (self._stopping and passed > LAST_PASS) or (failed and passed > INTERVAL):
                     return
         except HoldfastError as error:
             log.warning("objects are left to be purged: %s", error.message)

@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-PATIENCE: Final = 5.0
+TIMEOUT: Final = 5.0
 """Seconds to wait for a response. Spark needs a few for its first one, to load its API."""
 _FINAL: Final = frozenset({"COMPLETE", "FAILED", "SKIPPED"})
 _PAUSE: Final = 0.05
@@ -32,7 +32,7 @@ class RowCount:
         Spark's UI lags behind its work: `final` waits until all jobs have ended there, and returns
         an empty dict if that takes too long.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         try:
             while True:
                 counts, ended = self._look()
@@ -46,7 +46,7 @@ class RowCount:
 
     def _look(self) -> tuple[dict[str, int], bool]:
         """Return the rows, and whether they are final."""
-        connection = HTTPConnection(self._address, timeout=PATIENCE)
+        connection = HTTPConnection(self._address, timeout=TIMEOUT)
         try:
             if not self._application:
                 self._application = _get(connection, "")[0]["id"]

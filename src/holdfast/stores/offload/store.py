@@ -47,7 +47,7 @@ WORK: Final = 60.0
 """Seconds after which no further deletion is started; one under way may finish."""
 BATCH: Final = 1000
 _MOST_READS: Final = 5
-_PATIENCE: Final = 330.0
+_BUSY_TIMEOUT: Final = 330.0
 """Seconds that a writer waits for an object that is being deleted: longer than the lease."""
 
 _DEFAULTS: Final = ObjectStore()
@@ -221,7 +221,7 @@ class OffloadStore(ReferenceStore):
     ) -> Steps[Any]:
         """Offload the values of these writes, and send them with references instead. Retry while an
         object is being deleted; raise ObjectBusy when the deadline has passed."""
-        deadline, backoff = time.monotonic() + _PATIENCE, Backoff(0.01, 0.5)
+        deadline, backoff = time.monotonic() + _BUSY_TIMEOUT, Backoff(0.01, 0.5)
         while True:
             reserved: list[c.ReserveObjects] = []
             try:
