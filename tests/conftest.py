@@ -1,4 +1,4 @@
-"""Options and fixtures that all tests share."""
+"""Options and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import pytest
 from hypothesis import settings
 from servers import Server, ServerDatabase, SqliteDatabase, mariadb_server, postgres_server
 
-# Hundreds of processes are started here: each would compile all that it imports.
+# Hundreds of processes are started here: each would compile all its imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Files of the tests are in memory where there is room for them: databases wait for a disk at each
-# commit, and no test takes the power away.
+# Files of the tests are in memory if there is room: databases wait for a disk at each
+# commit, and no test cuts the power.
 if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
-# Each JVM lives for seconds: to compile and verify with care would take longer than it saves. One
-# that cannot use the archive, which `make test` writes, goes on without it and without a word.
+# Each JVM lives for seconds: careful compilation and verification take longer than they save. A
+# JVM that cannot use the archive, which `make test` writes, silently runs without it.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
     f"-XX:SharedArchiveFile={Path(sys.prefix, 'spark-classes.jsa')} -Xlog:disable",
 )
 
-# Spark's Python is the one that runs the tests, on this machine alone.
+# Spark's Python is the one that runs the tests, on this machine only.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
@@ -92,8 +92,7 @@ def preference(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests are in memory until the end: the garbage collector need not look at them
-    again and again."""
+    """Freeze the garbage collector: thousands of tests are in memory until the end."""
     gc.freeze()
 
 
@@ -110,14 +109,14 @@ def only_in_full(pytestconfig: pytest.Config) -> set[str]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """A PostgreSQL server."""
+    """Yield a PostgreSQL server."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
-    """A MariaDB server."""
+    """Yield a MariaDB server."""
     with mariadb_server() as server:
         yield server
 
@@ -143,7 +142,7 @@ def mariadb_database(mariadb: Server) -> Iterator[ServerDatabase]:
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """The URL of a migrated database without rows: the test runs on each kind."""
+    """Return the URL of a migrated database without rows, once for each kind of database."""
     database: SqliteDatabase | ServerDatabase
     database = request.getfixturevalue(f"{request.param}_database")
     return database.empty()

@@ -1,4 +1,4 @@
-"""What each identity may ask, and as whom it writes."""
+"""Permissions of each identity, and the writer that it is recorded as."""
 
 from __future__ import annotations
 
@@ -188,12 +188,14 @@ def name(case: Any) -> str:
 
 
 @pytest.mark.parametrize(("identity", "command"), ALLOWED, ids=name)
-def test_it_is_allowed(identity: Identity, command: c.Command[Any]) -> None:
+def test_an_identity_may_execute_its_commands(identity: Identity, command: c.Command[Any]) -> None:
     authorized(identity, command)
 
 
 @pytest.mark.parametrize(("identity", "command"), FORBIDDEN, ids=name)
-def test_it_is_forbidden(identity: Identity, command: c.Command[Any]) -> None:
+def test_an_identity_may_not_execute_other_commands(
+    identity: Identity, command: c.Command[Any]
+) -> None:
     with pytest.raises(Forbidden, match="may not do this"):
         authorized(identity, command)
 
@@ -212,14 +214,14 @@ def test_it_is_forbidden(identity: Identity, command: c.Command[Any]) -> None:
         (ADMIN, ApiWriter("ceo"), ApiWriter("ann")),
     ],
 )
-def test_they_write_as_themselves(identity: Identity, given: Any, written: Any) -> None:
+def test_a_write_is_signed_with_the_identity(identity: Identity, given: Any, written: Any) -> None:
     command = signed(identity, c.Set(ORDERS, "k", "1", given))
 
     assert isinstance(command, c.Set)
     assert command.writer == written
 
 
-def test_a_watcher_writes_as_one_whatever_it_says() -> None:
+def test_the_writes_of_a_watcher_are_signed_as_a_watchers() -> None:
     command = signed(WATCHER, c.Emit(WATCH, (c.Delete(ORDERS, "k", ApiWriter("ceo")),)))
 
     assert isinstance(command, c.Emit)
@@ -234,7 +236,7 @@ def test_a_watcher_writes_as_one_whatever_it_says() -> None:
         (WATCHER, LiveWatch(WATCH)),
     ],
 )
-def test_reads_are_answered_while_the_token_is_good(identity: Identity, guard: Any) -> None:
+def test_reads_are_guarded_by_the_tokens_subject(identity: Identity, guard: Any) -> None:
     command = authorized(identity, c.Get(ORDERS, "k"))
 
     assert isinstance(command, Guarded)
@@ -248,7 +250,7 @@ def test_a_job_writes_while_its_intent_is_current() -> None:
     assert command.guard == CurrentIntent(SCOPE, "job.intent", INTENT)
 
 
-def test_a_task_gives_a_token_to_its_job_while_it_lives_itself() -> None:
+def test_a_live_task_issues_a_token_to_its_job() -> None:
     bearer, command = issuing(TASK, JOB)
 
     assert bearer == JOB
@@ -259,21 +261,21 @@ def test_a_task_gives_a_token_to_its_job_while_it_lives_itself() -> None:
 
 
 @pytest.mark.parametrize("wanted", [TASK, JOB])
-def test_an_editor_gives_tokens_to_attempts_and_jobs(wanted: TaskIdentity | JobIdentity) -> None:
+def test_an_editor_issues_tokens_to_attempts_and_jobs(wanted: TaskIdentity | JobIdentity) -> None:
     bearer, command = issuing(EDITOR, wanted)
 
     assert bearer == wanted
     assert isinstance(command, Guarded)
 
 
-def test_an_editor_gives_a_handle_in_their_own_name() -> None:
+def test_an_editor_issues_a_handle_in_their_own_name() -> None:
     bearer, _ = issuing(EDITOR, HandleIdentity(SCOPE, "ceo"))
 
     assert bearer == HandleIdentity(SCOPE, "ed")
 
 
 @pytest.mark.parametrize("identity", [TASK, JOB])
-def test_who_has_little_more_than_a_handle_gives_what_they_have(
+def test_a_handle_of_a_task_or_job_gets_its_identity(
     identity: TaskIdentity | JobIdentity,
 ) -> None:
     bearer, command = issuing(identity, HandleIdentity(ORDERS))
@@ -295,7 +297,7 @@ def test_who_has_little_more_than_a_handle_gives_what_they_have(
         (WORKER, HANDLE),
     ],
 )
-def test_who_may_not_gives_no_token(
+def test_an_identity_without_permission_issues_no_token(
     identity: Identity, wanted: TaskIdentity | HandleIdentity
 ) -> None:
     with pytest.raises(Forbidden, match="may not"):
@@ -312,13 +314,13 @@ def test_who_may_not_gives_no_token(
         (False, Outcome.SKIPPED, TaskState.SUCCESS),
     ],
 )
-def test_an_end_that_contradicts_itself_is_refused(
+def test_a_contradictory_ending_is_refused(
     succeeded: bool, outcome: Outcome, state: TaskState
 ) -> None:
     with pytest.raises(InvalidInput, match="leaves no task"):
         c.FinishAttempt(TASK.writer, succeeded, ending=Ending(outcome=outcome, state=state))
 
 
-def test_an_end_of_no_attempt_is_refused() -> None:
+def test_an_ending_without_attempt_is_refused() -> None:
     with pytest.raises(InvalidInput, match="which attempt"):
         c.FinishAttempt(TaskWriter(SCOPE), True)

@@ -1,4 +1,4 @@
-"""What accessors do with the configuration, and what they ask of a store."""
+"""Accessors: retention, validation and the commands that they send."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANN = ApiWriter("ann")
 
 
 class RecordingStore(MemoryStore):
-    """Remembers what it was asked, and through which door."""
+    """Store that records the commands, and whether they were sync or async."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def asset_store(store: RecordingStore) -> AssetStore:
     return AssetStore(store, ORDERS, ANN)
 
 
-def test_entries_live_thirty_days_unless_the_configuration_says_otherwise(
+def test_entries_expire_after_thirty_days_by_default(
     task_store: TaskStore,
 ) -> None:
     before = datetime.now(UTC)
@@ -94,7 +94,7 @@ def test_each_operation_is_one_command(
     ]
 
 
-async def test_the_async_twins_never_use_the_sync_door(
+async def test_async_methods_never_use_the_sync_entry_point(
     store: RecordingStore, task_store: TaskStore, asset_store: AssetStore
 ) -> None:
     await task_store.aset("k", 1)
@@ -115,7 +115,7 @@ async def test_the_async_twins_never_use_the_sync_door(
     assert {colour for colour, _ in store.asked} == {"async"}
 
 
-def test_bad_input_is_refused_before_the_store_is_asked(
+def test_bad_input_is_refused_without_a_command_to_the_store(
     store: RecordingStore, task_store: TaskStore, asset_store: AssetStore
 ) -> None:
     refused = [
@@ -135,7 +135,7 @@ def test_bad_input_is_refused_before_the_store_is_asked(
     assert store.asked == []
 
 
-def test_a_value_over_the_limit_is_written_with_a_warning_that_names_its_place(
+def test_a_value_over_the_limit_is_written_with_a_warning_that_names_scope_and_key(
     store: RecordingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules = Rules(max_value_bytes=10)
@@ -164,7 +164,7 @@ def test_an_external_task_is_registered_by_its_first_write(store: RecordingStore
     assert [name for _, name in store.asked] == ["Set", "RegisterTask", "Set", "Set", "Get"]
 
 
-async def test_an_external_task_is_registered_by_its_first_write_from_a_loop(
+async def test_an_external_task_is_registered_by_its_first_async_write(
     store: RecordingStore,
 ) -> None:
     scope = TaskScope("cron", "today", "load")
@@ -198,7 +198,9 @@ def test_an_unknown_asset_is_not_declared_by_writing(store: RecordingStore) -> N
         AssetStore(store, AssetScope(name="orderz"), ANN).set("k", 1)
 
 
-def test_an_accessor_says_whose_it_is(task_store: TaskStore, asset_store: AssetStore) -> None:
+def test_the_repr_of_an_accessor_names_its_scope(
+    task_store: TaskStore, asset_store: AssetStore
+) -> None:
     assert repr(task_store) == "<TaskStore of task sales/monday/load>"
     assert repr(asset_store) == "<AssetStore of asset `orders`>"
 
@@ -207,7 +209,7 @@ NOT_JSON = ["app_17", "", '{"a":', "NaN", '{"__holdfast_value__":', "[" * 5000]
 
 
 @pytest.mark.parametrize("text", NOT_JSON, ids=lambda text: text[:12])
-def test_text_that_is_not_json_is_an_error_that_says_where(
+def test_text_that_is_not_json_is_an_error_that_names_scope_and_key(
     store: RecordingStore, task_store: TaskStore, asset_store: AssetStore, text: str
 ) -> None:
     for scope in (TASK, ORDERS):

@@ -1,4 +1,4 @@
-"""The shipped suite fails where a store does less, or more, than it declares."""
+"""Conformance suite on stores that support less, or more, than they declare."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def outcomes(
     differs: str = "{}",
 ) -> Counter[str]:
     pytester.makepyfile(test_store=STORE.format(refused=refused, gaps=gaps, differs=differs))
-    # In a process of its own, whose warnings are not errors.
+    # In a separate process, whose warnings are not errors.
     ended = pytester.runpytest_subprocess("-q", "-k", select, "-p", "no:cacheprovider")
     found = Counter(ended.parseoutcomes())
     del found["deselected"]
@@ -66,7 +66,7 @@ def test_random_commands_fail_where_a_write_is_refused(pytester: pytest.Pytester
     assert found == {"failed": 2}
 
 
-def test_a_declared_gap_is_expected(pytester: pytest.Pytester) -> None:
+def test_a_declared_gap_is_an_expected_failure(pytester: pytest.Pytester) -> None:
     found = outcomes(pytester, "watermark", refused="(c.Advance,)", gaps="(c.Advance,)")
 
     assert found["xfailed"] > 5

@@ -1,4 +1,4 @@
-"""The walls between packages: who may import whom, and what is shipped to executors."""
+"""Import layers between packages, and the modules that are shipped to executors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lint(directory: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """The source, to plant something in."""
+    """Return a copy of the source, to add imports to."""
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -67,7 +67,7 @@ def test_a_planted_import_breaks_the_layers(copied: Path, lower: str, higher: st
 
 
 @pytest.mark.parametrize("module", PORTABLE)
-def test_what_is_shipped_needs_the_standard_library_alone(module: str, tmp_path: Path) -> None:
+def test_shipped_modules_need_only_the_standard_library(module: str, tmp_path: Path) -> None:
     package = tmp_path / "holdfast"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -75,5 +75,5 @@ def test_what_is_shipped_needs_the_standard_library_alone(module: str, tmp_path:
     (package / "portable").symlink_to(SOURCE / "portable")
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {module}"
 
-    # Isolated, and without what is installed beside the interpreter.
+    # Isolated, and without the packages that are installed beside the interpreter.
     subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)

@@ -1,4 +1,4 @@
-"""Whatever is killed, whenever: the run ends as if nothing had happened."""
+"""SIGKILL of any process at any time: the run ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ LONGEST = 180.0
 
 
 class Outcomes(NamedTuple):
-    """All that a run leaves behind and that a crash must not change."""
+    """Effects of a run that a crash must not change."""
 
     tasks: list[tuple[str, int, str]]
     successes: list[int]
-    """How many attempts of each task instance succeeded."""
+    """Number of successful attempts of each task instance."""
     results: list[tuple[tuple[int, str], ...]]
     task_entries: dict[tuple[str, int, str], str]
     asset_entries: dict[tuple[str, str], str]
@@ -85,7 +85,7 @@ def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Projec
 
 @pytest.fixture(scope="module")
 def undisturbed(new_project: Callable[[], Project]) -> Iterator[tuple[Outcomes, float]]:
-    """What the pipeline comes to by itself, and how long that takes."""
+    """Return the outcome of the pipeline without kills, and how long it takes."""
     project = new_project()
     began = time.monotonic()
     assert project.start("run", "loading.py", "--run-id", "r").wait(LONGEST) == 0, project.output()

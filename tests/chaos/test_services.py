@@ -1,4 +1,4 @@
-"""Whatever is killed of a standalone system: each event counts once."""
+"""SIGKILL of any part of a standalone system: each event counts once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(3 if rounds == 1 else 30))
 
 
-def test_each_file_counts_once_whatever_is_killed(seed: int, tmp_path: Path) -> None:
+def test_each_file_is_counted_once_whatever_is_killed(seed: int, tmp_path: Path) -> None:
     random, project = Random(seed), Project(tmp_path)
     victims = [KINDS[2 * seed % len(KINDS)], KINDS[(2 * seed + 1) % len(KINDS)]]
     dags, inbox = tmp_path / "dags", tmp_path / "dags" / "inbox"

@@ -1,4 +1,4 @@
-"""Whoever submits a Spark application may die at any step of it: one driver does the work."""
+"""SIGKILL at any step of a submission to Spark: one driver does the work."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 
 def kills(seed: int, page: str) -> Iterator[str]:
-    """For each job, at which steps who is killed, and where it looks for drivers: where nothing
-    answers, it cannot find the one that was submitted, and submits a second."""
+    """Yield, for each job, which process is killed at which steps, and where it looks for drivers:
+    where no master answers, it cannot find the submitted driver, and submits a second one."""
     random = Random(seed)
     unlucky = random.randrange(len(STEPS))
     for number, step in enumerate(random.sample(STEPS, len(STEPS))):

@@ -1,3 +1,5 @@
+"""`holdfast assets`: lists, events, loads and deletion."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +21,7 @@ from holdfast.store import Store
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The embedded store of the project, with an asset that was written and loaded once."""
+    """Yield the embedded store of the project, with an asset that was written and loaded once."""
     with open_store(load()) as store:
         pipeline.half_way(store)
         store.execute(Set(AssetScope(name="orders"), "watermark", "7", ApiWriter("ann")))
@@ -36,7 +38,7 @@ def test_assets_are_listed(holdfast, store):
     assert orders.startswith("orders\ts3://lake/orders\tetl, mart\tyes\t20")
 
 
-def test_assets_are_listed_for_machines(holdfast):
+def test_assets_are_listed_as_json(holdfast):
     (orders,) = json.loads(holdfast("assets", "list", "--json").out)["assets"]
 
     assert orders["dags"] == ["etl", "mart"]
@@ -53,7 +55,7 @@ def test_an_asset_is_shown_with_entries_and_events(holdfast):
     assert lines[-1].endswith('\ttask etl/r1/load[0]\t{"rows":7}')
 
 
-def test_an_asset_is_shown_to_machines(holdfast):
+def test_an_asset_is_shown_as_json(holdfast):
     found = json.loads(holdfast("assets", "show", "orders", "--json").out)
 
     assert found["entries"][0]["value"] == 7
@@ -77,7 +79,7 @@ def test_events_are_listed_newest_first(holdfast, store):
     assert len(holdfast("assets", "events", "--asset", "orders").out.splitlines()) == 3
 
 
-def test_no_events_are_no_output(holdfast, store):
+def test_without_events_there_is_no_output(holdfast, store):
     store.execute(DeclareAsset("quiet"))
 
     assert holdfast("assets", "events", "--asset", "quiet") == (0, "", "There are no events.\n")
@@ -98,7 +100,7 @@ def test_an_asset_is_deleted(holdfast, store):
     assert store.execute(ListAssets()) == ()
 
 
-def test_an_asset_is_not_deleted_without_a_yes(holdfast, store):
+def test_an_asset_is_not_deleted_without_confirmation(holdfast, store):
     assert holdfast("assets", "delete", "orders").status == 2
     assert len(store.execute(ListAssets())) == 1
 
@@ -127,7 +129,7 @@ def test_the_loads_of_an_asset_are_listed_newest_first(holdfast, store):
     assert limited == [header, second]
 
 
-def test_the_loads_of_an_asset_are_listed_for_machines(holdfast, store):
+def test_the_loads_of_an_asset_are_listed_as_json(holdfast, store):
     orders = Connection(store).asset_store(name="orders")
     remember(orders, 10, **{"from": 3})
 
@@ -140,7 +142,7 @@ def test_the_loads_of_an_asset_are_listed_for_machines(holdfast, store):
     assert "holdfast" not in one
 
 
-def test_an_asset_without_loads_says_so(holdfast):
+def test_an_asset_without_loads_has_a_message(holdfast):
     listed = holdfast("assets", "loads", "orders")
     by_key = holdfast("assets", "loads", "orders", "--key", "late")
 
@@ -150,7 +152,7 @@ def test_an_asset_without_loads_says_so(holdfast):
     assert holdfast("assets", "loads", "orderz").status == 1
 
 
-def test_a_backend_that_cannot_list_says_which_option_helps(program, monkeypatch):
+def test_the_error_for_a_backend_without_listing_names_the_option_to_use(program, monkeypatch):
     program("state-store", "set", "--asset", "orders", "--declare", "k", "1")
     backend = {"HOLDFAST__STATE_STORE__BACKEND": "plain_backend.PlainBackend"}
     path = str(Path(__file__).parents[1] / "server")

@@ -1,4 +1,4 @@
-"""`holdfast auth`: tokens, and the key behind them."""
+"""`holdfast auth`: tokens and signing keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCOPE = TaskScope("etl", "r1", "load")
 
 @pytest.fixture
 def store(project: Path) -> Iterator[Store]:
-    """The embedded store, which has runs and attempts too."""
+    """Yield the embedded store, which has runs and attempts too."""
     with open_store(load()) as store:
         yield store
 
@@ -35,7 +35,7 @@ def verified(text: str) -> Verified:
     return open_tokens(load()).verify(text)
 
 
-def test_a_task_token_is_for_the_attempt_that_it_begins(
+def test_a_task_token_is_for_the_attempt_that_it_starts(
     holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
 ) -> None:
     result = holdfast("auth", "task-token", *task)
@@ -51,7 +51,7 @@ def test_a_task_token_is_for_the_attempt_that_it_begins(
     assert expires_at == pytest.approx(time.time() + 600, abs=30)
 
 
-def test_a_task_token_is_for_the_attempt_under_way(
+def test_a_task_token_is_for_the_running_attempt(
     holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
 ) -> None:
     store.execute(c.RegisterTask(SCOPE))
@@ -63,7 +63,7 @@ def test_a_task_token_is_for_the_attempt_under_way(
     assert [one["attempt"] for one in printed] == [3, 3]
 
 
-def test_after_an_attempt_that_ended_a_task_token_begins_the_next(
+def test_after_an_ended_attempt_a_task_token_starts_the_next(
     holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
 ) -> None:
     first = msgspec.json.decode(holdfast("auth", "task-token", *task).out)
@@ -91,7 +91,7 @@ def test_a_task_token_names_its_assets_and_map_index(
     assert token.expires_at == pytest.approx(time.time() + 7200, abs=30)
 
 
-def test_an_asset_that_is_not_known_gives_no_token_and_begins_nothing(
+def test_an_unknown_asset_gives_no_token_and_starts_no_attempt(
     holdfast: Callable[..., Result], orders: Store, task: tuple[str, ...]
 ) -> None:
     result = holdfast("auth", "task-token", *task, "--asset", "orderz")
@@ -101,7 +101,7 @@ def test_an_asset_that_is_not_known_gives_no_token_and_begins_nothing(
     assert orders.execute(c.ListRuns()) == ()
 
 
-def test_a_user_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:
+def test_the_output_is_the_user_token_alone(holdfast: Callable[..., Result]) -> None:
     mine = holdfast("auth", "user-token", "--role", "viewer")
     anns = holdfast("auth", "user-token", "--role", "admin", "--user", "ann", "--lifetime", "1d")
 
@@ -111,7 +111,7 @@ def test_a_user_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:
     assert token.expires_at == pytest.approx(time.time() + 86_400, abs=30)
 
 
-def test_a_worker_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:
+def test_the_output_is_the_worker_token_alone(holdfast: Callable[..., Result]) -> None:
     result = holdfast("auth", "worker-token", "--name", "machine-7")
 
     assert verified(result.out.strip()).identity == WorkerIdentity("machine-7")
@@ -131,7 +131,7 @@ def test_a_worker_token_is_printed_alone(holdfast: Callable[..., Result]) -> Non
         ("rotate-key", "--overlap", "long"),
     ],
 )
-def test_bad_usage_is_told_and_makes_no_token(
+def test_bad_usage_is_an_error_and_issues_no_token(
     holdfast: Callable[..., Result], args: tuple[str, ...]
 ) -> None:
     result = holdfast("auth", *args)
@@ -140,7 +140,7 @@ def test_bad_usage_is_told_and_makes_no_token(
     assert result.err.startswith("error: ")
 
 
-def test_a_rotated_key_leaves_old_tokens_their_time(holdfast: Callable[..., Result]) -> None:
+def test_old_tokens_stay_valid_after_a_key_rotation(holdfast: Callable[..., Result]) -> None:
     old = holdfast("auth", "user-token", "--role", "viewer").out.strip()
     keys = load().home / "signing-keys.json"
     before = keys.read_bytes()

@@ -1,3 +1,5 @@
+"""`holdfast db`: migrations."""
+
 from __future__ import annotations
 
 

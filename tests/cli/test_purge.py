@@ -1,3 +1,5 @@
+"""`holdfast state-store purge`: deletion of objects without references."""
+
 from __future__ import annotations
 
 import json
@@ -26,7 +28,7 @@ BACKEND = "holdfast.sdk.state.ObjectStoreBackend"
 
 @pytest.fixture
 def objects(project: Path) -> Path:
-    """Where values are kept, as this directory is configured."""
+    """Return the directory of offloaded values, as it is configured."""
     (project / "holdfast.toml").write_text(
         f'[workers]\nstate_backend = "{BACKEND}"\n[object_store]\nurl = "file://{project}/objects"'
     )
@@ -40,11 +42,11 @@ def task_store(store: MemoryStore, objects: Path) -> TaskStore:
     return TaskStore(offloading.over(store), TASK, ANN)
 
 
-def test_a_purge_deletes_what_nothing_names(
+def test_a_purge_deletes_objects_without_references(
     holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
 ) -> None:
     task_store.set_many({"a": 1, "b": 2})
-    store.execute(c.Delete(TASK, "a", ANN))  # as a server does, which has no credentials
+    store.execute(c.Delete(TASK, "a", ANN))  # as a server without credentials does
 
     seen = holdfast("state-store", "purge", "--dry-run")
     assert (seen.status, seen.err) == (0, "1 object to delete, 0 reserved.\n")
@@ -55,7 +57,7 @@ def test_a_purge_deletes_what_nothing_names(
     assert task_store.get("b") == 2
 
 
-def test_what_cannot_be_deleted_is_said(
+def test_objects_that_cannot_be_deleted_are_reported(
     holdfast: Callable[..., Any], store: MemoryStore, objects: Path
 ) -> None:
     store.execute(c.RegisterTask(TASK))
@@ -69,7 +71,7 @@ def test_what_cannot_be_deleted_is_said(
     assert "is not there" in done.err
 
 
-def test_why_it_cannot_be_deleted_is_said_on_one_line(
+def test_the_reason_of_a_failed_deletion_is_one_line(
     holdfast: Callable[..., Any],
     store: MemoryStore,
     objects: Path,
@@ -89,7 +91,7 @@ def test_why_it_cannot_be_deleted_is_said_on_one_line(
     assert "\x1b" not in done.err
 
 
-def test_a_purge_by_hand_tries_now_what_failed_just_before(
+def test_a_manual_purge_retries_failed_deletions_at_once(
     holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
 ) -> None:
     task_store.set("a", 1)
@@ -104,7 +106,7 @@ def test_a_purge_by_hand_tries_now_what_failed_just_before(
     assert list(objects.rglob("*.json")) == []
 
 
-def test_a_purge_may_be_of_one_scope(
+def test_a_purge_can_be_limited_to_one_scope(
     holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
 ) -> None:
     store.execute(c.DeclareAsset("orders"))
@@ -125,7 +127,7 @@ def test_a_purge_may_be_of_one_scope(
     assert [path.parent.name for path in objects.rglob("*.json")] == ["k"]
 
 
-def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_up(
+def test_a_forged_reference_does_not_delete_the_object_of_another_scope(
     holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
 ) -> None:
     task_store.set("k", 1)
@@ -143,7 +145,7 @@ def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_
     assert task_store.get("k") == 1
 
 
-def test_without_a_backend_there_is_nothing_to_delete_from(holdfast: Callable[..., Any]) -> None:
+def test_a_purge_without_a_backend_is_an_error(holdfast: Callable[..., Any]) -> None:
     done = holdfast("state-store", "purge")
 
     assert done.status == 2

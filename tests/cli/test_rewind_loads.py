@@ -1,4 +1,4 @@
-"""A rewind of a watermark names the loads that it undoes, and removes their data on request."""
+"""Rewind of a watermark: the undone loads, and removal of their data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REWIND = ("state-store", "rewind", "--asset", "orders", "watermark")
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The embedded store of the project."""
+    """Yield the embedded store of the project."""
     with open_store(load()) as store:
         yield store
 
@@ -107,7 +107,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_same_command(
     holdfast, store, orders, tmp_path
 ):
     second = [loaded(orders, tmp_path, to) for to in (10, 20)][1]
-    # What is left where the process was killed between the two steps.
+    # The state after a kill between the two steps.
     store.execute(Rewind(AssetScope(name="orders"), "watermark", ToVersion(1), ApiWriter("ann")))
     anew = loaded(orders, tmp_path, 20)
 
@@ -130,7 +130,7 @@ def test_a_killed_removal_is_finished_by_the_same_command(orders, program, tmp_p
 
     with subprocess.Popen([*command, "--yes"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.read(1)  # the value that was put back: the removal is next
+        process.stdout.read(1)  # the restored value: the removal is next
         process.kill()
     assert orders.get("watermark")["value"] == 10
     again = program(*REWIND, "--version", "1", "--remove-data", "--yes")
@@ -140,7 +140,7 @@ def test_a_killed_removal_is_finished_by_the_same_command(orders, program, tmp_p
     assert not any(directory.exists() for directory in later)
 
 
-def test_what_cannot_be_removed_is_an_error_and_can_be_tried_again(holdfast, orders, tmp_path):
+def test_a_failed_removal_is_an_error_and_can_be_retried(holdfast, orders, tmp_path):
     _, second, third = (loaded(orders, tmp_path, to) for to in (10, 20, 30))
     aside = third.rename(tmp_path / "aside")
     third.symlink_to(aside)
@@ -158,7 +158,7 @@ def test_what_cannot_be_removed_is_an_error_and_can_be_tried_again(holdfast, ord
 
 
 @pytest.mark.parametrize("directory", ["lake/all", "load=orders.watermark.000000000000"])
-def test_a_directory_that_may_not_be_the_loads_own_is_left(holdfast, orders, tmp_path, directory):
+def test_a_directory_that_may_not_belong_to_the_load_is_kept(holdfast, orders, tmp_path, directory):
     place = tmp_path / directory
     place.mkdir(parents=True)
     told = str(place) if "/" in directory else directory
@@ -172,7 +172,7 @@ def test_a_directory_that_may_not_be_the_loads_own_is_left(holdfast, orders, tmp
 
 
 @pytest.mark.parametrize("manifest", ['{"started_at": "2026-01-31T05:00:00.000001Z"}', "[]", "{"])
-def test_a_directory_that_another_load_has_saved_is_left(holdfast, orders, tmp_path, manifest):
+def test_a_directory_saved_by_another_load_is_kept(holdfast, orders, tmp_path, manifest):
     first, second = (loaded(orders, tmp_path, to) for to in (10, 20))
     (first / "_holdfast.json").write_text(manifest)
     (second / "_holdfast.json").unlink()
@@ -184,7 +184,7 @@ def test_a_directory_that_another_load_has_saved_is_left(holdfast, orders, tmp_p
     assert [len(list(place.glob("part-*"))) for place in (first, second)] == [1, 1]
 
 
-def test_loads_without_a_directory_or_a_record_are_told(holdfast, orders):
+def test_loads_without_a_directory_or_a_record_are_reported(holdfast, orders):
     for to in (10, 15, 20):
         remember(orders, to, rows=None, **{"from": to - 5})
     orders.delete("watermark/load")
@@ -205,7 +205,7 @@ def test_loads_without_a_record_are_counted(holdfast, orders):
     assert told[0].startswith("2 more loads are undone, of which no record is left")
 
 
-def test_a_rewind_to_what_was_undone_warns(holdfast, orders):
+def test_a_rewind_to_an_undone_load_warns(holdfast, orders):
     for to in (10, 20, 30):
         remember(orders, to)
     holdfast(*REWIND, "--version", "1")
@@ -217,7 +217,7 @@ def test_a_rewind_to_what_was_undone_warns(holdfast, orders):
     assert "up to 30" not in told
 
 
-def test_data_is_not_removed_without_an_answer(holdfast, orders, tmp_path):
+def test_data_is_not_removed_without_confirmation(holdfast, orders, tmp_path):
     first = loaded(orders, tmp_path, 10)
 
     result = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z", "--remove-data")

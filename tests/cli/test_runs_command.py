@@ -1,3 +1,5 @@
+"""`holdfast runs`: lists, triggers, backfills and deletion."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +21,7 @@ from holdfast.store import Store
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The embedded store of the project, with two DAGs."""
+    """Yield the embedded store of the project, with two DAGs."""
     with open_store(load()) as store:
         pipeline.save(store)
         yield store
@@ -52,7 +54,7 @@ def test_runs_are_listed_by_dag_and_state(holdfast, store):
     assert listed("--state", "failed") == []
 
 
-def test_no_runs_are_no_output(holdfast):
+def test_without_runs_there_is_no_output(holdfast):
     assert holdfast("runs", "list") == (0, "", "There are no runs.\n")
 
 
@@ -72,7 +74,7 @@ def test_a_run_is_shown_with_its_tasks(holdfast, store):
     )
 
 
-def test_a_run_whose_dag_is_in_no_file_says_what_it_waits_for(holdfast, store):
+def test_a_run_of_a_dag_in_no_file_is_shown_as_waiting(holdfast, store):
     store.execute(CreateRun(dag_id="etl", run_id="here"))
     store.execute(CreateRun(dag_id="gone", run_id="r1"))
 
@@ -82,7 +84,7 @@ def test_a_run_whose_dag_is_in_no_file_says_what_it_waits_for(holdfast, store):
     assert "waits for" not in holdfast("runs", "show", "etl", "here").out
 
 
-def test_a_run_is_shown_to_machines(holdfast, store):
+def test_a_run_is_shown_as_json(holdfast, store):
     pipeline.half_way(store)
 
     found = json.loads(holdfast("runs", "show", "etl", "r1", "--json").out)
@@ -102,7 +104,7 @@ def test_an_unknown_run_is_an_error(holdfast):
     assert holdfast("runs", "show", "etl", "nope").status == 1
 
 
-def test_a_run_is_asked_for(holdfast, store):
+def test_a_run_is_triggered(holdfast, store):
     result = holdfast("runs", "trigger", "etl", "--conf", '{"day": 2}')
 
     run_id = result.out.strip()
@@ -113,7 +115,7 @@ def test_a_run_is_asked_for(holdfast, store):
     assert f"`holdfast run dags/etl.py --dag-id etl --run-id {run_id}`" in result.err
 
 
-def test_a_run_is_asked_for_with_id_and_date(holdfast, store):
+def test_a_run_is_triggered_with_id_and_date(holdfast, store):
     result = holdfast(
         "runs", "trigger", "etl", "--run-id", "x", "--logical-date", "2026-01-02", "--json"
     )
@@ -132,7 +134,7 @@ def test_a_run_is_asked_for_with_id_and_date(holdfast, store):
         (("etl", "--run-id", "x" * 251), 2, "the limit is 250"),
     ],
 )
-def test_a_bad_request_for_a_run_is_refused(holdfast, store, options, status, message):
+def test_a_bad_trigger_is_refused(holdfast, store, options, status, message):
     result = holdfast("runs", "trigger", *options)
 
     assert result.status == status
@@ -151,7 +153,7 @@ def backfilled(store: Store) -> list[str]:
     return sorted(run.run_id for run in runs)
 
 
-def test_a_backfill_makes_the_runs_that_are_missing(holdfast, store):
+def test_a_backfill_creates_the_missing_runs(holdfast, store):
     pipeline.begin(store)
 
     result = holdfast("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06")
@@ -165,7 +167,7 @@ def test_a_backfill_makes_the_runs_that_are_missing(holdfast, store):
     assert backfilled(store) == [line.split("\t")[1] for line in result.out.splitlines()[1:]]
 
 
-def test_a_dry_run_of_a_backfill_shows_the_same_and_makes_nothing(holdfast, store):
+def test_a_dry_run_of_a_backfill_shows_the_runs_and_creates_none(holdfast, store):
     asked = ("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06")
 
     planned = holdfast(*asked, "--dry-run")
@@ -175,7 +177,7 @@ def test_a_dry_run_of_a_backfill_shows_the_same_and_makes_nothing(holdfast, stor
     assert planned.err == "3 runs would be queued; 0 there already.\n"
 
 
-def test_a_backfill_again_makes_nothing(holdfast, store):
+def test_a_repeated_backfill_creates_nothing(holdfast, store):
     asked = ("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06", "--json")
     holdfast(*asked)
 
@@ -183,7 +185,7 @@ def test_a_backfill_again_makes_nothing(holdfast, store):
     assert len(backfilled(store)) == 3
 
 
-def test_a_backfill_leaves_out_what_has_not_come_yet(holdfast, store):
+def test_a_backfill_leaves_out_future_dates(holdfast, store):
     today = datetime.now(UTC).date()
     ends = str(today), str(today + timedelta(days=9))
 
@@ -222,14 +224,14 @@ def test_a_run_is_deleted_with_its_logs(holdfast, store, project):
         store.execute(GetRun("etl", "r1"))
 
 
-def test_a_run_is_not_deleted_without_a_yes(holdfast, store):
+def test_a_run_is_not_deleted_without_confirmation(holdfast, store):
     pipeline.begin(store)
 
     assert holdfast("runs", "delete", "etl", "r1").status == 2
     assert store.execute(GetRun("etl", "r1"))
 
 
-def test_a_run_that_is_under_way_is_not_deleted(holdfast, store):
+def test_a_running_run_is_not_deleted(holdfast, store):
     pipeline.begin(store)
     store.execute(
         ClaimRun(dag_id="etl", run_id="r1", process=pipeline.WORKER, lease=timedelta(hours=1))

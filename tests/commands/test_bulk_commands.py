@@ -1,4 +1,4 @@
-"""What a bulk load may bring, before any store sees it."""
+"""Validation and permissions of bulk loads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def adding(scope: StoreScope, value: str = "1") -> AddToLoad:
 
 
 def received(command: AddToLoad, identity: Identity, limit: int = 100) -> AddToLoad:
-    """The command as a server has it from somebody."""
+    """Return the command as a server receives it."""
     found = decode_command(JSON.encode(command), identity, limit)
     assert isinstance(found, AddToLoad)
     return found
@@ -45,7 +45,7 @@ def test_entries_of_assets_do_not_expire() -> None:
         ScopeEntries(ORDERS, (("k", "1", datetime(2999, 1, 1, tzinfo=UTC)),))
 
 
-def test_a_bad_key_is_named_over_the_wire_too() -> None:
+def test_the_error_for_a_bad_key_over_the_wire_names_it() -> None:
     body = JSON.encode(adding(TASK)).replace(b'"k"', b'""')
 
     with pytest.raises(InvalidInput, match="the key is empty for task sales/monday/load"):
@@ -69,7 +69,7 @@ def test_a_task_may_load_a_large_value_and_is_warned(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("scope", [TASK, ORDERS])
-def test_a_task_may_load_what_it_may_write(scope: StoreScope) -> None:
+def test_a_task_may_load_into_its_own_stores(scope: StoreScope) -> None:
     command = authorized(ATTEMPT, adding(scope))
 
     assert isinstance(command, AddToLoad)

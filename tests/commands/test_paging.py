@@ -1,4 +1,4 @@
-"""Lists in pages, while others write."""
+"""Paging of lists, with concurrent writers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def store() -> MemoryStore:
 
 
 class Asked:
-    """Answers as a server does, and lets something happen before each page but the first."""
+    """Client that answers as a server does, and makes a change before each page but the first."""
 
     def __init__(self, store: MemoryStore, *happening: Callable[[], Any]) -> None:
         self.store = store
@@ -45,7 +45,7 @@ class Asked:
         return self.store.execute(command)
 
 
-def test_entries_that_come_and_go_meanwhile_neither_hide_nor_double_others(
+def test_concurrently_written_or_deleted_entries_neither_hide_nor_duplicate_others(
     store: MemoryStore,
 ) -> None:
     asked = Asked(
@@ -60,14 +60,14 @@ def test_entries_that_come_and_go_meanwhile_neither_hide_nor_double_others(
     assert (page.total, asked.pages) == (len(NAMES), 3)
 
 
-def test_a_limit_over_a_page_is_kept(store: MemoryStore) -> None:
+def test_a_limit_larger_than_a_page_is_respected(store: MemoryStore) -> None:
     page = in_pages(c.List(TASK, limit=MOST_LISTED + 7, offset=3), Asked(store))
 
     assert [each.entry.key for each in page.found] == NAMES[3 : MOST_LISTED + 10]
     assert page.total == len(NAMES)
 
 
-def test_behind_the_end_there_is_nothing(store: MemoryStore) -> None:
+def test_a_page_after_the_end_of_the_list_is_empty(store: MemoryStore) -> None:
     page = in_pages(c.List(TASK, offset=9999), Asked(store))
     behind = in_pages(c.List(TASK, after=(TASK, NAMES[0])), Asked(store))
 
@@ -75,7 +75,7 @@ def test_behind_the_end_there_is_nothing(store: MemoryStore) -> None:
     assert (len(behind.found), behind.total) == (len(NAMES) - 1, len(NAMES) - 1)
 
 
-def test_what_fits_into_a_page_is_asked_once(store: MemoryStore) -> None:
+def test_a_list_that_fits_into_a_page_takes_one_request(store: MemoryStore) -> None:
     asked = Asked(store)
 
     in_pages(c.List(TASK, limit=MOST_LISTED), asked)
@@ -85,7 +85,7 @@ def test_what_fits_into_a_page_is_asked_once(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["0001", "0001a"])
-def test_rows_that_come_or_go_meanwhile_neither_hide_nor_double_others(
+def test_concurrently_added_or_removed_rows_neither_hide_nor_duplicate_others(
     store: MemoryStore, name: str
 ) -> None:
     def change() -> None:
@@ -100,7 +100,7 @@ def test_rows_that_come_or_go_meanwhile_neither_hide_nor_double_others(
     assert [info.name for info in found] == sorted(expected)
 
 
-def test_a_list_of_rows_that_never_stands_still_is_an_error(store: MemoryStore) -> None:
+def test_a_list_of_rows_that_changes_during_every_read_is_an_error(store: MemoryStore) -> None:
     changes = (
         lambda number=number: store.execute(c.DeclareAsset(f"!{number}")) for number in range(100)
     )
@@ -122,12 +122,12 @@ def test_a_list_of_rows_that_never_stands_still_is_an_error(store: MemoryStore) 
     ],
     ids=lambda command: type(command).__name__,
 )
-def test_a_server_is_not_asked_for_more_than_a_page(command: c.Command[Any]) -> None:
+def test_no_request_asks_for_more_than_a_page(command: c.Command[Any]) -> None:
     with pytest.raises(InvalidInput, match=f"{type(command).__name__} asks for"):
         check_page(command)
 
 
-def test_a_list_cannot_go_on_behind_what_it_does_not_hold() -> None:
+def test_a_list_cannot_continue_after_an_entry_of_another_list() -> None:
     with pytest.raises(InvalidInput, match="not among what is listed"):
         c.List(TASK, after=(AssetScope(name="orders"), "k"))
     with pytest.raises(InvalidInput, match="cannot go on behind"):

@@ -1,4 +1,4 @@
-"""The backend of the example, held against what applies to it of the suite for stores."""
+"""Conformance of the file backend of the examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No driver's error gets out of the store, and none spoils it."""
+"""Errors of database drivers: translated, with the store usable afterwards."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ COMMANDS: list[c.Command[Any]] = [
 ]
 
 
-def test_the_list_is_complete() -> None:
+def test_the_list_of_commands_is_complete() -> None:
     kinds = {kind for kind in vars(c).values() if isinstance(kind, type)}
     commands = {kind for kind in kinds if issubclass(kind, c.Command)}
     without_tables = {c.Command, c.KeyCommand, c.Now, c.CleanUpBackend}
@@ -78,7 +78,7 @@ def test_the_list_is_complete() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_tables_dropped_behind_its_back(database_url: str, mode: str) -> None:
+def test_a_command_on_dropped_tables_is_an_error(database_url: str, mode: str) -> None:
     client = open_client(mode, SqlStore(database_url))
     schema.downgrade(database_url, "base")
     try:
@@ -95,7 +95,7 @@ WAITING = {
     "mysql": "SELECT id FROM information_schema.processlist "
     "WHERE db = database() AND info LIKE '%hf_task_instance%' AND id <> connection_id()",
 }
-"""Finds the connection that waits for another."""
+"""Query for the connection that waits for another."""
 
 END = {"postgresql": "SELECT pg_terminate_backend({})", "mysql": "KILL {}"}
 
@@ -110,7 +110,7 @@ class Obstacle:
         self._holder.exec_driver_sql("SELECT * FROM hf_task_instance FOR UPDATE")
 
     def waiting(self) -> int:
-        """The database's id for the connection that waits, once there is one."""
+        """Return the database's id of the waiting connection, once there is one."""
         question = WAITING[self._engine.dialect.name]
         deadline = time.monotonic() + 20
         with self._engine.connect() as connection:
@@ -132,7 +132,7 @@ class Obstacle:
 
     @contextmanager
     def meanwhile(self, act: Callable[[], object]) -> Iterator[None]:
-        """Do this in another thread; if it fails, nobody has to wait any longer."""
+        """Run the function in another thread; if it fails, release the lock."""
 
         def guarded() -> None:
             try:
@@ -169,8 +169,8 @@ def obstacle(server_url: str) -> Iterator[Obstacle]:
 WRITE = c.SetMany(TASK, (("key", "1"),), ANN)
 
 
-def assert_as_good_as_new(store: Store, obstacle: Obstacle) -> None:
-    """Nothing was written, no lock is held, and the store's connections work."""
+def assert_usable(store: Store, obstacle: Obstacle) -> None:
+    """Assert that nothing was written, no lock is held, and the store's connections work."""
     obstacle.go_away()
     assert store.execute(c.Get(TASK, "key")) is None
     assert store.execute(WRITE) == 1
@@ -179,17 +179,17 @@ def assert_as_good_as_new(store: Store, obstacle: Obstacle) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_connection_that_is_cut_in_the_middle(
+def test_a_write_on_a_lost_connection_is_an_error(
     server_url: str, obstacle: Obstacle, mode: str
 ) -> None:
     with closing(open_client(mode, SqlStore(server_url))) as client:
         with obstacle.meanwhile(obstacle.end_connection):
             refusal(StoreUnavailable, client, WRITE)
-        assert_as_good_as_new(client.store, obstacle)
+        assert_usable(client.store, obstacle)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_patient_client_whose_connection_is_cut(
+def test_a_write_on_a_lost_connection_is_retried_within_the_retry_window(
     server_url: str, obstacle: Obstacle, mode: str
 ) -> None:
     def cut() -> None:
@@ -203,14 +203,14 @@ def test_a_patient_client_whose_connection_is_cut(
 
 @pytest.fixture
 def _interruptible() -> Iterator[None]:
-    """Workers of a parallel test run ignore the signal."""
+    """Handle SIGINT by default, because workers of a parallel test run ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("_interruptible")
-def test_an_interrupt_in_the_middle(server_url: str, obstacle: Obstacle) -> None:
+def test_an_interrupted_write_leaves_the_store_usable(server_url: str, obstacle: Obstacle) -> None:
     def interrupt() -> None:
         obstacle.waiting()
         os.kill(os.getpid(), signal.SIGINT)
@@ -218,10 +218,12 @@ def test_an_interrupt_in_the_middle(server_url: str, obstacle: Obstacle) -> None
     with SqlStore(server_url) as store:
         with obstacle.meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
             store.execute(WRITE)
-        assert_as_good_as_new(store, obstacle)
+        assert_usable(store, obstacle)
 
 
-async def test_a_cancelled_task(server_url: str, obstacle: Obstacle) -> None:
+async def test_a_cancelled_write_leaves_the_store_usable(
+    server_url: str, obstacle: Obstacle
+) -> None:
     store = SqlStore(server_url)
     writing = asyncio.create_task(store.aexecute(WRITE))
     await asyncio.to_thread(obstacle.waiting)
@@ -235,11 +237,13 @@ async def test_a_cancelled_task(server_url: str, obstacle: Obstacle) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_statement_that_takes_too_long(server_url: str, obstacle: Obstacle, mode: str) -> None:
+def test_a_statement_that_times_out_is_an_error(
+    server_url: str, obstacle: Obstacle, mode: str
+) -> None:
     limit = {"options": "-c statement_timeout=200"}
     if sa.make_url(server_url).get_backend_name() == "mysql":
         limit = {"init_command": "SET SESSION max_statement_time = 0.2"}
     url = sa.make_url(server_url).update_query_dict(limit).render_as_string(hide_password=False)
     with closing(open_client(mode, SqlStore(url))) as client:
         refusal(StoreUnavailable, client, WRITE)
-        assert_as_good_as_new(client.store, obstacle)
+        assert_usable(client.store, obstacle)

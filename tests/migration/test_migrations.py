@@ -1,4 +1,4 @@
-"""Every migration, up and down, with data in it, on every database."""
+"""Migrations up and down, with data, on every database."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STORED = "Ünïcödé 🚀"
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database with nothing in it."""
+    """Return the URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
     server: Server = request.getfixturevalue(request.param)
@@ -68,7 +68,7 @@ def tables(engine: sa.Engine) -> set[str]:
 
 
 def fill(url: str) -> None:
-    """At least one row in every table."""
+    """Write at least one row to every table."""
     with SqlStore(url) as store:
         fill_entries(store)
         fill_runs(store)
@@ -146,7 +146,7 @@ TRIGGERS = {
 }
 
 
-def test_the_migrations_make_the_triggers(url: str, engine: sa.Engine) -> None:
+def test_the_migrations_create_the_triggers(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     with engine.begin() as connection:
         select = sa.text(TRIGGERS[engine.dialect.name.replace("mariadb", "mysql")])
@@ -162,7 +162,7 @@ def test_the_migrations_make_the_triggers(url: str, engine: sa.Engine) -> None:
     assert current == migrated
 
 
-def test_the_migrations_make_the_tables(url: str, engine: sa.Engine) -> None:
+def test_the_migrations_create_the_tables(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     options = {
         "version_table": schema.VERSION_TABLE,
@@ -175,7 +175,7 @@ def test_the_migrations_make_the_tables(url: str, engine: sa.Engine) -> None:
 
 
 def structure(engine: sa.Engine) -> dict[str, Any]:
-    """Whatever the database tells about its tables, but for the order of columns."""
+    """Return the database's description of its tables, without the order of columns."""
     inspector = sa.inspect(engine)
 
     def by_name(things: list[Any]) -> list[str]:
@@ -194,7 +194,7 @@ def structure(engine: sa.Engine) -> dict[str, Any]:
     }
 
 
-def test_the_tables_are_alike_in_all_that_the_database_tells(url: str, engine: sa.Engine) -> None:
+def test_the_migrated_schema_equals_the_created_one(url: str, engine: sa.Engine) -> None:
     metadata.create_all(engine)
     expected = structure(engine)
     metadata.drop_all(engine)
@@ -219,7 +219,7 @@ def test_each_migration_goes_down_and_up_with_data_in_it(
         assert_works(url)
 
 
-def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa.Engine) -> None:
+def test_upgrades_keep_runs_and_attempts(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     with SqlStore(url, clock=Clock()) as store:
         scopes = [TaskScope("sales", "monday", name) for name in ("lost", "never", "no", "yes")]
@@ -241,7 +241,7 @@ def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa
     schema.migrate(url)
 
     with SqlStore(url) as store:
-        # How often it failed since it was cleared, the older schema could not say.
+        # The older schema could not store the number of failures since it was cleared.
         counted = [msgspec.structs.replace(task, failures=0) for task in tasks]
         assert store.execute(c.ListTaskInstances()) == tuple(counted)
         assert [store.execute(c.ListAttempts(scope)) for scope in scopes] == attempts
@@ -249,7 +249,7 @@ def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa
         assert kinds == [RunKind.MANUAL, RunKind.EXTERNAL]
 
 
-def test_base_is_nothing_at_all(url: str, engine: sa.Engine) -> None:
+def test_base_has_no_tables(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     fill(url)
     assert schema.downgrade(url, "base") == (schema.HEAD, None)
@@ -268,7 +268,7 @@ def test_a_second_migration_changes_nothing(url: str, engine: sa.Engine) -> None
 
 
 def test_other_tables_are_left_alone(url: str, engine: sa.Engine) -> None:
-    """The database may be shared with an application's own tables."""
+    """Migrate a database that is shared with an application's own tables."""
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE invoice (id INTEGER PRIMARY KEY)"))
         connection.execute(sa.text("INSERT INTO invoice VALUES (1)"))
@@ -279,7 +279,7 @@ def test_other_tables_are_left_alone(url: str, engine: sa.Engine) -> None:
 
 
 def test_no_data_is_lost_with_the_revisions_row(url: str, engine: sa.Engine) -> None:
-    """Such as after a backup that was put back without it."""
+    """Migrate after a backup that was restored without the row."""
     schema.migrate(url)
     fill(url)
     with engine.begin() as connection:
@@ -291,7 +291,7 @@ def test_no_data_is_lost_with_the_revisions_row(url: str, engine: sa.Engine) -> 
             assert connection.execute(sa.select(table)).first(), f"{table} is empty"
 
 
-def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
+def test_concurrent_migrations_all_succeed(url: str) -> None:
     with ProcessPoolExecutor(4, mp_context=forks()) as pool:
         outcomes = list(pool.map(schema.migrate, [url] * 4))
     assert [after for _, after in outcomes] == [schema.HEAD] * 4
@@ -299,7 +299,7 @@ def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
     assert_works(url)
 
 
-def test_a_migration_that_was_killed_is_run_again(url: str, engine: sa.Engine) -> None:
+def test_a_killed_migration_can_be_run_again(url: str, engine: sa.Engine) -> None:
     for enough in (1, 8, 12, 16, 19):
         process = forks().Process(target=schema.migrate, args=(url,))
         process.start()

@@ -1,4 +1,4 @@
-"""The record of a load: what is stored is what was meant, and nothing else is taken for one."""
+"""Records of loads: their stored form, and other values that are no records."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FULL: dict[str, Any] = {
 }
 
 
-def test_a_record_comes_back_as_it_was_stored() -> None:
+def test_a_record_is_read_as_it_was_stored() -> None:
     record = record_in(msgspec.json.decode(msgspec.json.encode(FULL)))
     assert record is not None
     assert (record.from_, record.directories) == (FULL["from"], tuple(FULL["directories"]))
     assert msgspec.json.decode(msgspec.json.encode(as_json(record))) == FULL
 
 
-def test_what_is_open_is_null_and_what_has_nothing_to_say_is_absent() -> None:
+def test_open_bounds_are_null_and_defaults_are_omitted() -> None:
     record = LoadRecord(
         name="load=0",
         number=0,
@@ -79,5 +79,5 @@ def test_what_is_open_is_null_and_what_has_nothing_to_say_is_absent() -> None:
         {"holdfast": "load"},
     ],
 )
-def test_a_users_own_value_is_no_record(value: object) -> None:
+def test_another_value_of_a_user_is_not_a_record(value: object) -> None:
     assert record_in(value) is None

@@ -1,4 +1,4 @@
-"""Scopes: what may be one, and that they are values."""
+"""Scopes: validation and equality."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.model.scope import AssetScope, TaskScope
 TASK = TaskScope("sales", "monday", "load", 3)
 
 
-def test_a_task_is_not_mapped_unless_it_says_so() -> None:
+def test_a_task_is_not_mapped_by_default() -> None:
     assert TaskScope("sales", "monday", "load").map_index == -1
 
 
@@ -78,7 +78,7 @@ def test_different_scopes_have_different_ti_ids(one: TaskScope, other: TaskScope
         (("d", "r", "t", True), TypeError, "map_index must be an integer"),
     ],
 )
-def test_what_cannot_be_a_task_is_refused(
+def test_an_invalid_task_scope_is_refused(
     fields: tuple[Any, ...], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says) as refused:
@@ -102,7 +102,7 @@ def test_what_cannot_be_a_task_is_refused(
         ({"asset_id": True}, TypeError, "asset_id must be an integer"),
     ],
 )
-def test_what_cannot_be_an_asset_is_refused(
+def test_an_invalid_asset_is_refused(
     fields: dict[str, Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says) as refused:
@@ -120,7 +120,7 @@ def test_ids_may_be_as_long_as_their_limits() -> None:
 @pytest.mark.parametrize(
     "scope", [TASK, AssetScope(name="orders"), AssetScope(uri="s3://o")], ids=str
 )
-def test_a_scope_goes_through_json(scope: TaskScope | AssetScope) -> None:
+def test_a_scope_round_trips_through_json(scope: TaskScope | AssetScope) -> None:
     text = msgspec.json.encode(scope)
 
     assert msgspec.json.decode(text, type=TaskScope | AssetScope) == scope

@@ -1,4 +1,4 @@
-"""What may be stored, how it is encoded, and how values compare."""
+"""Values: validation, encoding and comparison."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_every_json_value_comes_back_as_it_was(value: Any) -> None:
+def test_every_json_value_round_trips(value: Any) -> None:
     assert decode(encode(value)) == value
 
 
 @given(json_values)
-def test_what_was_encoded_is_what_a_person_would_have_written(value: Any) -> None:
+def test_an_encoded_value_is_parsed_to_the_same_value(value: Any) -> None:
     assert decode(parse(encode(value))) == decode(encode(value))
 
 
@@ -133,7 +133,7 @@ def test_a_circular_value_is_refused() -> None:
         ('"\\ud800"', "not JSON|surrogate"),
     ],
 )
-def test_text_of_a_person_that_is_no_value_is_refused(text: str, says: str) -> None:
+def test_input_text_that_is_not_a_value_is_refused(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says) as refused:
         parse(text)
 
@@ -143,11 +143,11 @@ def test_text_of_a_person_that_is_no_value_is_refused(text: str, says: str) -> N
 @pytest.mark.parametrize(
     ("text", "parsed"), [(' {"a" : 1.50} ', '{"a":1.5}'), ('"\\u00e9"', '"\u00e9"')]
 )
-def test_text_of_a_person_is_stored_as_if_a_task_had_written_it(text: str, parsed: str) -> None:
+def test_input_text_is_stored_as_if_a_task_had_written_it(text: str, parsed: str) -> None:
     assert parse(text) == parsed
 
 
-def test_a_reference_says_that_it_is_one() -> None:
+def test_a_reference_is_recognised() -> None:
     assert reference_in(as_reference("s3://bucket/key")) == "s3://bucket/key"
 
 
@@ -184,7 +184,7 @@ def test_a_key_may_be_any_text(key: str) -> None:
         (b"k", InvalidType),
     ],
 )
-def test_what_cannot_be_a_key_is_refused(key: Any, error: type[HoldfastError]) -> None:
+def test_an_invalid_key_is_refused(key: Any, error: type[HoldfastError]) -> None:
     with pytest.raises(error) as refused:
         check_key(key)
 
@@ -213,12 +213,12 @@ def test_the_larger_of_two_is_what_python_says(pair: tuple[Any, Any]) -> None:
     assert decode(larger(encode(standing), encode(proposed), "here")) == max(pair)
 
 
-def test_of_equals_the_one_that_stands_stays() -> None:
+def test_of_equal_values_the_current_one_is_kept() -> None:
     assert larger("1", "1.0", "here") == "1"
     assert larger("1.0", "1", "here") == "1.0"
 
 
-def test_where_nothing_stands_the_proposed_does() -> None:
+def test_an_absent_value_is_replaced_by_the_proposed_one() -> None:
     assert larger(None, "1", "here") == "1"
 
 

@@ -1,4 +1,4 @@
-"""From `retention` and the configured default to `expires_at`."""
+"""`expires_at` from `retention` and the configured default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_shortest_retention_is_one_microsecond() -> None:
     assert expires_at(instant, MONTH, NOW) == NOW + instant
 
 
-def test_without_retention_the_default_holds() -> None:
+def test_without_retention_the_default_applies() -> None:
     assert expires_at(None, MONTH, NOW) == NOW + MONTH
 
 
@@ -32,7 +32,7 @@ def test_a_default_of_zero_means_never() -> None:
     assert expires_at(None, NEVER, NOW) is None
 
 
-def test_retention_counts_whatever_the_default() -> None:
+def test_retention_overrides_the_default() -> None:
     assert expires_at(timedelta(days=7), NEVER, NOW) == NOW + timedelta(days=7)
 
 
@@ -64,7 +64,9 @@ def test_an_expiry_is_in_utc() -> None:
         (NOW, "timedelta(days=7)"),
     ],
 )
-def test_what_is_no_timedelta_is_refused_with_what_to_write(retention: object, hint: str) -> None:
+def test_a_retention_that_is_not_a_timedelta_is_refused_with_a_hint(
+    retention: object, hint: str
+) -> None:
     with pytest.raises(TypeError) as refused:
         expires_at(retention, MONTH, NOW)  # type: ignore[arg-type]
 
@@ -73,7 +75,7 @@ def test_what_is_no_timedelta_is_refused_with_what_to_write(retention: object, h
 
 
 @pytest.mark.parametrize("retention", [timedelta(0), timedelta(seconds=-1), timedelta.min])
-def test_a_retention_that_is_over_at_once_is_refused(retention: timedelta) -> None:
+def test_a_retention_of_zero_or_less_is_refused(retention: timedelta) -> None:
     with pytest.raises(ValueError, match="would be gone at once") as refused:
         expires_at(retention, MONTH, NOW)
 

@@ -1,4 +1,4 @@
-"""HTTP requests that survive lost connections, busy servers and forks."""
+"""HTTP requests with lost connections, busy servers and forks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def put(transport: Transport) -> Response:
     return transport.request("PUT", "/thing", b"{}", once=True)
 
 
-def test_a_request_has_all_that_was_given(connect: Open) -> None:
+def test_a_request_has_method_path_headers_and_body(connect: Open) -> None:
     with serving(answer(201, b'"done"', server="x")) as server:
         response = connect(f"{server.url}/base/").request(
             "PUT", "/a%2Fb?x=1", b'{"a": 1}', {"Content-Type": "application/json"}
@@ -70,7 +70,7 @@ def test_a_request_has_all_that_was_given(connect: Open) -> None:
     assert (response.status, response.body, response.headers["server"]) == (201, b'"done"', "x")
 
 
-def test_head_and_body_of_a_request_leave_in_one_piece(connect: Open) -> None:
+def test_head_and_body_of_a_request_are_sent_together(connect: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         asking = Thread(target=put, args=(connect(url),))
@@ -84,7 +84,7 @@ def test_head_and_body_of_a_request_leave_in_one_piece(connect: Open) -> None:
     assert received.startswith(b"PUT") and received.endswith(b"\r\n\r\n{}")
 
 
-def test_a_connection_is_kept(connect: Open) -> None:
+def test_a_connection_is_reused(connect: Open) -> None:
     with serving(answer()) as server:
         transport = connect(server.url)
         for _ in range(5):
@@ -97,7 +97,7 @@ def test_a_connection_is_kept(connect: Open) -> None:
     "reply",
     [answer(connection="close"), Answer(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}")],
 )
-def test_a_connection_is_not_kept_where_the_server_says_so(connect: Open, reply: Answer) -> None:
+def test_a_connection_is_closed_if_the_server_says_so(connect: Open, reply: Answer) -> None:
     with serving(reply) as server:
         transport = connect(server.url)
         get(transport)
@@ -124,7 +124,7 @@ def test_a_connection_that_closes_as_it_is_used_again_is_replaced(connect: Open)
         assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
-def test_what_came_unasked_is_not_taken_for_the_answer(connect: Open) -> None:
+def test_unsolicited_bytes_are_not_taken_for_the_response(connect: Open) -> None:
     with serving(answer(), answer(body=b'"right"')) as server:
         transport = connect(server.url)
         get(transport)
@@ -134,7 +134,7 @@ def test_what_came_unasked_is_not_taken_for_the_answer(connect: Open) -> None:
         assert get(transport).body == b'"right"'
 
 
-def test_what_comes_after_an_answer_is_not_taken_for_the_next(connect: Open) -> None:
+def test_bytes_after_a_response_are_not_taken_for_the_next_one(connect: Open) -> None:
     twice = Answer(answer().data + answer(body=b'"wrong"').data)
     with serving(twice, answer(body=b'"right"')) as server:
         transport = connect(server.url)
@@ -174,7 +174,7 @@ def test_an_answer_without_body_is_read(connect: Open) -> None:
         assert server.connections() == 1
 
 
-def test_large_bodies_come_and_go(connect: Open) -> None:
+def test_large_bodies_are_sent_and_received(connect: Open) -> None:
     large = os.urandom(3_000_000)
     with serving(answer(body=large[::-1])) as server:
         response = connect(server.url).request("PUT", "/", large)
@@ -183,7 +183,7 @@ def test_large_bodies_come_and_go(connect: Open) -> None:
     assert response.body == large[::-1]
 
 
-def test_a_body_that_is_refused_unread_is_told_with_the_answer(connect: Open) -> None:
+def test_the_response_to_a_body_refused_unread_is_returned(connect: Open) -> None:
     refused = Answer(answer(413, b'"too large"').data, close=True, at_once=True)
     with serving(refused) as server:
         response = connect(server.url).request("PUT", "/", bytes(30_000_000))
@@ -192,7 +192,7 @@ def test_a_body_that_is_refused_unread_is_told_with_the_answer(connect: Open) ->
 
 
 @pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
-def test_a_busy_server_is_waited_for(connect: Open, status: int) -> None:
+def test_a_request_to_a_busy_server_is_retried(connect: Open, status: int) -> None:
     busy = answer(status, b"<html>", content_type="text/html")
     with serving(busy, busy, answer(body=b'"done"')) as server:
         response = put(connect(server.url, retry_window=10))
@@ -201,7 +201,7 @@ def test_a_busy_server_is_waited_for(connect: Open, status: int) -> None:
     assert len(server.requests) == 3
 
 
-def test_a_server_that_stays_busy_has_the_last_word(connect: Open) -> None:
+def test_the_last_response_of_a_busy_server_is_returned(connect: Open) -> None:
     with serving(answer(503, b'"busy"')) as server:
         response = put(connect(server.url, retry_window=0.3))
 
@@ -209,14 +209,14 @@ def test_a_server_that_stays_busy_has_the_last_word(connect: Open) -> None:
     assert len(server.requests) > 2
 
 
-def test_without_a_window_nothing_is_tried_again(connect: Open) -> None:
+def test_without_a_retry_window_nothing_is_retried(connect: Open) -> None:
     with serving(answer(503)) as server:
         assert put(connect(server.url)).status == 503
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 500, 501])
-def test_what_will_stay_so_is_not_tried_again(connect: Open, status: int) -> None:
+def test_a_permanent_error_is_not_retried(connect: Open, status: int) -> None:
     with serving(answer(status)) as server:
         assert put(connect(server.url, retry_window=10)).status == status
     assert len(server.requests) == 1
@@ -228,7 +228,7 @@ def test_a_backend_that_failed_is_not_a_proxy_without_server(connect: Open) -> N
     assert len(server.requests) == 1
 
 
-def test_the_server_says_how_long_to_wait(connect: Open) -> None:
+def test_retry_after_may_be_a_number_of_seconds(connect: Open) -> None:
     with serving(answer(429, retry_after="1", retry_after_ms="500"), answer()) as server:
         began = time.monotonic()
         put(connect(server.url, retry_window=10))
@@ -236,7 +236,7 @@ def test_the_server_says_how_long_to_wait(connect: Open) -> None:
     assert 0.5 <= time.monotonic() - began < 0.9
 
 
-def test_the_server_says_until_when_to_wait(connect: Open) -> None:
+def test_retry_after_may_be_a_date(connect: Open) -> None:
     until = formatdate(time.time() + 2, usegmt=True)
     with serving(answer(503, retry_after=until), answer()) as server:
         began = time.monotonic()
@@ -245,7 +245,7 @@ def test_the_server_says_until_when_to_wait(connect: Open) -> None:
     assert 0.9 <= time.monotonic() - began < 4
 
 
-def test_a_wait_that_is_longer_than_the_window_is_not_begun(connect: Open) -> None:
+def test_a_wait_longer_than_the_retry_window_is_not_started(connect: Open) -> None:
     with serving(answer(429, retry_after="60")) as server:
         began = time.monotonic()
         assert put(connect(server.url, retry_window=5)).status == 429
@@ -253,7 +253,7 @@ def test_a_wait_that_is_longer_than_the_window_is_not_begun(connect: Open) -> No
     assert time.monotonic() - began < 1
 
 
-def test_a_server_that_is_not_there_yet_is_waited_for(connect: Open) -> None:
+def test_a_request_waits_for_a_server_that_is_not_running_yet(connect: Open) -> None:
     port = free_port()
     started: list[WebServer] = []
     timer = Timer(0.3, lambda: started.append(WebServer(answer(), port=port)))
@@ -266,7 +266,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for(connect: Open) -> None:
     assert response.status == 200
 
 
-def test_a_server_that_stays_away_is_named(connect: Open) -> None:
+def test_the_error_for_an_unavailable_server_names_it(connect: Open) -> None:
     url = f"http://127.0.0.1:{free_port()}"
 
     with pytest.raises(Unreachable) as caught:
@@ -275,19 +275,19 @@ def test_a_server_that_stays_away_is_named(connect: Open) -> None:
     assert str(caught.value) == f"{url} does not answer: Connection refused, tried for 0.2 s"
 
 
-def test_an_unknown_host_is_named(connect: Open) -> None:
+def test_the_error_for_an_unknown_host_names_it(connect: Open) -> None:
     with pytest.raises(Unreachable, match="http://nowhere.invalid does not answer: .*[nN]ame"):
         get(connect("http://nowhere.invalid"))
 
 
-def test_a_slow_server_is_named(connect: Open) -> None:
+def test_the_error_for_a_slow_server_names_it(connect: Open) -> None:
     with serving(answer(delay=0.5)) as server, pytest.raises(Unreachable) as caught:
         get(connect(server.url, timeout=0.1))
 
     assert str(caught.value) == f"{server.url} does not answer within 0.1 s"
 
 
-def test_an_answer_that_comes_in_drops_is_cut_off(connect: Open) -> None:
+def test_a_response_that_trickles_in_times_out(connect: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def drip() -> None:
@@ -307,7 +307,7 @@ def test_an_answer_that_comes_in_drops_is_cut_off(connect: Open) -> None:
         dripping.join()
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again(connect: Open) -> None:
+def test_a_truncated_response_is_retried(connect: Open) -> None:
     half = Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", close=True)
     with serving(half, answer(body=b'"whole"')) as server:
         assert get(connect(server.url, retry_window=10)).body == b'"whole"'
@@ -323,7 +323,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(connect: Open) -> None:
     ],
     ids=["another protocol", "another version", "no size", "endless head"],
 )
-def test_what_is_no_web_server_is_named(connect: Open, reply: Answer) -> None:
+def test_the_error_for_a_server_without_http_names_it(connect: Open, reply: Answer) -> None:
     with serving(reply) as server, pytest.raises(Unreachable, match="is no web server; it answers"):
         get(connect(server.url, retry_window=10))
 
@@ -348,9 +348,7 @@ def test_reads_have_no_key(connect: Open) -> None:
 
 
 @pytest.mark.parametrize("last", [LOST, answer(503)], ids=["lost", "busy"])
-def test_the_client_of_a_request_that_was_given_up_is_not_used_again(
-    connect: Open, last: Answer
-) -> None:
+def test_the_client_of_an_abandoned_request_is_not_reused(connect: Open, last: Answer) -> None:
     with serving(answer(), last, answer()) as server:
         transport = connect(server.url)
         put(transport)
@@ -367,7 +365,7 @@ def test_the_client_of_a_request_that_was_given_up_is_not_used_again(
     assert after[0] != first[0] and after[1] == "1"
 
 
-def test_each_thread_has_a_client_to_itself(connect: Open) -> None:
+def test_each_thread_has_its_own_client(connect: Open) -> None:
     with serving(answer(delay=0.002)) as server:
         transport = connect(server.url)
         with ThreadPoolExecutor(8) as threads:
@@ -406,7 +404,7 @@ def test_a_refreshed_token_is_used_from_then_on(connect: Open) -> None:
     assert tokens == [f"Bearer {TOKEN}", "Bearer fresh", "Bearer fresh"]
 
 
-def test_a_token_is_refreshed_while_a_request_is_tried_again(connect: Open) -> None:
+def test_a_token_is_refreshed_during_retries(connect: Open) -> None:
     with serving(answer(503, Refreshed_API_Token="fresh"), answer()) as server:
         get(connect(server.url, retry_window=10))
 
@@ -422,7 +420,7 @@ def test_the_token_is_not_shown(connect: Open) -> None:
     assert repr(transport) == f"<Transport {transport.url}>"
 
 
-def test_a_fork_has_connections_and_clients_of_its_own(connect: Open) -> None:
+def test_a_forked_process_has_its_own_connections_and_clients(connect: Open) -> None:
     with serving(answer()) as server:
         transport = connect(server.url)
         put(transport)
@@ -460,7 +458,7 @@ def test_a_closed_transport_keeps_no_connection(connect: Open) -> None:
         ("http://bücher.example", "http://xn--bcher-kva.example", 80),
     ],
 )
-def test_a_url_is_read(url: str, shown: str, port: int) -> None:
+def test_a_url_is_parsed(url: str, shown: str, port: int) -> None:
     address = module.parse_url(url)
 
     assert (address.url, address.port) == (shown, port)
@@ -483,7 +481,7 @@ def test_a_url_is_read(url: str, shown: str, port: int) -> None:
         f"http://{'a' * 70}.example",
     ],
 )
-def test_a_url_that_cannot_be_a_servers_is_refused(url: str) -> None:
+def test_an_invalid_server_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidAddress, match="URL"):
         Transport(url, TOKEN)
 
@@ -511,7 +509,7 @@ def certificate(tmp_path: Path) -> tuple[ssl.SSLContext, Path]:
     return context, certificate
 
 
-def test_a_trusted_certificate_is_enough(
+def test_a_trusted_certificate_is_accepted(
     connect: Open, certificate: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context, file = certificate
@@ -526,7 +524,7 @@ def test_a_trusted_certificate_is_enough(
         assert get(transport).status == 200
 
 
-def test_a_certificate_that_nobody_signed_is_refused_at_once(
+def test_an_untrusted_certificate_is_refused_at_once(
     connect: Open, certificate: tuple[ssl.SSLContext, Path]
 ) -> None:
     with serving(answer(), certificate=certificate[0]) as server:
@@ -537,7 +535,7 @@ def test_a_certificate_that_nobody_signed_is_refused_at_once(
     assert server.requests == []
 
 
-def test_a_server_without_tls_is_told_from_one_with(connect: Open) -> None:
+def test_https_to_a_server_without_tls_has_its_own_error(connect: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         transport = connect(f"https://127.0.0.1:{listening.getsockname()[1]}", retry_window=60)
         with ThreadPoolExecutor(1) as threads:

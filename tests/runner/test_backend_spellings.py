@@ -1,4 +1,4 @@
-"""Worker-side backends in every spelling, in runs: one DAG for all of them."""
+"""Worker-side backends in every spelling, in runs of one DAG."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_backend_serves_a_watcher(project: Project) -> None:
     assert "Traceback" not in project.read("triggerer.err") + project.read("scheduler.err")
 
 
-def test_a_backend_of_the_server_holds_only_references_to_those_of_workers(
+def test_a_server_side_backend_holds_only_references_to_offloaded_values(
     project: Project,
 ) -> None:
     result = project.run_dag(DAG, HOLDFAST__STATE_STORE__BACKEND="file_backends.ServerSide")

@@ -1,4 +1,4 @@
-"""Files that hold nothing to run: one clear message, and nothing of our own insides."""
+"""DAG files without anything to run: one clear message, without Holdfast's own frames."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def hello(x=None):
         pytest.param("import os; os._exit(7)\n", "could not be imported", id="os._exit"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_in_one_message(
-    project: Project, text: str, message: str
-) -> None:
+def test_an_unusable_file_has_one_message(project: Project, text: str, message: str) -> None:
     project.write("dag.py", HEAD + TASK + text)
 
     ended = project.holdfast("run", "dag.py")
@@ -63,9 +61,7 @@ def test_a_traceback_shows_the_lines_of_the_file(project: Project) -> None:
 @pytest.mark.parametrize(
     ("name", "shown"), [("latin\udcff.py", r"latin\xff.py"), ("two\nlines.py", r"two\nlines.py")]
 )
-def test_a_file_that_cannot_be_used_for_its_name_is_told(
-    project: Project, name: str, shown: str
-) -> None:
+def test_a_file_with_an_unusable_name_is_an_error(project: Project, name: str, shown: str) -> None:
     project.write(name, HEAD + TASK + "with DAG('d'):\n    hello()\n")
 
     ended = project.holdfast("run", name)

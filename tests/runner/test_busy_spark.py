@@ -1,4 +1,4 @@
-"""A run on whose Spark an earlier attempt's work does not end."""
+"""Runs on a Spark on which an earlier attempt's work does not end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DAG = """
 
 @pytest.fixture
 def stuck(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebHdfs]:
-    """A file system on which the first commit kills its attempt, and never ends."""
+    """Yield a file system on which the first commit kills its attempt, and never ends."""
     killed, over = Event(), Event()
 
     def before(path: str) -> None:
@@ -66,7 +66,7 @@ def stuck(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Spark that is not the run's own."""
+    """Yield a Spark that does not belong to the run."""
     startup = SparkStartup(
         master="local[2]", conf={}, directory=str(tmp_path_factory.mktemp("spark"))
     )
@@ -86,7 +86,7 @@ def rows(directory: Path) -> list[str]:
     return [line for path in directory.rglob("*.json") for line in path.read_text().splitlines()]
 
 
-def test_our_spark_is_ended_and_no_retry_is_used_up(project: Project, stuck: WebHdfs) -> None:
+def test_a_managed_spark_is_stopped_and_no_retry_is_used(project: Project, stuck: WebHdfs) -> None:
     done = project.run_dag(DAG, PLACE=f"{stuck.url}/out")
 
     assert done.status == 0, done.err
@@ -101,7 +101,7 @@ def test_our_spark_is_ended_and_no_retry_is_used_up(project: Project, stuck: Web
     assert len(rows(stuck.directory)) == 10
 
 
-def test_a_spark_elsewhere_is_left_alone_and_the_attempt_fails(
+def test_an_external_spark_is_not_stopped_and_the_attempt_fails(
     project: Project, stuck: WebHdfs, elsewhere: str
 ) -> None:
     done = project.run_dag(DAG, PLACE=f"{stuck.url}/out", HOLDFAST__SPARK__REMOTE=elsewhere)

@@ -1,4 +1,4 @@
-"""Callbacks: called when a run or an attempt has ended, whatever happens meanwhile."""
+"""Callbacks of runs and attempts, with outages and kills."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ SqlStore.execute = execute_and_fail
 
 
 @pytest.mark.parametrize("fault", [AWAY_AFTER_THE_END, ANSWER_LOST], ids=["away", "answer lost"])
-def test_a_run_that_ends_while_the_database_goes_away_calls_back_once(
+def test_a_run_that_ends_while_the_database_is_unavailable_calls_back_once(
     project: Project, fault: str
 ) -> None:
     project.write("faults/sitecustomize.py", fault)
@@ -132,7 +132,7 @@ def test_a_run_that_ends_while_the_database_goes_away_calls_back_once(
         pytest.param(OF_A_TASK, "begins for 1 of 1 after 'ValueError: not yet'\n", id="task"),
     ],
 )
-def test_callbacks_that_were_killed_with_those_around_them_are_called_again(
+def test_callbacks_killed_with_their_supervisor_are_called_again(
     project: Project, dag: str, begins: str, victim: str
 ) -> None:
     project.write("dag.py", dag)

@@ -1,4 +1,4 @@
-"""Callbacks that something is in the way of: a deploy, an outage, a signal, a time limit."""
+"""Callbacks during a deploy, an outage, a signal or a timeout."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ SqlStore.execute = execute_again
 """
 
 
-def test_a_task_that_has_ended_is_not_failed_by_the_time_limit_of_its_run(project: Project) -> None:
+def test_an_ended_task_is_not_failed_by_the_timeout_of_its_run(project: Project) -> None:
     ended = project.run_dag(OVERDUE)
 
     assert ended.status == 0, ended.err
@@ -181,7 +181,7 @@ def test_a_task_that_has_ended_is_not_failed_by_the_time_limit_of_its_run(projec
     assert len(project.events("a")) == 1
 
 
-def test_what_the_time_limit_of_a_run_ends_is_not_called_back_for(project: Project) -> None:
+def test_tasks_ended_by_the_timeout_of_their_run_have_no_callback(project: Project) -> None:
     ended = project.run_dag(TOO_LONG)
 
     assert ended.status == 1, ended.err
@@ -206,7 +206,7 @@ def test_callbacks_wait_for_a_file_that_broke_while_the_task_ran(
     assert sorted(project.read("notes").splitlines()) == ["failure 1", "failure run", "works"]
 
 
-def test_callbacks_of_a_task_that_is_no_more_are_missed_with_a_word(project: Project) -> None:
+def test_missing_callbacks_of_a_removed_task_are_logged(project: Project) -> None:
     project.write("dags/d.py", FAILS_WHEN_TOLD)
     with project.service("scheduler", "dags"):
         wait_until(lambda: project.read("notes"))
@@ -216,7 +216,7 @@ def test_callbacks_of_a_task_that_is_no_more_are_missed_with_a_word(project: Pro
 
 
 @pytest.mark.parametrize("dag", [SLOW_OF_A_RUN, SLOW_OF_A_TASK], ids=["run", "task"])
-def test_callbacks_go_on_where_all_processes_are_asked_to_end(project: Project, dag: str) -> None:
+def test_callbacks_continue_when_all_processes_get_sigterm(project: Project, dag: str) -> None:
     project.write("dags/d.py", dag)
     with project.service("scheduler", "dags") as scheduler:
         wait_until(lambda: project.read("notes"))
@@ -228,7 +228,7 @@ def test_callbacks_go_on_where_all_processes_are_asked_to_end(project: Project, 
     assert project.read("notes") == "begins\nends\n"
 
 
-def test_callbacks_are_called_where_the_store_goes_with_the_end_of_the_attempt(
+def test_callbacks_are_called_if_the_store_fails_at_the_end_of_the_attempt(
     project: Project,
 ) -> None:
     project.write("faults/sitecustomize.py", ENDS_AND_GOES)
@@ -276,7 +276,7 @@ def test_callbacks_do_not_depend_on_the_answer_to_an_interruption(project: Proje
 
 
 @pytest.mark.parametrize("state", ["success", "failed"])
-def test_a_task_that_was_marked_is_not_called_back_for_when_its_supervisor_dies(
+def test_a_marked_task_has_no_callback_when_its_supervisor_dies(
     project: Project, state: str
 ) -> None:
     project.write("dag.py", HANGS.replace("i=[0, 1]", "i=[0]"))
@@ -292,14 +292,14 @@ def test_a_task_that_was_marked_is_not_called_back_for_when_its_supervisor_dies(
     assert project.states() == {"work[0]": state}
 
 
-def test_a_task_that_cannot_be_mapped_is_called_back_for(project: Project) -> None:
+def test_a_task_that_cannot_be_mapped_has_a_callback(project: Project) -> None:
     ended = project.run_dag(CANNOT_MAP)
 
     assert ended.status == 1
     assert project.read("notes") == "failure 1\n"
 
 
-def test_a_task_that_cannot_begin_is_not_tried_without_a_pause(project: Project) -> None:
+def test_a_task_that_cannot_start_is_retried_with_a_pause(project: Project) -> None:
     nowhere = {"HOLDFAST__WORKERS__SERVER_URL": "http://127.0.0.1:9"}
     project.write("dag.py", CANNOT_MAP)
 

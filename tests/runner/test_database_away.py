@@ -1,4 +1,4 @@
-"""The database is away for longer than anything waits for it, while a scheduler is at work."""
+"""Outage of the database that is longer than any timeout, under a scheduler."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def on_postgres(server: KillableServer, tmp_path: Path) -> Iterator[Project]:
     ("ends", "outcomes"),
     [("after it", ["success"]), ("while it is away", ["interrupted", "success"])],
 )
-def test_a_scheduler_goes_on_when_the_database_is_back(
+def test_a_scheduler_continues_when_the_database_is_available_again(
     server: KillableServer, on_postgres: Project, ends: str, outcomes: list[str]
 ) -> None:
     project = on_postgres

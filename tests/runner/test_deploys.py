@@ -1,6 +1,6 @@
-"""DAG files that are moved, replaced, broken or away for a while, under a scheduler that runs and
-under one that starts anew: no pause, event or date is lost, and nothing starts from a broken file.
-"""
+"""Deploys: DAG files that are moved, replaced, broken or missing for a while, under a running
+scheduler and a restarted one. No pause, event or date is lost, and nothing starts from a broken
+file."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ with DAG("steps"):
 
 
 class Site:
-    """A project with its DAG directory."""
+    """Project with its DAG directory."""
 
     def __init__(self, project: Project, directory: str = "dags") -> None:
         self.project = project
@@ -84,7 +84,7 @@ class Site:
         return self.project.store.execute(c.GetDag(dag_id))
 
     def wait_for(self, *dag_ids: str) -> None:
-        """Until the DAGs are in files."""
+        """Wait until the DAGs are in files."""
         wait_until((self.project.home / "holdfast.db").exists)
 
         def held() -> bool:
@@ -102,7 +102,7 @@ class Site:
         return self.project.run_of(dag_id, run_id).state
 
     def witness(self, name: str) -> None:
-        """Let the scheduler have seen all that is there now, and done what comes of it."""
+        """Wait until the scheduler has read all files, and started the runs that are due."""
         self.write(f"{name}.py", returning(name, "seen", '"@once"'))
         self.wait_for(name)
         wait_until(lambda: [run.state.ended for run in self.project.runs(name)] == [True])
@@ -125,7 +125,9 @@ with DAG("{dag_id}", schedule={schedule}):
 """
 
 
-def test_a_file_that_was_away_keeps_its_pause_and_its_events(site: Site, project: Project) -> None:
+def test_a_file_that_was_removed_for_a_while_keeps_its_pause_and_its_events(
+    site: Site, project: Project
+) -> None:
     site.write("consumer.py", CONSUMER)
     site.write("paused.py", returning("paused", "x", '"@once"'))
     site.write("producers.py", PRODUCERS)
@@ -151,7 +153,7 @@ def test_a_file_that_was_away_keeps_its_pause_and_its_events(site: Site, project
     assert site.dag("paused").paused
 
 
-def test_a_link_to_the_directory_may_be_set_anew(project: Project) -> None:
+def test_a_link_to_the_directory_may_be_replaced(project: Project) -> None:
     site = Site(project, "current")
     for release, value in (("r1", "old"), ("r2", "new")):
         site.write("team/h.py", returning("h", value), release)
@@ -184,12 +186,12 @@ def test_a_link_to_the_directory_may_be_set_anew(project: Project) -> None:
 
 
 def link(project: Project, release: str) -> None:
-    """As deploys do it: in one step."""
+    """Replace the link in one step, as deploys do."""
     os.symlink(project.path(release), project.path("next"))
     os.rename(project.path("next"), project.path("current"))
 
 
-def test_a_file_that_is_run_by_hand_is_the_one_that_the_scheduler_has(
+def test_a_file_that_is_run_manually_is_the_one_that_the_scheduler_has(
     site: Site, project: Project
 ) -> None:
     site.write("team/h.py", returning("h", "x"))
@@ -205,7 +207,7 @@ def test_a_file_that_is_run_by_hand_is_the_one_that_the_scheduler_has(
     assert site.dag("h").file == "team/h.py"
 
 
-def test_unreadable_files_and_unusable_names_are_told_and_the_other_files_served(
+def test_unreadable_files_and_unusable_names_are_reported_and_the_other_files_are_used(
     site: Site, project: Project
 ) -> None:
     site.write("latin\udcff.py", returning("latin", "x"))
@@ -237,7 +239,7 @@ def errors_of(project: Project) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_broken_file_starts_nothing_until_it_is_mended(
+def test_a_broken_file_starts_nothing_until_it_is_fixed(
     site: Site, project: Project, restart: bool
 ) -> None:
     site.write("consumer.py", CONSUMER)
@@ -290,7 +292,7 @@ with DAG("steps"):
 
 
 @pytest.mark.parametrize("how", ["away", "broken"])
-def test_a_run_under_way_waits_for_its_file(site: Site, project: Project, how: str) -> None:
+def test_a_running_run_waits_for_its_file(site: Site, project: Project, how: str) -> None:
     steps = TWO_STEPS.replace("WORK /", f"'{project.directory}' + '/' +")
     site.write("steps.py", steps)
     with project.service("scheduler", "dags"):
@@ -315,7 +317,7 @@ def test_a_run_under_way_waits_for_its_file(site: Site, project: Project, how: s
 
 
 @pytest.mark.parametrize("broken", ["with DAG('steps') as:\n", "import no_such_module\n"])
-def test_a_file_that_breaks_just_before_a_task_begins_fails_no_task(
+def test_a_file_that_breaks_just_before_a_task_starts_fails_no_task(
     site: Site, project: Project, broken: str
 ) -> None:
     file = project.path("dags/steps.py")
@@ -333,7 +335,9 @@ def test_a_file_that_breaks_just_before_a_task_begins_fails_no_task(
     assert (set(before) <= {"interrupted"}, last) == (True, "success")
 
 
-def test_an_emptied_file_is_told_by_the_runs_that_wait_for_it(site: Site, project: Project) -> None:
+def test_an_emptied_file_is_reported_for_the_runs_that_wait_for_it(
+    site: Site, project: Project
+) -> None:
     site.write("h.py", returning("h", "x"))
     with project.service("scheduler", "dags"):
         site.wait_for("h")
@@ -348,7 +352,7 @@ def test_an_emptied_file_is_told_by_the_runs_that_wait_for_it(site: Site, projec
     assert project.result("work", "h") == ["y"]
 
 
-def test_a_stale_dag_is_told_and_starts_no_run(site: Site, project: Project) -> None:
+def test_a_stale_dag_is_reported_and_starts_no_run(site: Site, project: Project) -> None:
     site.write("h.py", returning("h", "x"))
     with project.service("scheduler", "dags", HOLDFAST__DAGS__STALE_AFTER="1s"):
         site.wait_for("h")

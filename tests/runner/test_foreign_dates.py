@@ -1,4 +1,4 @@
-"""Dates and spans of pendulum, as most files written for Airflow have them."""
+"""Dates and durations of pendulum, as in most files written for Airflow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ sales()
 """
 
 
-def test_a_file_with_dates_of_pendulum_runs(project: Project) -> None:
+def test_a_file_with_pendulum_dates_runs(project: Project) -> None:
     project.write("sales.py", FILE)
 
     ended = project.holdfast("run", "sales.py", "--run-id", "monday")
@@ -65,7 +65,7 @@ def test_a_file_with_dates_of_pendulum_runs(project: Project) -> None:
         pendulum.now(),
     ],
 )
-def test_a_moment_stays_the_same(moment: pendulum.DateTime) -> None:
+def test_a_pendulum_datetime_is_converted_unchanged(moment: pendulum.DateTime) -> None:
     plain = base_datetime(moment)
 
     assert type(plain) is datetime
@@ -81,14 +81,14 @@ def test_a_moment_stays_the_same(moment: pendulum.DateTime) -> None:
         pendulum.duration(),
     ],
 )
-def test_a_span_stays_the_same(span: pendulum.Duration) -> None:
+def test_a_pendulum_duration_is_converted_unchanged(span: pendulum.Duration) -> None:
     plain = base_timedelta(span)
 
     assert type(plain) is timedelta
     assert plain.total_seconds() == span.total_seconds()
 
 
-def test_what_cannot_be_registered_is_reported(project: Project) -> None:
+def test_a_value_that_cannot_be_registered_is_reported(project: Project) -> None:
     project.write(
         "odd.py",
         "from holdfast.sdk import DAG\nclass Odd: ...\nDAG('d').tags = (Odd(),)\n",

@@ -1,4 +1,4 @@
-"""Ctrl-C: the run stops cleanly, says how to go on, and goes on."""
+"""Ctrl-C: a clean stop with a hint, and the resumed run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _is_under_way(project: Project) -> bool:
     return project.read("notes") == "first ran\nsecond ran\n"
 
 
-def test_a_run_that_was_interrupted_goes_on_without_what_is_done(project: Project) -> None:
+def test_an_interrupted_run_resumes_without_its_finished_tasks(project: Project) -> None:
     project.write("dag.py", WAITING)
     with project.start("run", "dag.py", "--run-id", "r") as process:
         wait_until(lambda: _is_under_way(project) and project.task_store("second"))
@@ -70,7 +70,7 @@ def test_a_run_that_was_interrupted_goes_on_without_what_is_done(project: Projec
     assert project.tasks()["second"].failures == 0
 
 
-def test_a_second_interrupt_ends_a_task_that_does_not_listen(project: Project) -> None:
+def test_a_second_interrupt_ends_a_task_that_ignores_the_first(project: Project) -> None:
     project.write("dag.py", WAITING)
     project.path("stubborn").touch()
     with Terminal(project, "run", "dag.py", "--run-id", "r") as terminal:

@@ -1,4 +1,4 @@
-"""Attempts that are interrupted again and again: pauses between them, and an end to it."""
+"""Attempts that are interrupted repeatedly: backoff, and final failure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SHORTER = """
     """
 
 
-def test_a_task_that_kills_what_it_runs_on_begins_after_growing_pauses_and_fails(
+def test_a_task_that_kills_its_launcher_is_retried_with_backoff_and_fails(
     project: Project,
 ) -> None:
     project.write("shorter/sitecustomize.py", SHORTER)
@@ -83,7 +83,7 @@ def test_a_task_that_kills_what_it_runs_on_begins_after_growing_pauses_and_fails
     assert all(pause >= wanted for pause, wanted in zip(pauses, least, strict=True)), pauses
 
 
-def test_a_task_that_kills_its_supervisor_fails_and_the_run_goes_on(project: Project) -> None:
+def test_a_task_that_kills_its_supervisor_fails_and_the_run_continues(project: Project) -> None:
     ended = project.run_dag(KILLS_ITS_SUPERVISOR)
 
     assert project.states() == {"kills": "failed", "after": "success"}, ended.err

@@ -47,7 +47,7 @@ def test_a_launcher_that_was_closed_starts_no_other_launcher() -> None:
         launcher.launch()
 
 
-def test_a_supervisor_that_sends_what_is_no_message_counts_as_dead() -> None:
+def test_a_supervisor_that_sends_an_invalid_message_counts_as_dead() -> None:
     ours, its = socket.socketpair()
     notices: Queue[Notice | None] = Queue()
     with subprocess.Popen(["sleep", "600"]) as supervisor, its, ours:

@@ -1,4 +1,4 @@
-"""A mapped instance has the task store of its own item, also when the list has changed."""
+"""Mapped items: an instance has the task store of its own item, also after the list has changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ with DAG("d"):
 
 
 def rerun(project: Project, items: list[str]) -> list[list[object]]:
-    """Clear the source and what follows, and run on with another list: what the instances saw."""
+    """Clear the source and its downstream, and run with another list; return the read state."""
     project.write("items", json.dumps(items))
     project.write("broken", "")
     project.path("notes").unlink()
@@ -48,7 +48,7 @@ def failed_once(project: Project) -> None:
     assert project.holdfast("run", "d.py", "--run-id", "r").status == 1
 
 
-def test_another_item_does_not_inherit_the_state_of_the_one_before(project: Project) -> None:
+def test_another_item_does_not_inherit_the_state_of_the_previous_one(project: Project) -> None:
     failed_once(project)
 
     seen = rerun(project, ["z", "a", "b", "c"])

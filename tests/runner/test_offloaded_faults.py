@@ -1,4 +1,4 @@
-"""Values in an object store that is missing, goes away, or was meddled with, in a run."""
+"""Missing, unavailable or modified object storage during a run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ FIRST = (
 
 
 class Storage:
-    """A bucket of a real S3 server, and a project whose workers keep values in it."""
+    """Bucket of a real S3 server, and a project whose workers offload values to it."""
 
     def __init__(self, server: ObjectServer, project: Project) -> None:
         self.server, self.project = server, project
@@ -93,7 +93,7 @@ class Storage:
         return {stored.reference for stored in backend.list_objects()}
 
     def references(self) -> set[str]:
-        """Those of all entries and their histories."""
+        """Return the references of all entries and their histories."""
         execute = self.project.store.execute
         texts = [at.entry.value for at in execute(c.List(c.TaskFilter())).found]
         for at in execute(c.List(c.AssetFilter())).found:
@@ -117,7 +117,7 @@ def s3() -> Iterator[ObjectServer]:
 
 @pytest.fixture(scope="module")
 def storage(s3: ObjectServer, shared_project: Callable[..., Project]) -> Storage:
-    """After a run in which all went well."""
+    """Return the storage after a successful run."""
     storage = Storage(s3, shared_project())
     result = storage.run(FIRST, "first")
     assert result.status == 0, result.err
@@ -125,11 +125,11 @@ def storage(s3: ObjectServer, shared_project: Callable[..., Project]) -> Storage
 
 
 @pytest.mark.parametrize("task_id", ["odd_keys", "odd_keys_async"])
-def test_a_key_may_be_anything(storage: Storage, task_id: str) -> None:
+def test_a_key_may_have_any_characters(storage: Storage, task_id: str) -> None:
     assert storage.project.result(task_id, "d", "first") == [True]
 
 
-def test_what_is_left_of_a_run_is_what_its_entries_name(storage: Storage) -> None:
+def test_a_run_leaves_only_objects_that_entries_refer_to(storage: Storage) -> None:
     [[error, stands]] = storage.project.result("refused", "d", "first")
 
     assert error.startswith("VersionConflict: ")
@@ -138,7 +138,7 @@ def test_what_is_left_of_a_run_is_what_its_entries_name(storage: Storage) -> Non
 
 
 class Superseded(ObjectStoreBackend):
-    """While it writes an object, the next attempt of the task begins."""
+    """Backend during whose write of an object the next attempt of the task starts."""
 
     store: Store
 
@@ -148,7 +148,7 @@ class Superseded(ObjectStoreBackend):
         self.store.execute(c.StartAttempt(scope))
 
 
-def test_an_attempt_that_is_superseded_while_it_writes_changes_nothing_and_leaves_nothing(
+def test_an_attempt_superseded_during_a_write_changes_nothing_and_leaves_no_object(
     storage: Storage,
 ) -> None:
     inner, scope = storage.project.store, TaskScope("script", "monday", "load")
@@ -168,7 +168,7 @@ def test_an_attempt_that_is_superseded_while_it_writes_changes_nothing_and_leave
     assert storage.objects() == storage.references()
 
 
-def test_without_its_bucket_a_write_fails_and_the_old_value_stands(storage: Storage) -> None:
+def test_without_its_bucket_a_write_fails_and_the_old_value_is_kept(storage: Storage) -> None:
     before = storage.reference("kept")
 
     result = storage.run(
@@ -222,7 +222,7 @@ def test_an_object_that_was_deleted_or_changed_is_an_error_that_names_it(storage
     assert repaired == {"written": 4}
 
 
-def test_a_store_that_goes_away_and_comes_back_costs_time_and_nothing_else(
+def test_a_temporarily_unavailable_object_store_only_delays_the_run(
     s3: ObjectServer, project: Project
 ) -> None:
     Storage(s3, project)

@@ -1,4 +1,4 @@
-"""SIGKILL of any process of a run, at any moment: the run ends as if nothing had happened."""
+"""SIGKILL of any process of a run at any moment: the run ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _check(project: Project) -> None:
     assert project.result("report") == [60]
     assert sorted(project.asset_store("total")) == [f"of {x}" for x in range(4)]
     assert len(project.events("total")) == 4
-    # A step whose record was not acknowledged may have been done twice, and none is left out.
+    # A step whose record was not acknowledged may have been done twice, and none is missing.
     steps = Counter(project.read("notes").splitlines())
     assert set(steps) == {f"{x} {step}" for x in range(4) for step in range(5)}
     assert sum(steps.values()) <= 22
@@ -110,7 +110,7 @@ SLOW_IMPORT = """
 
 
 @pytest.mark.parametrize("victim", ["holdfast.runner.supervisor", "holdfast.runner.launcher"])
-def test_a_file_is_imported_again_when_not_its_import_was_killed(
+def test_a_file_is_imported_again_if_another_process_was_killed(
     project: Project, victim: str
 ) -> None:
     project.write("dag.py", SLOW_IMPORT)

@@ -1,4 +1,4 @@
-"""`holdfast scheduler`: one of them, at work on a directory of files."""
+"""`holdfast scheduler` on a directory of DAG files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def start_of_today() -> datetime:
 
 
 class Scheduled:
-    """A project whose scheduler runs."""
+    """Project with a running scheduler."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -55,7 +55,7 @@ class Scheduled:
         os.rename(self.project.path(f"{name}.new"), self.project.path(f"dags/{name}.py"))
 
     def ended(self, dag_id: str, count: int = 1) -> list[Run]:
-        """Its runs, oldest first, once there are so many and all have ended."""
+        """Return its runs, oldest first, once there are that many and all have ended."""
 
         def done() -> bool:
             runs = self.project.runs(dag_id)
@@ -65,7 +65,7 @@ class Scheduled:
         return self.project.runs(dag_id)
 
     def trigger(self, dag_id: str, *args: str) -> str:
-        """Ask for a run, once the DAG is known, and answer with its id."""
+        """Trigger a run, once the DAG is known, and return its id."""
         wait_until(lambda: dag_id in self.known())
         return self.project.holdfast("runs", "trigger", dag_id, *args).out.strip()
 
@@ -100,7 +100,7 @@ def test_a_dag_runs_once(scheduled: Scheduled) -> None:
     assert scheduled.project.result("work", "once", run.run_id) == ["worked"]
 
 
-def test_missed_dates_are_caught_up_with_in_order(scheduled: Scheduled) -> None:
+def test_missed_dates_are_caught_up_in_order(scheduled: Scheduled) -> None:
     start = start_of_today() - timedelta(days=3)
     scheduled.add(
         "daily",
@@ -129,7 +129,7 @@ with DAG("daily", schedule="0 0 * * *", start_date=datetime.fromisoformat("{star
     assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
 
 
-def test_without_catching_up_only_the_newest_date_runs(scheduled: Scheduled) -> None:
+def test_without_catchup_only_the_newest_date_runs(scheduled: Scheduled) -> None:
     start = datetime.now(UTC) - timedelta(hours=3.5)
     scheduled.add(
         "hourly",
@@ -178,7 +178,7 @@ with DAG("producer"):
     assert scheduled.project.result("read", "late", reopened.run_id) == [1]
 
 
-def test_an_event_of_an_asset_starts_those_who_wait_for_it(scheduled: Scheduled) -> None:
+def test_an_event_of_an_asset_starts_the_dags_scheduled_on_it(scheduled: Scheduled) -> None:
     scheduled.add(
         "assets",
         """
@@ -231,7 +231,7 @@ with DAG("second_producer"):
     assert len(scheduled.project.runs("consumer")) == 1
 
 
-def test_a_run_is_asked_for_with_its_conf(scheduled: Scheduled) -> None:
+def test_a_run_is_triggered_with_its_conf(scheduled: Scheduled) -> None:
     scheduled.add(
         "manual",
         """
@@ -253,7 +253,7 @@ with DAG("manual", params={"who": "nobody"}):
     assert scheduled.project.result("greet", "manual", "mine") == ["Ada"]
 
 
-def test_dates_are_filled_and_no_more_runs_go_on_at_once_than_may(scheduled: Scheduled) -> None:
+def test_a_backfill_runs_its_dates_within_the_limit_of_active_runs(scheduled: Scheduled) -> None:
     scheduled.add(
         "filled",
         """
@@ -323,7 +323,9 @@ def test_files_are_read_again_when_they_change(scheduled: Scheduled) -> None:
     assert scheduled.project.result("more", "changing", "after") == ["new"]
 
 
-def test_a_broken_file_is_told_with_its_traceback_and_stops_no_other(scheduled: Scheduled) -> None:
+def test_a_broken_file_is_reported_with_its_traceback_and_stops_no_other(
+    scheduled: Scheduled,
+) -> None:
     scheduled.add("fragile", 'with DAG("fragile"):' + ONE_TASK)
     wait_until(lambda: "fragile" in scheduled.known())
     scheduled.add("fragile", 'with DAG("fragile"):\n    raise RuntimeError("on purpose")\n')
@@ -361,7 +363,7 @@ def test_a_file_whose_import_was_killed_is_imported_again(scheduled: Scheduled) 
     assert run.state is RunState.SUCCESS
 
 
-def test_a_file_whose_assets_clash_with_another_is_told_and_the_other_goes_on(
+def test_a_file_whose_assets_conflict_with_another_is_reported_and_the_other_continues(
     scheduled: Scheduled,
 ) -> None:
     stock = 'stock = Asset("stock", uri="file:///{}")\n'
@@ -388,7 +390,7 @@ def test_a_file_whose_assets_clash_with_another_is_told_and_the_other_goes_on(
     assert len(scheduled.project.events("stock")) == 2
 
 
-def test_a_dag_whose_file_is_renamed_stays_as_it_is(scheduled: Scheduled) -> None:
+def test_a_dag_whose_file_is_renamed_keeps_its_state(scheduled: Scheduled) -> None:
     scheduled.add("renamed", 'with DAG("renamed", schedule="@once"):' + ONE_TASK)
     scheduled.ended("renamed")
     assert scheduled.project.holdfast("dags", "pause", "renamed").status == 0
@@ -405,7 +407,7 @@ def test_a_dag_whose_file_is_renamed_stays_as_it_is(scheduled: Scheduled) -> Non
     assert (after.paused, after.scheduled_until) == (True, before.scheduled_until)
 
 
-def test_a_dag_in_two_files_is_told_until_one_of_them_goes(scheduled: Scheduled) -> None:
+def test_a_dag_in_two_files_is_reported_until_it_is_removed_from_one(scheduled: Scheduled) -> None:
     text = 'with DAG("twice", is_paused_upon_creation=True):' + ONE_TASK
     scheduled.add("one", text)
     wait_until(lambda: "twice" in scheduled.known())
@@ -423,7 +425,7 @@ def test_a_dag_in_two_files_is_told_until_one_of_them_goes(scheduled: Scheduled)
     assert not twice.paused
 
 
-def test_a_run_whose_dag_is_in_no_file_is_told_once(scheduled: Scheduled) -> None:
+def test_a_run_whose_dag_is_in_no_file_is_reported_once(scheduled: Scheduled) -> None:
     told = "1 run of DAG nowhere waits: no DAG file holds it"
     scheduled.project.store.execute(c.CreateRun(dag_id="nowhere", run_id="r"))
     wait_until(lambda: told in scheduled.project.read("scheduler.err"))
@@ -434,7 +436,7 @@ def test_a_run_whose_dag_is_in_no_file_is_told_once(scheduled: Scheduled) -> Non
     assert scheduled.project.run_of("nowhere", "r").state is RunState.QUEUED
 
 
-def test_a_dag_whose_file_was_away_comes_back_as_it_was(scheduled: Scheduled) -> None:
+def test_a_dag_whose_file_was_removed_for_a_while_keeps_its_state(scheduled: Scheduled) -> None:
     text = (
         'with DAG("returning", schedule=timedelta(days=1), catchup=True,\n'
         f'         start_date=datetime.fromisoformat("{start_of_today().isoformat()}")):'
@@ -462,7 +464,7 @@ def test_a_dag_whose_file_was_away_comes_back_as_it_was(scheduled: Scheduled) ->
 
 
 class TestClearing:
-    """A task that records how often it ran in its task store, and fails the first time."""
+    """Clearing of a task that counts its runs in its task store, and fails the first time."""
 
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
@@ -489,7 +491,7 @@ with DAG("cleared"):
         scheduled.project.path("healed").touch()
 
     def clear(self, scheduled: Scheduled, *options: str) -> int:
-        """How many runs of the task the next one found recorded."""
+        """Clear the task, and return how many of its runs the next one found recorded."""
         project = scheduled.project
         before = project.tasks("cleared")["work"].attempt
         done = project.holdfast("tasks", "clear", "cleared", "r", "work", "--yes", *options)
@@ -539,7 +541,9 @@ with DAG("slow", schedule="@once"):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_another_scheduler_goes_on_after(project: Project, number: signal.Signals) -> None:
+def test_another_scheduler_resumes_the_runs_of_a_stopped_one(
+    project: Project, number: signal.Signals
+) -> None:
     project.write("dags/slow.py", HEAD + SLOW)
     with project.service("scheduler", "dags") as process:
         wait_until(lambda: project.read("notes") == "before\nwork\n")
@@ -562,7 +566,7 @@ def test_another_scheduler_goes_on_after(project: Project, number: signal.Signal
     ]
 
 
-def test_the_dag_of_a_file_that_went_while_no_scheduler_ran_is_away(project: Project) -> None:
+def test_the_dag_of_a_file_removed_while_no_scheduler_ran_is_in_no_file(project: Project) -> None:
     project.write("dags/here.py", HEAD + 'with DAG("here"):' + ONE_TASK)
     project.write("dags/gone.py", HEAD + 'with DAG("gone"):' + ONE_TASK)
     project.write("elsewhere.py", HEAD + 'with DAG("elsewhere"):' + ONE_TASK)
@@ -579,7 +583,7 @@ def test_the_dag_of_a_file_that_went_while_no_scheduler_ran_is_away(project: Pro
     assert holders == {"elsewhere": "elsewhere.py", "gone": "", "here": "here.py"}
 
 
-def test_a_directory_that_is_not_there_is_told(project: Project) -> None:
+def test_a_missing_directory_is_an_error(project: Project) -> None:
     ended = project.holdfast("scheduler", "missing")
 
     assert ended.status == 1

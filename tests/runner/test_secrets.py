@@ -1,4 +1,4 @@
-"""A task's process knows neither the database nor its password."""
+"""Secrets in a task's process: neither the database nor its password is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of DAG files for tests: a store that also knows results, and a runner without processes."""
+"""Runs of DAG files for tests: a store with results, and a runner without processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RUN_ID = "run-1"
 
 
 class RunStore(Store):
-    """A store in memory that answers what tasks and watchers ask of a run."""
+    """Store in memory that also executes the commands of tasks and watchers about a run."""
 
     def __init__(self) -> None:
         self.inner = MemoryStore()
@@ -142,13 +142,13 @@ class Pipeline:
         return report
 
     def result(self, task_id: str, map_index: int = -1) -> Any:
-        """What a task returned, after running it."""
+        """Run a task, and return its result."""
         report = self.run(task_id, map_index)
         assert isinstance(report, Succeeded), report
         return None if report.result is None else msgspec.json.decode(report.result)
 
     def failure(self, task_id: str, map_index: int = -1) -> str:
-        """Why a task failed, after running it."""
+        """Run a task, and return its error."""
         report = self.run(task_id, map_index)
         assert isinstance(report, Failed), report
         return report.error

@@ -1,4 +1,4 @@
-"""What Airflow has in its context and Holdfast does not is refused, not left out silently."""
+"""Context of Airflow that Holdfast does not have: refused, not omitted silently."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_a_parameter_of_an_asset_function_is_refused(tmp_path: Path) -> None:
     assert "asset function `orders`: Holdfast has no `inlet_events`" in error
 
 
-def test_a_parameter_that_the_call_gives_a_value_is_a_parameter(tmp_path: Path) -> None:
+def test_a_parameter_with_a_value_in_the_call_is_allowed(tmp_path: Path) -> None:
     text = "@task\ndef load(conn, var=None): return conn\nwith DAG('d'): load('c', var=1)\n"
 
     assert Pipeline(write_file(tmp_path, HEAD + text)).result("load") == "c"
 
 
-def test_a_key_of_the_context_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_an_unsupported_context_key_is_an_error_that_says_so(tmp_path: Path) -> None:
     text = """
 from holdfast.sdk import get_current_context
 
@@ -72,7 +72,7 @@ with DAG("d"):
         ("spark", "decorate it with @task.pyspark"),
     ],
 )
-def test_a_key_of_the_context_as_a_dict_is_explained_in_the_log(
+def test_an_unsupported_context_key_of_the_dict_is_explained_in_the_log(
     key: str, explained: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = f"@task\ndef load(**context): context['{key}']\nwith DAG('d'): load()\n"
@@ -93,9 +93,7 @@ def test_a_key_of_the_authors_own_dict_is_not_explained(
     assert "context of task" not in caplog.text
 
 
-def test_a_key_error_about_anything_else_is_left_as_it_is(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_key_error_is_unchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     text = "@task\ndef load(): raise KeyError({'a': 1})\nwith DAG('d'): load()\n"
 
     Pipeline(write_file(tmp_path, HEAD + text)).failure("load")

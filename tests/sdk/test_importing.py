@@ -1,4 +1,4 @@
-"""What pipelines import, and what that costs."""
+"""Imports of pipelines, and their cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong in a DAG file gets a message that says so."""
+"""Error messages for invalid DAG files."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_gets_one_clear_message(case: str, tmp_path: Path) -> None:
+def test_an_invalid_dag_file_has_one_clear_message(case: str, tmp_path: Path) -> None:
     text, expected = CASES[case]
     head = "from holdfast.sdk import DAG, Asset, BaseOperator, task\n"
     file = write_file(tmp_path, head + dedent(text))
@@ -209,7 +209,7 @@ def test_a_mistake_gets_one_clear_message(case: str, tmp_path: Path) -> None:
         assert part in error
 
 
-def test_a_message_says_in_which_line_the_mistake_is(tmp_path: Path) -> None:
+def test_a_message_names_the_line_of_the_error(tmp_path: Path) -> None:
     file = write_file(tmp_path, "from holdfast.sdk import DAG\n\nDAG('a b')\n")
 
     assert parse(ParseStartup(file)).error.startswith(f"{file}:3: ")
@@ -239,7 +239,7 @@ def test_a_file_that_ends_the_program_ends_its_own_import_only(tmp_path: Path) -
     assert "SystemExit: 3" in parse(ParseStartup(file)).error
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_that_says_so(tmp_path: Path) -> None:
     with pytest.raises(InvalidDag, match="there is no file"):
         load_file(str(tmp_path / "gone.py"))
 
@@ -257,7 +257,7 @@ with DAG("late"):
 
 
 @pytest.mark.parametrize("first", [None, "", WHOLE[:60], WHOLE.replace("last()", "")])
-def test_a_task_reads_a_file_again_that_is_being_replaced(tmp_path: Path, first: str) -> None:
+def test_a_task_rereads_a_file_that_is_being_replaced(tmp_path: Path, first: str) -> None:
     whole = Path(write_file(tmp_path, WHOLE))
     file = tmp_path / "dag.py"
     if first is not None:
@@ -271,7 +271,7 @@ def test_a_task_reads_a_file_again_that_is_being_replaced(tmp_path: Path, first:
     ("text", "message"),
     [(None, "there is no file"), ("", "holds no DAG `late`"), (WHOLE, "has no task `first`")],
 )
-def test_a_task_says_what_its_file_lacks(
+def test_the_error_of_a_task_names_what_its_file_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
 ) -> None:
     for name in ("REPLACED_WITHIN", "CHANGED_WITHIN"):
@@ -282,7 +282,7 @@ def test_a_task_says_what_its_file_lacks(
         find_dag(file, "late", "first")
 
 
-def test_a_mistake_is_both_ours_and_a_value_error() -> None:
+def test_an_invalid_dag_error_is_also_a_value_error() -> None:
     with pytest.raises(ValueError, match="dag_id is empty") as caught:
         DAG("")
 
@@ -298,7 +298,7 @@ def test_chain_refuses_lists_of_different_length() -> None:
             chain([a, b], [c])
 
 
-def test_a_kind_of_task_that_there_is_not_is_named() -> None:
+def test_the_error_for_an_unknown_kind_of_task_names_it() -> None:
     with pytest.raises(AttributeError, match=r"no @task\.branch"):
         _ = task.branch
 
@@ -315,7 +315,7 @@ def test_a_kind_of_task_that_there_is_not_is_named() -> None:
         ({"minLength": 2}, "a"),
     ],
 )
-def test_a_param_keeps_to_its_rules(rules: dict[str, Any], value: Any) -> None:
+def test_a_param_is_validated(rules: dict[str, Any], value: Any) -> None:
     with pytest.raises(InvalidDag, match="param `x`"):
         DAG("d", params={"x": Param(value, **rules)})
 
@@ -325,6 +325,6 @@ def test_a_reference_has_a_name_or_a_uri() -> None:
         Asset.ref(name="a", uri="b")
 
 
-def test_a_type_of_a_param_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_type_of_a_param_is_refused() -> None:
     with pytest.raises(InvalidDag, match="does not know the type 'sting'"):
         Param("a", type=["null", "sting"])

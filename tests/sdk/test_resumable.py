@@ -1,4 +1,4 @@
-"""An external job is submitted once, whenever the task that watches it dies."""
+"""Resumable external jobs: submitted once, whenever the task that watches them dies."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ with DAG("d"):
 
 
 class Cluster:
-    """Another system, with its jobs in a file."""
+    """External system, with its jobs in a file."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "cluster.json"
@@ -129,7 +129,7 @@ def test_a_retry_reconnects_to_a_job_that_runs(jobs: Pipeline, cluster: Cluster)
     assert list(cluster.jobs) == ["job-0"]
 
 
-def test_a_retry_takes_the_result_of_a_job_that_has_succeeded(
+def test_a_retry_returns_the_result_of_a_job_that_has_succeeded(
     jobs: Pipeline, cluster: Cluster
 ) -> None:
     cluster.crash_at("after_polling")
@@ -195,7 +195,7 @@ def test_a_second_job_after_a_failed_one_is_found_by_its_own_intent(
     assert list(cluster.jobs) == ["job-0", "job-1"]
 
 
-def test_without_a_way_to_find_the_job_the_risk_is_said(
+def test_without_a_way_to_find_the_job_the_risk_is_logged(
     jobs: Pipeline, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.crash_at("after_submit")

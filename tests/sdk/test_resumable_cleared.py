@@ -1,4 +1,4 @@
-"""A job whose task was cleared while it ran is cancelled, once."""
+"""Jobs whose task was cleared while they ran: cancelled once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCOPE = TaskScope("etl", "r1", "extract")
 
 
 class Job(ResumableJobMixin, BaseOperator):
-    """Its jobs run until they are cancelled."""
+    """Job that runs until it is cancelled."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -46,7 +46,7 @@ class Job(ResumableJobMixin, BaseOperator):
         return status == "SUCCEEDED"
 
     def poll_until_complete(self, external_id: str, context: Any) -> None:
-        """The runner is gone before it is."""
+        """Return at once, as if the runner had ended before the job."""
 
     def get_job_result(self, external_id: str, context: Any) -> str:
         return external_id
@@ -56,7 +56,7 @@ class Job(ResumableJobMixin, BaseOperator):
 
 
 class Runs:
-    """Attempts at one task, which end as the test says."""
+    """Attempts of one task, which end as the test says."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
@@ -95,7 +95,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     store.close()
 
 
-def test_a_job_goes_on_when_its_runner_is_interrupted(runs: Runs) -> None:
+def test_a_job_continues_when_its_runner_is_interrupted(runs: Runs) -> None:
     runs.interrupt(runs.attempt())
 
     runs.attempt()

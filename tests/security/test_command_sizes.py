@@ -1,4 +1,4 @@
-"""Lists in commands are bounded: a store walks them while other writers wait."""
+"""Bounds of lists in commands, which a store iterates over while other writers wait."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_list_without_a_limit_is_refused_and_clients_ask_for_pages(served: Ser
     assert [found.entry.key for found in page.found] == names
 
 
-def test_the_reason_why_a_task_failed_is_cut() -> None:
+def test_the_error_of_a_failed_task_is_truncated() -> None:
     long = "x" * 1_000_000
     failed = {"outcome": Outcome.FAILED, "state": TaskState.FAILED}
 

@@ -1,4 +1,4 @@
-"""Commands that are refused or taken for what they are, never answered with a server's failure."""
+"""Invalid commands: refused, never answered with an internal error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASSET = AssetScope(name=ORDERS[0])
 
 
 @pytest.mark.parametrize("who", ["viewer", "editor", "admin", "handle", "task", "worker"])
-def test_a_result_of_no_attempt_is_refused(served: Served, task: TaskIdentity, who: str) -> None:
+def test_a_result_without_attempt_is_refused(served: Served, task: TaskIdentity, who: str) -> None:
     bearers: dict[str, Identity] = {
         **{role: UserIdentity("ann", role) for role in Role},
         "handle": HandleIdentity(task.scope, "ann"),
@@ -65,7 +65,7 @@ def test_a_worker_reserves_and_releases_objects_for_a_watcher(served: Served) ->
     assert [answer.status for answer in answers] == [200, 200]
 
 
-def test_params_of_a_dag_that_are_no_json_are_refused(served: Served) -> None:
+def test_params_of_a_dag_that_are_not_json_are_refused(served: Served) -> None:
     dag = {"dag_id": "d", "file": "f", "tasks": [], "params": "no json"}
 
     answer = served.ask(

@@ -1,4 +1,4 @@
-"""The token of an attempt that is over is good for nothing, and is not renewed."""
+"""Tokens of ended attempts: useless, and not renewed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMMANDS: dict[str, Callable[[TaskIdentity], c.Command[Any]]] = {
 
 @pytest.fixture
 def half_over(served: Served, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], str]:
-    """Makes tokens that are due to be renewed."""
+    """Return a function that issues tokens that are due to be renewed."""
 
     def issue(identity: TaskIdentity | WatcherIdentity) -> str:
         now = time.time()
@@ -61,7 +61,7 @@ def send(served: Served, command: c.Command[Any], token: str) -> Answer:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_attempt_that_is_over_may_do_nothing_and_keeps_no_token(
+def test_an_ended_attempt_may_do_nothing_and_gets_no_new_token(
     served: Served, task: TaskIdentity, half_over: Callable[[Any], str], name: str
 ) -> None:
     token = half_over(task)
@@ -74,7 +74,7 @@ def test_an_attempt_that_is_over_may_do_nothing_and_keeps_no_token(
 
 
 @pytest.mark.parametrize("name", ["Now", "Heartbeat", "ReleaseObjects", "DropLoad"])
-def test_a_live_attempt_may_and_gets_a_new_token(
+def test_a_live_attempt_may_write_and_gets_a_new_token(
     served: Served, task: TaskIdentity, half_over: Callable[[Any], str], name: str
 ) -> None:
     answer = send(served, COMMANDS[name](task), half_over(task))
@@ -83,7 +83,7 @@ def test_a_live_attempt_may_and_gets_a_new_token(
     assert RENEWED in answer.headers
 
 
-def test_an_attempt_that_is_over_is_told_so_by_its_heartbeat_and_keeps_no_token(
+def test_the_heartbeat_of_an_ended_attempt_reports_it_lost_and_gives_no_new_token(
     served: Served, task: TaskIdentity, half_over: Callable[[Any], str]
 ) -> None:
     token = half_over(task)
@@ -96,7 +96,7 @@ def test_an_attempt_that_is_over_is_told_so_by_its_heartbeat_and_keeps_no_token(
     assert RENEWED not in answer.headers
 
 
-def test_a_watch_that_is_over_may_do_nothing_and_keeps_no_token(
+def test_an_ended_watch_may_do_nothing_and_gets_no_new_token(
     served: Served, half_over: Callable[[Any], str]
 ) -> None:
     asset = AssetScope(name=ORDERS[0], uri=ORDERS[1])

@@ -1,4 +1,4 @@
-"""References that a task made up: bounded where they come in, and shown on one line."""
+"""Forged references: bounded on input, and shown on one line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORGED = "s3://lake/\x1b]0;owned\x07\nerror: all is lost"
 
 
 @pytest.mark.parametrize("place", [FORGED, "s3://lake/\x9b2J", "s3://lake/" + "a" * 8192], ids=len)
-def test_a_reference_with_control_characters_or_without_end_is_refused(place: str) -> None:
+def test_a_reference_with_control_characters_or_over_the_limit_is_refused(place: str) -> None:
     text = as_reference(place)
 
     with pytest.raises(InvalidInput, match="the reference has"):
@@ -51,7 +51,7 @@ def test_the_longest_names_have_references_within_the_limit(
     c.ReserveObjects(scope, (("k", as_reference(place), "r"),), ANN)
 
 
-def test_references_and_text_that_is_no_json_are_shown_on_one_line() -> None:
+def test_references_and_text_that_is_not_json_are_shown_on_one_line() -> None:
     for in_place in (True, False):
         text = as_reference(FORGED, in_place)
         shown = "reference to s3://lake/ ]0;owned error: all is lost"
@@ -59,7 +59,7 @@ def test_references_and_text_that_is_no_json_are_shown_on_one_line() -> None:
     assert document.cell("\x1b[2Jno json\n") == "(not JSON) [2Jno json"
 
 
-def test_a_reference_that_stands_already_is_named_on_one_line(
+def test_a_stored_reference_is_shown_on_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage_for = ObjectStorage(ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")))
@@ -74,7 +74,7 @@ def test_a_reference_that_stands_already_is_named_on_one_line(
     assert "\x1b" not in caplog.text + error.value.message
 
 
-def test_why_an_object_could_not_be_deleted_is_kept_within_a_limit() -> None:
+def test_the_stored_error_of_a_failed_deletion_is_bounded() -> None:
     store = MemoryStore()
     store.execute(c.RegisterTask(TASK))
     store.execute(c.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))

@@ -1,4 +1,4 @@
-"""Ids of jobs come from the task store, and lead to no other place and no other job."""
+"""Ids of jobs from the task store: no access to other paths and other jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TASK = TaskScope("d", "r", "t")
 @pytest.mark.parametrize(
     "driver", ["../../../../escaped", "..", ".", "", "/etc", "a/b", "6c1d9f0e-5a0b-4d53-9d0c"]
 )
-def test_a_driver_that_is_no_uuid_leads_nowhere(tmp_path: Path, driver: str) -> None:
+def test_a_driver_that_is_not_a_uuid_has_no_path(tmp_path: Path, driver: str) -> None:
     cluster = LocalSubmit("local[1]", tmp_path / "home")
 
     for ask in (cluster.find, cluster.status, cluster.cancel, cluster.where_logs_are):
@@ -63,7 +63,7 @@ def test_a_claim_of_a_foreign_driver_is_neither_followed_nor_cancelled(
 
 
 @pytest.mark.parametrize("claim", [{"driver": 7}, {"driver": ["x"]}, {"succeeded": "yes"}])
-def test_a_claim_that_is_none_is_an_error(
+def test_an_invalid_claim_is_an_error(
     tmp_path: Path, store: TaskStore, claim: dict[str, Any]
 ) -> None:
     store.set(claim_key("spark_job"), {"intent": INTENT, **claim})
@@ -106,7 +106,7 @@ def test_a_foreign_claim_does_not_hide_the_jobs_own_driver(
     ],
     ids=["its own", "another job's", "of no job", "not started", "no answer"],
 )
-def test_a_driver_of_a_standalone_cluster_is_known_by_its_command(
+def test_a_driver_of_a_standalone_cluster_is_identified_by_its_command(
     monkeypatch: pytest.MonkeyPatch, log: str | None, is_its: bool
 ) -> None:
     cluster = StandaloneCluster("spark://127.0.0.1:1", None, None)
@@ -122,7 +122,7 @@ def test_a_driver_of_a_standalone_cluster_is_known_by_its_command(
     assert not cluster.is_driver_of("../kill/x", INTENT)
 
 
-def test_a_driver_is_asked_about_once(tmp_path: Path, store: TaskStore) -> None:
+def test_a_driver_is_looked_up_once(tmp_path: Path, store: TaskStore) -> None:
     class Counting(LocalSubmit):
         asked = 0
 

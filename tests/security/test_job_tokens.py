@@ -1,4 +1,4 @@
-"""The token of a job outlives an attempt, and nobody can use that to outlive the task."""
+"""Tokens of jobs: they outlive an attempt, but not the task."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_zombie_has_no_token_that_writes(served: Served, task: TaskIdentity) -
     assert served.entries(ORDERS_SCOPE)["k"] == '"of the second attempt"'
 
 
-def test_a_job_that_the_next_attempt_has_replaced_writes_nothing(
+def test_a_job_replaced_by_the_next_attempt_writes_nothing(
     served: Served, task: TaskIdentity
 ) -> None:
     token = ask(served, job_of(task, "job.intent", new_intent(served, task)), task).json["token"]

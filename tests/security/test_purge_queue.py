@@ -1,4 +1,4 @@
-"""What one task puts into the purge queue does not keep the objects of others."""
+"""Fairness of the purge queue: objects of one task do not block those of others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BACKEND = "holdfast.sdk.state.ObjectStoreBackend"
 
 @pytest.fixture
 def queued(tmp_path: Path) -> tuple[MemoryStore, Offloading]:
-    """A store whose queue has more than a batch that cannot be deleted, and then an object."""
+    """Return a store whose queue has an object behind more than a batch that cannot be deleted."""
     store = MemoryStore()
     offloading = Offloading(BACKEND, ObjectStore(url=f"file://{tmp_path}"))
     for scope in (TASK, GREEDY):
@@ -37,7 +37,7 @@ def queued(tmp_path: Path) -> tuple[MemoryStore, Offloading]:
     return store, offloading
 
 
-def test_objects_that_cannot_be_deleted_do_not_keep_others_from_it(
+def test_objects_that_cannot_be_deleted_do_not_block_others(
     queued: tuple[MemoryStore, Offloading], tmp_path: Path
 ) -> None:
     store, offloading = queued
@@ -50,7 +50,7 @@ def test_objects_that_cannot_be_deleted_do_not_keep_others_from_it(
     assert (queue.waiting, queue.failing) == (BATCH + 1, BATCH + 1)
 
 
-def test_a_turn_with_failures_ends(
+def test_a_purge_with_failures_ends(
     queued: tuple[MemoryStore, Offloading], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, offloading = queued

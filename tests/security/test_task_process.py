@@ -1,4 +1,4 @@
-"""What code in a task reaches through the pipe to its supervisor, under the real runner."""
+"""Attacks by the code of a task through the pipe to its supervisor, under the real runner."""
 
 from __future__ import annotations
 
@@ -176,16 +176,16 @@ def outcomes(ran: Project) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("attack", FORBIDDEN)
-def test_a_task_may_not(attack: str, outcomes: dict[str, str]) -> None:
+def test_a_task_may_not_execute_forbidden_commands(attack: str, outcomes: dict[str, str]) -> None:
     assert outcomes[attack] == "forbidden"
 
 
 @pytest.mark.parametrize("attack", INVALID)
-def test_a_task_may_not_store_or_ask(attack: str, outcomes: dict[str, str]) -> None:
+def test_a_task_may_not_send_invalid_commands(attack: str, outcomes: dict[str, str]) -> None:
     assert outcomes[attack] == "invalid"
 
 
-def test_what_was_attacked_is_as_it_was(ran: Project) -> None:
+def test_attacked_entries_are_unchanged(ran: Project) -> None:
     assert ran.task_store("victim") == {"password": "hunter2"}
     assert ran.task_store("attacker") == {}
     assert ran.asset_store("secret") == {"watermark": 7, "k": 1}
@@ -216,7 +216,7 @@ def test_only_events_of_a_tasks_own_outlets_are_recorded(ran: Project) -> None:
     assert ran.events("by alias") == [{}]
 
 
-def test_a_task_is_told_what_is_too_large_and_goes_on(ran: Project) -> None:
+def test_a_task_gets_an_error_for_a_value_that_is_too_large_and_continues(ran: Project) -> None:
     stored: dict[str, Any] = ran.task_store("stores_much")
 
     assert ran.states()["stores_much"] == "success"
@@ -229,7 +229,7 @@ def test_a_task_lists_values_that_are_too_large_for_one_message(ran: Project) ->
     assert ran.task_store("reads_much") == {"listed": ["0", "1", "2"]}
 
 
-def test_a_result_that_is_too_large_is_the_reason_that_is_recorded(ran: Project) -> None:
+def test_a_result_that_is_too_large_is_recorded_as_the_error(ran: Project) -> None:
     [attempt] = ran.attempts("returns_much")
 
     assert attempt.outcome is Outcome.FAILED

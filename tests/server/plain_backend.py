@@ -1,4 +1,4 @@
-"""A backend that can do what it must, and nothing more."""
+"""Backend with the required methods only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that goes away under load: requests wait or fail clearly, and traffic goes on."""
+"""Database restart under load: requests wait or fail clearly, and traffic continues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def served(database: KillableServer, tmp_path: Path) -> Iterator[Served]:
 
 
 def count_up(served: Served, task: TaskIdentity, stop: Event) -> tuple[Counter[int], int]:
-    """Write 1, 2, 3… until told to stop; the statuses, and the last number that was taken."""
+    """Write 1, 2, 3… until stopped; return the statuses, and the last acknowledged number."""
     statuses: Counter[int] = Counter()
     taken = 0
     headers = JSON | {"Authorization": f"Bearer {served.token(task)}"}
@@ -68,7 +68,7 @@ def count_up(served: Served, task: TaskIdentity, stop: Event) -> tuple[Counter[i
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_traffic_goes_on_when_the_database_is_back(
+def test_traffic_continues_when_the_database_is_available_again(
     served: Served, database: KillableServer, end: str
 ) -> None:
     tasks = [served.new_attempt(f"task {number}") for number in range(CLIENTS)]
@@ -87,5 +87,5 @@ def test_traffic_goes_on_when_the_database_is_back(
         stored = served.store.execute(c.Get(task.scope, "counter"))
         assert set(statuses) <= {204, 503}
         assert taken > 10
-        # A write whose answer was lost with the database may have been carried out.
+        # A write whose answer was lost with the database may have been executed.
         assert int(stored or 0) in (taken, taken + 1)

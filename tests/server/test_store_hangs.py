@@ -1,4 +1,4 @@
-"""A database that holds its connections and answers nothing: clients are told so in time."""
+"""Database that holds its connections and does not answer: clients get a timely error."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write(served: Served, task: TaskIdentity) -> Answer:
     return served.ask("PUT", path, {"value": 1}, token=task)
 
 
-def test_requests_are_answered_while_the_database_hangs_and_carried_out_again_after_it(
+def test_requests_are_answered_while_the_database_hangs_and_executed_again_after_it(
     served: Served, database: KillableServer
 ) -> None:
     task = served.new_attempt("load")
@@ -77,7 +77,7 @@ def test_requests_are_answered_while_the_database_hangs_and_carried_out_again_af
     assert write(served, task).status == 204
 
 
-def test_the_server_opens_its_store_with_a_limit(tmp_path: Path) -> None:
+def test_the_server_opens_its_store_with_a_timeout(tmp_path: Path) -> None:
     app = build(load(tmp_path, {}))
 
     ledger = app.state.store
@@ -86,7 +86,7 @@ def test_the_server_opens_its_store_with_a_limit(tmp_path: Path) -> None:
     ledger.close()
 
 
-async def test_a_command_that_waits_for_a_lock_is_given_up(tmp_path: Path) -> None:
+async def test_a_command_that_waits_for_a_lock_times_out(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with SqlStore(url) as other, SqlStore(url, answer_timeout=timedelta(seconds=0.2)) as store:
         other.execute(c.DeclareAsset("orders"))

@@ -1,4 +1,4 @@
-"""A process that keeps a Spark server, as the runner's does: `python keeper.py STARTUP`."""
+"""Process that keeps a Spark server, as the runner's does: `python keeper.py STARTUP`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tell(address: SparkAddress) -> None:
 
 
 def end_with_the_tests() -> None:
-    """Whoever started this holds the other end of its input."""
+    """End when the test process closes its end of the input."""
     sys.stdin.read()
     os.killpg(0, signal.SIGKILL)
 

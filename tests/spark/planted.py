@@ -1,4 +1,4 @@
-"""A store and the workers' storage, in which one of everything can be planted."""
+"""Store and workers' storage with one object of each kind, for reconcile."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ANNA = ApiWriter("anna")
 LOAD = TaskScope("etl", "monday", "load")
 ORDERS = AssetScope(name="orders")
 LONG = AssetScope(name="s3://lake/" + "x" * 300)
-"""Its name is too long for a path."""
+"""A scope whose name is too long for a path."""
 
 
 @dataclass
 class Planted:
-    """Each method plants one thing and answers with the reference to its object."""
+    """Each method creates one object or reference, and returns the reference."""
 
     store: SqlStore
     backend: ObjectStoreBackend

@@ -1,4 +1,4 @@
-"""Directories of undone loads, removed in the file system that Spark writes to."""
+"""Removal of the directories of undone loads in the file system that Spark writes to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from holdfast.store import run
 def settings(
     tmp_path: Path, local_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Settings:
-    """A default file system is configured, so that Spark has to find the directories."""
+    """Return settings with a default file system, so that Spark has to find the directories."""
     monkeypatch.setattr(standby, "maintenance_session", lambda settings: nullcontext(local_spark))
     found = load(tmp_path, {})
     conf = {"spark.hadoop.fs.defaultFS": "file:///"}
@@ -42,7 +42,9 @@ def undone(*directories: str) -> list[Load]:
     return [Load("watermark", remembered, 4, datetime.now(UTC), ApiWriter("ann"), undone=True)]
 
 
-def test_what_is_there_is_removed_and_the_rest_is_told(settings: Settings, tmp_path: Path) -> None:
+def test_existing_directories_are_removed_and_the_others_are_reported(
+    settings: Settings, tmp_path: Path
+) -> None:
     name = "load=orders.watermark.000000000003"
     there, gone, shared = tmp_path / "a" / name, tmp_path / "b" / name, tmp_path / "all"
     for directory in (there, shared):
@@ -58,9 +60,7 @@ def test_what_is_there_is_removed_and_the_rest_is_told(settings: Settings, tmp_p
     assert len(done.left) == 2
 
 
-def test_a_directory_that_another_load_has_saved_is_left(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_a_directory_saved_by_another_load_is_kept(settings: Settings, tmp_path: Path) -> None:
     directory = tmp_path / "load=orders.watermark.000000000003"
     directory.mkdir()
     (directory / "_holdfast.json").write_text(json.dumps({"started_at": "later"}))
@@ -72,7 +72,7 @@ def test_a_directory_that_another_load_has_saved_is_left(
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
-def test_a_load_is_removed_and_that_of_another_store_in_its_place_is_not(
+def test_a_load_is_removed_and_one_of_another_store_at_its_path_is_not(
     settings: Settings, local_spark: SparkSession, tmp_path: Path, where: str
 ) -> None:
     def save(home: Path, id: int) -> list[Load]:

@@ -1,4 +1,4 @@
-"""What commands may hold as JSON, and how events may be named, whoever makes them."""
+"""JSON documents in commands, and names of events."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_result_is_json(value: str) -> None:
 @pytest.mark.parametrize(
     "value", [None, 0, "Ünïcödé 🚀", [], {"a": [1.5, True]}, -(2**63), {"__holdfast_ref__": "x"}]
 )
-def test_whatever_may_be_stored_may_be_a_result(value: Any) -> None:
+def test_every_value_may_be_a_result(value: Any) -> None:
     c.PutResult(WRITER, "k", "null" if value is None else encode(value))
 
 
@@ -72,7 +72,7 @@ def test_a_result_may_be_nested_as_deeply_as_a_stored_value() -> None:
 
 
 @pytest.mark.parametrize("wire", [JSON, MSGPACK], ids=["json", "msgpack"])
-def test_a_command_on_the_wire_is_refused_with_the_same_words(wire: Any) -> None:
+def test_an_invalid_command_over_the_wire_has_the_same_error(wire: Any) -> None:
     watch = Watch(AssetScope(name="orders"), "files", 1)
     emit = msgspec.to_builtins(c.Emit(watch, (), EmittedEvent("orders", "s3://orders")))
     emit["event"]["extra"] = DEEP

@@ -1,4 +1,4 @@
-"""A request or its answer is lost between client and server: it is carried out once."""
+"""Requests or answers lost between client and server: executed once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ORDERS = AssetScope(name="orders")
 
 @pytest.fixture
 def behind(served: ServedStores, sqlite_database: SqliteDatabase) -> SqlStore:
-    """The store behind the server."""
+    """Return the store behind the server."""
     store = SqlStore(sqlite_database.empty())
     served.store.become(store)
     store.execute(c.RegisterTask(TASK))
@@ -61,7 +61,7 @@ def proxy(served: ServedStores) -> Iterator[LossyProxy]:
 
 @pytest.fixture
 def store(served: ServedStores, behind: SqlStore, proxy: LossyProxy) -> Iterator[HttpStore]:
-    """The store through a proxy that loses things."""
+    """Yield the store through a proxy that loses messages."""
     token = served.server.tokens.issue(UserIdentity("ann", Role.ADMIN))
     with HttpStore(proxy.url, token, retry_window=timedelta(seconds=20)) as store:
         yield store
@@ -88,7 +88,7 @@ def test_a_set_is_one_version(
     assert [(step.value, step.version) for step in steps] == [("2", version), ("1", before)]
 
 
-def test_a_write_whose_token_runs_out_while_it_waits_is_carried_out_once(
+def test_a_write_whose_token_expires_while_it_waits_is_executed_once(
     served: ServedStores, behind: SqlStore, proxy: LossyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann = UserIdentity("ann", Role.ADMIN)
@@ -113,7 +113,7 @@ def test_a_write_whose_token_runs_out_while_it_waits_is_carried_out_once(
     assert step.version == version
 
 
-def test_a_compare_and_set_is_in_no_conflict_with_itself(
+def test_a_compare_and_set_does_not_conflict_with_itself(
     store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
 ) -> None:
     proxy.losses = losses
@@ -184,13 +184,13 @@ def test_an_event_is_emitted_once(
     assert len(behind.execute(c.History(ORDERS, "cursor"))) == 1
 
 
-def test_a_read_is_asked_again(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
+def test_a_read_is_retried(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
     proxy.losses = losses
 
     assert store.execute(c.Get(TASK, "k")) is None
 
 
-def test_what_is_lost_for_longer_than_the_window_is_an_error_and_hurts_nothing_after_it(
+def test_a_request_lost_beyond_the_retry_window_is_an_error_without_later_effects(
     served: ServedStores, behind: SqlStore, proxy: LossyProxy
 ) -> None:
     token = served.server.tokens.issue(UserIdentity("ann", Role.ADMIN))
@@ -206,7 +206,7 @@ def test_what_is_lost_for_longer_than_the_window_is_an_error_and_hurts_nothing_a
 
 
 class ServerProcess:
-    """`holdfast server` on a port of its own, which can be killed and started again."""
+    """`holdfast server` on its own port, which can be killed and restarted."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -245,7 +245,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 @pytest.mark.chaos
-def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing(
+def test_a_killed_and_restarted_server_loses_and_duplicates_nothing(
     server: ServerProcess, tmp_path: Path, rounds: int
 ) -> None:
     token = open_tokens(Settings(directory=tmp_path)).issue(UserIdentity("ann", Role.ADMIN))

@@ -1,4 +1,4 @@
-"""The in-memory reference."""
+"""The reference model in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store behind a pipe, as a task process has it."""
+"""Store over a pipe, as a task process has it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TASK = TaskScope("sales", "monday", "load")
 
 
 class RelayedStore(PipeStore):
-    """A pipe with the other end in a thread."""
+    """Pipe with the other end in a thread."""
 
     def __init__(self, store: Store, identity: Identity) -> None:
         ours, its = socket.socketpair()
@@ -89,7 +89,7 @@ def test_an_attempt_may_not_end_itself(attempt_store: PipeStore) -> None:
         attempt_store.execute(c.FinishAttempt(TaskWriter(TASK, 1), True))
 
 
-def test_a_store_without_supervisor_says_so() -> None:
+def test_a_store_without_supervisor_is_an_error_that_says_so() -> None:
     ours, its = socket.socketpair()
     its.close()
     with pytest.raises(StoreUnavailable, match="supervisor"):

@@ -1,4 +1,4 @@
-"""Processes for tests: forked from one that has loaded what they need, they start at once."""
+"""Processes for tests, forked from one that has loaded their imports, for a quick start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 
 
 def forks() -> ForkServerContext:
-    """Processes that do not take over whether the test that asks first uses Spark Connect."""
+    """Return a context whose processes do not inherit whether the first test uses Spark Connect."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         [

@@ -1,4 +1,4 @@
-"""A database server that dies, in a good way or a bad one, and comes back."""
+"""Database server that can be stopped or killed, and restarted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GOOD_END = {"postgresql": signal.SIGINT, "mysql": signal.SIGTERM}
 
 
 class KillableServer:
-    """A server that was started for the test, taken over by its process id."""
+    """Server that was started for the test, identified by its process id."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -36,7 +36,7 @@ class KillableServer:
             return str(connection.exec_driver_sql(question).scalar())
 
     def kill(self) -> None:
-        """SIGKILL, for each of its processes."""
+        """Kill each of its processes with SIGKILL."""
         with suppress(psutil.NoSuchProcess):
             everyone = self._everyone()
             for process in everyone:
@@ -45,7 +45,7 @@ class KillableServer:
             psutil.wait_procs(everyone)
 
     def stop(self) -> None:
-        """An orderly end, as for a restart by its administrator; clients are sent away."""
+        """Stop it in order, as for a restart by its administrator, which disconnects clients."""
         self._process.send_signal(_GOOD_END[self.server.url.get_backend_name()])
         self._process.wait()
 

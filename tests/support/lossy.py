@@ -1,4 +1,4 @@
-"""A proxy that loses requests on their way to the server, or answers on their way back."""
+"""Proxy that loses requests on their way to the server, or answers on their way back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER = "answer"
 
 
 class LossyProxy:
-    """In front of the server at a URL. What it loses, the connection ends with."""
+    """Proxy in front of the server at a URL. It closes the connection of a lost message."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -24,7 +24,7 @@ class LossyProxy:
         self._threads = [Thread(target=self._accept)]
         self._clients: list[socket.socket] = []
         self.losses: list[str] = []
-        """What becomes of the next exchanges; after them, nothing is lost."""
+        """Losses of the next exchanges; after them, nothing is lost."""
         self._threads[0].start()
 
     @property
@@ -70,7 +70,7 @@ class LossyProxy:
 
 
 def message(stream: BinaryIO) -> bytes:
-    """The next request or answer; empty where there is none."""
+    """Return the next request or answer, empty at the end."""
     head = b""
     size = 0
     while (line := stream.readline()) not in (b"\r\n", b""):

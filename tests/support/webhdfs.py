@@ -1,4 +1,4 @@
-"""A file system for Spark over HTTP that can be slow: WebHDFS, backed by a directory."""
+"""Slow file system for Spark over HTTP: WebHDFS, backed by a directory."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DEFAULTS = {
 
 
 class WebHdfs(ThreadingHTTPServer):
-    """`before` is called with each path that a directory is made at or something is renamed to,
-    before that happens."""
+    """`before` is called with each path at which a directory is created, or to which something is
+    renamed, before that happens."""
 
     daemon_threads = True
 

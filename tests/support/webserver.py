@@ -1,4 +1,4 @@
-"""A web server that answers what a test has written down, request after request."""
+"""Web server with scripted responses."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from cryptography.x509.oid import NameOID
 
 
 class Answer(NamedTuple):
-    """What is sent after a request was received, and what happens to the connection then."""
+    """Response to a request, and what happens to the connection afterwards."""
 
     data: bytes = b""
     close: bool = False
     delay: float = 0.0
     at_once: bool = False
-    """Before the body of the request was read."""
+    """Whether it is sent before the body of the request was read."""
 
 
 LOST = Answer(close=True)
-"""The request has arrived, and nothing comes back."""
+"""The request is received, and no response is sent."""
 
 
 def answer(
@@ -41,14 +41,15 @@ def answer(
     delay: float = 0.0,
     **headers: str,
 ) -> Answer:
-    """An answer with JSON in it; an underscore in the name of a header stands for a hyphen."""
+    """Return a response with a JSON body; an underscore in the name of a header stands for a
+    hyphen."""
     given = {"content_type": "application/json", "content_length": str(len(body))} | headers
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in given.items())
     return Answer(f"HTTP/1.1 {status} Some\r\n{lines}\r\n".encode() + body, close, delay)
 
 
 class Request(NamedTuple):
-    """A request as it was received, and over which connection."""
+    """Request as it was received, and its connection."""
 
     connection: int
     line: str
@@ -57,7 +58,7 @@ class Request(NamedTuple):
 
 
 class WebServer:
-    """On a port of its own, until it is closed. The last of its answers stands for all others."""
+    """Web server on its own port, until it is closed. The last of its responses is repeated."""
 
     def __init__(
         self, *answers: Answer, port: int = 0, certificate: ssl.SSLContext | None = None
@@ -77,17 +78,17 @@ class WebServer:
         return f"{scheme}://127.0.0.1:{self.port}"
 
     def connections(self) -> int:
-        """How many there have been."""
+        """Return the number of connections so far."""
         return len(self._connections)
 
     def close_connections(self) -> None:
-        """As a server does with those that have been idle for long."""
+        """Close idle connections, as a server does."""
         for connection in self._connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def say(self, data: bytes) -> None:
-        """Send what nobody has asked for, over the newest connection."""
+        """Send unsolicited bytes over the newest connection."""
         self._connections[-1].sendall(data)
 
     def close(self) -> None:
@@ -140,7 +141,7 @@ class WebServer:
 def serving(
     *answers: Answer, port: int = 0, certificate: ssl.SSLContext | None = None
 ) -> Iterator[WebServer]:
-    """A server for a block."""
+    """Yield a server, which ends with the block."""
     server = WebServer(*answers, port=port, certificate=certificate)
     try:
         yield server
@@ -149,13 +150,13 @@ def serving(
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port without listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that nobody else has signed, and its key."""
+    """Create a self-signed certificate for 127.0.0.1, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "holdfast test")])
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Comparison of the answers of two stores, without what a store is free to choose."""
+"""Comparison of the answers of two stores, except for values that a store chooses."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MODES = ("sync", "async")
 
 
 class Client(ABC):
-    """Sends commands through the sync or async entry point of a store, and returns the answers."""
+    """Client that sends commands through the sync or async entry point of a store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -30,7 +30,7 @@ class Client(ABC):
 
     @abstractmethod
     def together(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Execute all commands at once; return what each answered or raised, in the same order."""
+        """Execute all commands concurrently; return the answers or errors in order."""
 
     @abstractmethod
     def call(self, accessor: Accessor[Any], name: str, *args: Any, **options: Any) -> Any:
@@ -63,7 +63,7 @@ class SyncClient(Client):
 
 
 class AsyncClient(Client):
-    """Has its own event loop, in which the store is used and closed."""
+    """Async client with its own event loop, in which the store is used and closed."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

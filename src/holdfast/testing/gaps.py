@@ -1,4 +1,4 @@
-"""Gaps: what a store under test declares that it does not support.
+"""Gaps: the commands that a store under test declares as unsupported.
 
 A test that needs a declared gap is expected to fail where it meets it. Any other NotSupported is a
 failure, and so is a declared gap that does not exist.
@@ -55,7 +55,7 @@ def needs(command: c.Command[Any]) -> frozenset[Gap]:
 
 
 class StoreUnderTest(WrapperStore):
-    """Forwards every command. A test that meets a declared gap ends there, and is expected to."""
+    """Wrapper that forwards every command, and ends a test as expected at a declared gap."""
 
     def __init__(self, inner: Store, gaps: Collection[Gap]) -> None:
         super().__init__(inner)

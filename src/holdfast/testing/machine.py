@@ -1,7 +1,7 @@
-"""Stateful test: random commands and clock jumps on a store and on a dict, whose answers must
+"""State machine test: random commands and clock jumps on a store and on a dict, whose answers must
 agree.
 
-What a store is free to choose is not compared: ids, version numbers (their order is), the order of
+Values that a store may choose are not compared: ids, version numbers (their order is), the order of
 rows that expired at the same time, and the text of an error.
 """
 

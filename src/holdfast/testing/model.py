@@ -1,4 +1,4 @@
-"""The reference model of a store, based on dicts. Tests compare the other stores with it."""
+"""Reference model of a store, based on dicts. Tests compare the other stores with it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _Load:
 
 
 class MemoryStore(Store):
-    """A store in the memory of this process, which is lost with it."""
+    """Store in the memory of this process."""
 
     def __init__(
         self, *, history_limit: int = 100, clock: Callable[[], datetime] | None = None
@@ -636,7 +636,7 @@ class MemoryStore(Store):
             if self._task(guard.scope).ended:
                 raise refusal.job_over(guard, reading)
         elif isinstance(guard, LiveWatch):
-            raise refusal.watch_lost(guard.watch, reading)  # there are no watches here
+            raise refusal.watch_lost(guard.watch, reading)  # the model has no watches
         else:
             self._fence(guard.writer, reading)
         return self._dispatch(command.inner)

@@ -1,4 +1,4 @@
-"""The reference model of the purge queue, in memory."""
+"""Reference model of the purge queue, in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Object: TypeAlias = tuple[StoreScope, str, str]
 
 @dataclass
 class _Row:
-    """An object that nothing refers to, or nothing yet."""
+    """An object without references, or without references yet."""
 
     owner: StoreScope
     key: str

@@ -1,3 +1,5 @@
+"""Checkpointed loops over items."""
+
 from __future__ import annotations
 
 import logging
@@ -29,7 +31,7 @@ A = TypeVar("A")
 
 
 class FencedStore(MemoryStore):
-    """Refuses to write, as it does for an attempt that is not the newest."""
+    """Store that refuses writes, as for a superseded attempt."""
 
     def execute(self, command: Command[A]) -> A:
         if isinstance(command, Set):
@@ -47,7 +49,7 @@ def do(items: Any, store: TaskStore, **options: Any) -> list[Any]:
 
 
 def do_until(last: Any, items: Any, store: TaskStore) -> None:
-    """An attempt that fails at that item."""
+    """Run an attempt that fails at that item."""
     for item in checkpointed(items, store, key="done"):
         if item == last:
             raise RuntimeError(item)
@@ -65,7 +67,7 @@ def test_the_next_attempt_does_the_rest(store: TaskStore) -> None:
     assert do(range(5), store) == []
 
 
-def test_an_item_that_the_loop_was_left_in_is_not_done(store: TaskStore) -> None:
+def test_an_item_in_which_the_loop_was_left_is_not_recorded(store: TaskStore) -> None:
     for item in checkpointed(list("abc"), store, key="done"):
         if item == "b":
             break
@@ -73,7 +75,7 @@ def test_an_item_that_the_loop_was_left_in_is_not_done(store: TaskStore) -> None
     assert do(list("abc"), store) == ["b", "c"]
 
 
-def test_a_list_that_has_changed_is_done_as_far_as_it_is_new(
+def test_only_the_new_items_of_a_changed_list_are_done(
     store: TaskStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "holdfast")
@@ -87,7 +89,7 @@ def test_a_list_that_has_changed_is_done_as_far_as_it_is_new(
     )
 
 
-def test_ten_thousand_items_make_a_handful_of_entries_below_the_limit(store: TaskStore) -> None:
+def test_ten_thousand_items_need_few_entries_below_the_limit(store: TaskStore) -> None:
     items = [f"s3://lake/raw/orders/part-{number:05}.csv" for number in range(10_000)]
     do_and_fail = checkpointed(items, store, key="done")
     for _ in range(7001):
@@ -108,7 +110,7 @@ def test_a_full_entry_is_followed_by_the_next(store: TaskStore) -> None:
     assert [key for key, _ in store.items()] == ["done/0", "done/1"]
 
 
-def test_what_is_done_is_recorded_within_two_seconds_though_an_item_takes_longer(
+def test_finished_items_are_recorded_within_two_seconds(
     store: TaskStore,
 ) -> None:
     loop = checkpointed(list("abc"), store, key="done")
@@ -141,13 +143,13 @@ def fenced_store() -> TaskStore:
     return ExternalTaskStore(FencedStore(), scope_of("zombie"), TaskWriter(scope_of("zombie")))
 
 
-def test_loops_with_other_keys_know_nothing_of_each_other(store: TaskStore) -> None:
+def test_loops_with_different_keys_are_independent(store: TaskStore) -> None:
     do(list("ab"), store)
 
     assert list(checkpointed(list("ab"), store, key="other")) == ["a", "b"]
 
 
-def test_records_live_as_long_as_they_are_told_to(store: TaskStore) -> None:
+def test_records_have_the_given_retention(store: TaskStore) -> None:
     do(list("a"), store, retention=timedelta(days=90))
 
     entry = store.entry("done/0")
@@ -168,7 +170,7 @@ def test_records_live_as_long_as_they_are_told_to(store: TaskStore) -> None:
         ({"b": 1, "a": [2]}, '{"a":[2],"b":1}'),
     ],
 )
-def test_items_have_names_that_last(item: Any, name: str) -> None:
+def test_items_have_stable_names(item: Any, name: str) -> None:
     assert name_of(item) == name
 
 
@@ -188,7 +190,7 @@ def test_items_of_other_types_are_named_by_a_function(store: TaskStore) -> None:
         ([""], "the name of '' is empty"),
     ],
 )
-def test_items_that_cannot_be_told_apart_are_refused(
+def test_items_with_the_same_name_are_refused(
     store: TaskStore, items: list[Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -244,7 +246,7 @@ SCRIPT = """
 
 @pytest.fixture
 def killed_once(tmp_path: Path) -> Iterator[Path]:
-    """Where a script was killed at item 20, and run again."""
+    """Yield the directory of a script that was killed at item 20, and run again."""
     url = f"sqlite:///{tmp_path}/holdfast.db"
     (tmp_path / "script.py").write_text(dedent(SCRIPT))
     command = [sys.executable, "script.py", url]

@@ -1,4 +1,4 @@
-"""Output in chunks, on each kind of Spark, by tasks and scripts that are killed."""
+"""Chunked output on each kind of Spark, by tasks and scripts that are killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from attempt import store_of
-from chunking import nowhere, remote_of
+from chunking import remote_of, without_renames
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 from pyspark.sql.utils import is_remote
@@ -30,7 +30,8 @@ FILES = ["a b.csv", "2026/01.csv", "ü"]
 
 @pytest.fixture
 def partitions_stay(spark: SparkSession) -> Iterator[None]:
-    """As a user may have set it: a write replaces the partitions that it has rows for."""
+    """Set dynamic partition overwrite, as a user may have: a write replaces the partitions that it
+    has rows for."""
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     yield
     spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
@@ -70,16 +71,16 @@ def never(item: Any) -> DataFrame:
 
 @pytest.fixture(params=["renamed", "tries"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How chunks are published: as on a file system, and as on object storage."""
+    """Return how chunks are published: as on a file system, and as on object storage."""
     if request.param == "tries":
-        monkeypatch.setattr(chunks, "renames", nowhere)
+        monkeypatch.setattr(chunks, "renames", without_renames)
     return str(request.param)
 
 
 NAMES = ["007", "010", "1e3", "2026-01-01", "ü x", "x/y", "c=d", "null", "漢"]
 
 
-def test_chunks_are_read_back_under_the_names_of_their_items(
+def test_chunks_are_read_under_the_names_of_their_items(
     spark: SparkSession, tmp_path: Path, layout: str
 ) -> None:
     def make(name: str) -> Any:
@@ -108,7 +109,7 @@ def test_chunks_of_both_layouts_and_of_another_format_are_read_together(
         return write_chunks(items, store, f"{tmp_path}/out", make, key="chunks")
 
     renamed = write(["01", "02"])
-    monkeypatch.setattr(chunks, "renames", nowhere)
+    monkeypatch.setattr(chunks, "renames", without_renames)
     write(["03"])
     write(["04"])
     paths = write(["01", "02", "03", "04", "05"])
@@ -119,13 +120,13 @@ def test_chunks_of_both_layouts_and_of_another_format_are_read_together(
     assert Counter(row.chunk for row in rows) == dict.fromkeys(["01", "02", "03", "04", "05"], 2)
 
 
-def test_what_is_not_a_list_of_paths_is_refused(spark: SparkSession) -> None:
+def test_an_invalid_list_of_paths_is_refused(spark: SparkSession) -> None:
     for paths in ([], "lake/orders"):
         with pytest.raises(InvalidInput, match="paths that write_chunks has returned"):
             read_chunks(spark, paths)
 
 
-def test_a_chunk_that_is_recorded_and_gone_is_written_again(
+def test_a_recorded_chunk_that_is_missing_is_written_again(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, path = store_of("gone"), f"{tmp_path}/out"
@@ -152,7 +153,7 @@ def test_a_chunk_that_is_recorded_and_gone_is_written_again(
     assert spark.read.parquet(path).count() == 6
 
 
-def test_a_chunk_that_another_task_has_replaced_is_written_again(
+def test_a_chunk_replaced_by_another_task_is_written_again(
     spark: SparkSession, tmp_path: Path, layout: str
 ) -> None:
     one, other, path = store_of("replaced"), store_of("replacing"), f"{tmp_path}/out"
@@ -164,7 +165,7 @@ def test_a_chunk_that_another_task_has_replaced_is_written_again(
     assert read_chunks(spark, paths).count() == 6
 
 
-def test_what_an_earlier_version_has_recorded_is_not_written_again(
+def test_chunks_recorded_by_an_earlier_version_are_not_written_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store, path = store_of("earlier"), f"{tmp_path}/out"
@@ -190,7 +191,7 @@ def test_a_task_that_starts_over_replaces_its_chunks(
     assert (first == second) is (layout == "renamed")
 
 
-def test_an_entry_that_is_no_record_is_refused(tmp_path: Path) -> None:
+def test_an_entry_that_is_not_a_record_is_refused(tmp_path: Path) -> None:
     store = store_of("other")
     store.set("chunks/edition", "mine")
 
@@ -198,7 +199,7 @@ def test_an_entry_that_is_no_record_is_refused(tmp_path: Path) -> None:
         write_chunks(list("ab"), store, str(tmp_path), never, key="chunks")
 
 
-def test_a_function_that_returns_nothing_to_write_is_told_so(tmp_path: Path) -> None:
+def test_a_function_that_returns_no_dataframe_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidType, match="'a' was made into a NoneType, which cannot be written"):
         write_chunks(list("ab"), store_of("none"), str(tmp_path), lambda _: None, key="x")  # type: ignore[arg-type,return-value]
 
@@ -279,12 +280,12 @@ def run_script(place: Path) -> None:
 
 
 def run_dag(place: Path, spark: Any) -> None:
-    """On the server that the test has a session at."""
+    """Run a DAG on the Connect server of the test's session."""
     run = ("-m", "holdfast", "run", "dag.py", "--run-id", "r")
     assert python(place, *run, HOLDFAST__SPARK__REMOTE=remote_of(spark)) == 0
 
 
-def test_killed_in_the_middle_of_a_chunk_it_does_the_rest_only(
+def test_a_task_killed_during_a_chunk_does_only_the_rest(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     for name, text in (("work.py", WORK), ("dag.py", DAG), ("script.py", SCRIPT)):
@@ -336,13 +337,13 @@ def test_a_column_that_only_a_later_chunk_has_is_read(
 
 
 @pytest.mark.parametrize("path", ["", None, "/", "file:"])
-def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, path: Any) -> None:
+def test_a_path_that_is_not_a_directory_is_refused(tmp_path: Path, path: Any) -> None:
     with pytest.raises(HoldfastError, match="the path is"):
         write_chunks(["a"], store_of("pathless"), path, never, key="chunks")
 
 
 @pytest.mark.parametrize("items", ["abc", None, 5])
-def test_items_that_are_no_list_are_refused(tmp_path: Path, items: Any) -> None:
+def test_items_that_are_not_a_list_are_refused(tmp_path: Path, items: Any) -> None:
     with pytest.raises(InvalidType, match="the items are"):
         write_chunks(items, store_of("no list"), str(tmp_path), never, key="chunks")
 
@@ -360,6 +361,6 @@ def test_a_column_that_the_directories_would_hide_is_refused(
 
 
 @pytest.mark.parametrize("paths", [5, [], [None], "a"])
-def test_paths_that_are_no_list_are_refused(spark: SparkSession, paths: Any) -> None:
+def test_paths_that_are_not_a_list_are_refused(spark: SparkSession, paths: Any) -> None:
     with pytest.raises(InvalidInput, match="reads the paths that write_chunks has returned"):
         read_chunks(spark, paths)

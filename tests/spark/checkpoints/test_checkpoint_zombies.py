@@ -1,4 +1,4 @@
-"""Chunks of an attempt that has died or stands still, while its Spark job goes on."""
+"""Chunks of an attempt that has died or is stopped, while its Spark job continues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chunking import GATED, NUMBERS, nowhere, remote_of, write_as_a_zombie, write_numbers
+from chunking import GATED, NUMBERS, remote_of, without_renames, write_as_a_zombie, write_numbers
 from forks import forks
 from pyspark.sql import SparkSession
 
@@ -31,7 +31,7 @@ def wait_for(what: Callable[[], object]) -> None:
 
 
 class Zombie:
-    """An attempt in a process of its own, in the middle of a chunk."""
+    """Attempt in its own process, in the middle of a chunk."""
 
     def __init__(self, spark: SparkSession, place: Path, renamed: bool) -> None:
         self.url = f"sqlite:///{place}/state.db"
@@ -47,7 +47,7 @@ class Zombie:
         wait_for(lambda: list(self.out.glob(f"{self._draft}/_temporary/0/task_*")))
 
     def let_its_job_commit(self, others: int) -> None:
-        """Of other jobs, so many have committed to such a directory before."""
+        """Let its job commit, after that many commits of other jobs to such a directory."""
         self.gate.touch()
         wait_for(lambda: len(list(self.out.glob(f"{self._draft}/_SUCCESS"))) == others + 1)
 
@@ -65,7 +65,7 @@ def zombie(
 ) -> Iterator[Zombie]:
     renamed = request.param == "renamed"
     if not renamed:
-        monkeypatch.setattr(chunks, "renames", nowhere)
+        monkeypatch.setattr(chunks, "renames", without_renames)
     found = Zombie(spark, tmp_path, renamed)
     yield found
     found.end()
@@ -88,7 +88,7 @@ def is_renamed(zombie: Zombie) -> bool:
 
 
 def check(spark: SparkSession, zombie: Zombie, paths: list[str]) -> None:
-    """Each row is there once, and those of the chunk in question are the successor's."""
+    """Assert that each row is present once, and those of the chunk are the successor's."""
     rows = rows_of(read_chunks(spark, paths))
     assert [number for number, _ in rows] == list(range(10 * len(NUMBERS)))
     assert {writer for number, writer in rows if number // 10 >= GATED} == {"successor"}
@@ -96,7 +96,7 @@ def check(spark: SparkSession, zombie: Zombie, paths: list[str]) -> None:
         assert rows_of(spark.read.parquet(str(zombie.out))) == rows
 
 
-def test_what_the_job_of_a_killed_attempt_commits_after_its_successor_is_not_seen(
+def test_the_commit_of_a_killed_attempts_job_after_its_successor_is_not_visible(
     spark: SparkSession, zombie: Zombie
 ) -> None:
     zombie.end()
@@ -108,7 +108,7 @@ def test_what_the_job_of_a_killed_attempt_commits_after_its_successor_is_not_see
     check(spark, zombie, paths)
 
 
-def test_what_the_job_of_a_killed_attempt_commits_before_its_successor_is_not_seen(
+def test_the_commit_of_a_killed_attempts_job_before_its_successor_is_not_visible(
     spark: SparkSession, zombie: Zombie
 ) -> None:
     zombie.end()

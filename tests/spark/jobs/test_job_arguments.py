@@ -1,4 +1,4 @@
-"""What a SparkJob is given, and what each kind of cluster makes of it; without a Spark."""
+"""Arguments of a SparkJob, and its submission to each kind of cluster, without Spark."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"conf": ["spark.ui.enabled=false"]}, "conf is ['spark.ui.enabled=false']"),
     ],
 )
-def test_what_cannot_be_submitted_is_told(arguments: dict[str, Any], message: str) -> None:
+def test_an_application_that_cannot_be_submitted_is_an_error(
+    arguments: dict[str, Any], message: str
+) -> None:
     with pytest.raises(HoldfastError) as raised:
         job(**arguments)._submission(CONTEXT, cast(Any, None))
 
@@ -72,21 +74,21 @@ def test_what_cannot_be_submitted_is_told(arguments: dict[str, Any], message: st
         {"deploy_mode": "server"},
     ],
 )
-def test_a_cluster_that_is_none_is_told(arguments: dict[str, Any]) -> None:
+def test_an_invalid_cluster_is_an_error(arguments: dict[str, Any]) -> None:
     with pytest.raises((InvalidDag, InvalidInput)) as raised:
         cluster_of(job(**arguments))
 
     assert raised.value.hint
 
 
-def test_arguments_that_make_no_sense_are_refused_when_the_dag_is_made() -> None:
+def test_invalid_arguments_are_refused_when_the_dag_is_created() -> None:
     with pytest.raises(InvalidDag, match="durable=False"):
         job(durable=False)
     with pytest.raises(InvalidDag, match="poll_interval is 0"):
         job(poll_interval=0)
 
 
-def test_a_master_without_a_rest_server_is_told() -> None:
+def test_a_master_without_a_rest_server_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
 
@@ -117,7 +119,7 @@ def submission(**facts: Any) -> Submission:
 
 @pytest.fixture
 def spark_submit(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `spark-submit` that notes what it was asked, and says what is in `answer`."""
+    """Install a `spark-submit` that records its arguments, and prints the text in `answer`."""
     (here / "bin").mkdir()
     program = here / "bin" / "spark-submit"
     program.write_text(
@@ -130,7 +132,7 @@ def spark_submit(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-def test_a_driver_here_is_submitted_once_and_its_end_is_kept(spark_submit: Path) -> None:
+def test_a_local_driver_is_submitted_once_and_its_end_is_recorded(spark_submit: Path) -> None:
     (spark_submit / "answer").write_text("all went well\n")
     cluster = LocalSubmit("local[1]", spark_submit / "home")
 
@@ -147,7 +149,7 @@ def test_a_driver_here_is_submitted_once_and_its_end_is_kept(spark_submit: Path)
     assert cluster.status(str(uuid4())).state is State.UNKNOWN
 
 
-def test_a_driver_here_lives_while_its_program_does_and_can_be_ended(spark_submit: Path) -> None:
+def test_a_local_driver_runs_while_its_program_does_and_can_be_ended(spark_submit: Path) -> None:
     program = spark_submit / "bin" / "spark-submit"
     program.write_text("#!/bin/sh\nsleep 100\n")
     cluster = LocalSubmit("local[1]", spark_submit / "home")
@@ -165,7 +167,7 @@ def test_a_driver_here_lives_while_its_program_does_and_can_be_ended(spark_submi
     assert cluster.status(driver).state is State.UNKNOWN
 
 
-def test_what_spark_says_of_a_failed_python_application_is_not_shown(spark_submit: Path) -> None:
+def test_the_spark_message_of_a_failed_python_application_is_not_shown(spark_submit: Path) -> None:
     place = spark_submit / "home" / "spark" / "jobs" / INTENT
     place.mkdir(parents=True)
     (place / "log").write_text(
@@ -233,7 +235,7 @@ def test_a_file_may_have_another_name_where_it_is_unpacked(here: Path, prefix: s
     assert located("archive", f"{prefix}{here}/env.tgz#env") == f"{here}/env.tgz#env"
 
 
-def test_a_driver_here_that_failed_or_vanished_is_told(spark_submit: Path) -> None:
+def test_a_local_driver_that_failed_or_vanished_is_reported(spark_submit: Path) -> None:
     (spark_submit / "status").write_text("3")
     cluster = LocalSubmit("local[1]", spark_submit / "home")
     driver = cluster.submit(submission())
@@ -260,7 +262,7 @@ def test_a_driver_here_that_failed_or_vanished_is_told(spark_submit: Path) -> No
         ("UNRELATED", "", "driver-2026-0002"),
     ],
 )
-def test_a_driver_knows_what_its_cluster_calls_it(
+def test_a_driver_knows_its_id_on_the_cluster(
     variable: str, text: str, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "driver-2026-0002").mkdir()

@@ -1,4 +1,4 @@
-"""Of several drivers of one job, one works; these are plain processes, without a Spark."""
+"""Drivers of one job, of which one works, as plain processes without Spark."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStores]:
 
 @pytest.fixture
 def task_store(served: ServedStores) -> TaskStore:
-    """That of a task which is about to submit a job with the intent `INTENT`."""
+    """Return the store of a task that is about to submit a job with the intent `INTENT`."""
     store = MemoryStore()
     store.execute(c.RegisterTask(SCOPE))
     store.execute(c.DeclareAsset("orders", None))
@@ -61,7 +61,7 @@ def task_store(served: ServedStores) -> TaskStore:
 
 
 class Process(subprocess.Popen[str]):
-    """A driver."""
+    """Driver process."""
 
     def says(self) -> str:
         assert self.stdout is not None
@@ -135,9 +135,7 @@ def test_the_first_driver_works_with_both_stores_and_a_second_ends_at_once(
     assert (claim(task_store).driver, claim(task_store).succeeded) == ("first", True)
 
 
-def test_of_drivers_that_start_at_the_same_time_one_works(
-    task_store: TaskStore, drivers: Drivers
-) -> None:
+def test_one_of_several_concurrent_drivers_works(task_store: TaskStore, drivers: Drivers) -> None:
     started = [drivers.start(str(number)) for number in range(4)]
 
     ended = [driver.go_on()[0] for driver in started]
@@ -171,7 +169,7 @@ def test_a_driver_that_loses_the_job_while_it_works_ends(
     assert task_store.get("by") is None
 
 
-def test_a_driver_that_the_cluster_starts_again_has_the_job_again(
+def test_a_driver_restarted_by_the_cluster_has_the_job_again(
     task_store: TaskStore, drivers: Drivers
 ) -> None:
     died = drivers.start("supervised")
@@ -182,7 +180,7 @@ def test_a_driver_that_the_cluster_starts_again_has_the_job_again(
     assert drivers.start("supervised").go_on() == (0, "")
 
 
-def test_a_process_that_a_driver_starts_is_no_driver(
+def test_a_child_process_of_a_driver_is_not_a_driver(
     task_store: TaskStore, drivers: Drivers
 ) -> None:
     first = drivers.start("first")
@@ -194,7 +192,7 @@ def test_a_process_that_a_driver_starts_is_no_driver(
     assert first.go_on()[0] == 0
 
 
-def test_a_driver_that_fails_says_so_and_may_be_started_again(
+def test_a_failed_driver_is_recorded_and_may_be_restarted(
     task_store: TaskStore, drivers: Drivers
 ) -> None:
     status, errors = drivers.start("first", WORKS + '    raise KeyError("no orders")').go_on()
@@ -206,7 +204,7 @@ def test_a_driver_that_fails_says_so_and_may_be_started_again(
     assert again == (0, "")
 
 
-def test_a_driver_goes_on_while_its_stores_are_away(
+def test_a_driver_continues_while_its_stores_are_unavailable(
     task_store: TaskStore, drivers: Drivers, served: ServedStores
 ) -> None:
     working = drivers.start("first")
@@ -221,7 +219,7 @@ def test_a_driver_goes_on_while_its_stores_are_away(
     assert errors.count("no heartbeat of the job") == 1
 
 
-def test_a_driver_whose_heartbeat_was_written_and_not_answered_goes_on(
+def test_a_driver_whose_heartbeat_was_written_without_answer_continues(
     task_store: TaskStore, drivers: Drivers
 ) -> None:
     working = drivers.start("first")
@@ -245,7 +243,7 @@ def test_a_driver_that_has_done_its_work_succeeds_without_its_stores(
     assert "the end of the job was not recorded" in errors
 
 
-def test_a_program_that_nobody_submitted_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_was_not_submitted_is_not_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_JOB", raising=False)
 
     with pytest.raises(OutsideTask, match="not the driver of a job") as raised:
@@ -254,7 +252,7 @@ def test_a_program_that_nobody_submitted_is_no_driver(monkeypatch: pytest.Monkey
     assert "holdfast.connect()" in raised.value.hint
 
 
-def test_the_token_is_told_beside_the_ticket() -> None:
+def test_the_token_is_passed_separately_from_the_ticket() -> None:
     ticket = Ticket(
         url="http://h:1",
         token="secret",

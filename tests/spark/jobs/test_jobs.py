@@ -1,4 +1,4 @@
-"""Applications that tasks submit: to a real cluster, and by `spark-submit` on this machine."""
+"""Applications that tasks submit to a real cluster, and by `spark-submit` on this machine."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ with driver() as job:
 
 
 class Site:
-    """A project and the cluster that its DAGs submit to."""
+    """Project, and the cluster that its DAGs submit to."""
 
     def __init__(self, directory: Path, cluster: StandaloneCluster) -> None:
         self.directory = directory
@@ -102,12 +102,12 @@ class Site:
         (self.directory / name).write_text(text)
 
     def read(self, name: str) -> list[str]:
-        """The lines of a file; none where it is not there."""
+        """Return the lines of a file, none if it is missing."""
         path = self.directory / name
         return path.read_text().splitlines() if path.exists() else []
 
     def start(self, *arguments: str) -> psutil.Popen:
-        """A `holdfast` command."""
+        """Start a `holdfast` command."""
         with open(self.directory / "output.txt", "ab") as output:
             process = psutil.Popen(
                 [*HOLDFAST, *arguments], cwd=self.directory, stdout=output, stderr=output
@@ -137,7 +137,7 @@ class Site:
         return file.read_text() if file.exists() else ""
 
     def drivers(self) -> dict[str, str]:
-        """The state of each driver that the cluster knows."""
+        """Return the state of each driver that the cluster knows."""
         with urllib.request.urlopen(f"{self.cluster.page}/json/") as answer:
             state = json.load(answer)
         return {
@@ -148,7 +148,7 @@ class Site:
         return (self.directory / "output.txt").read_text()
 
     def close(self) -> None:
-        """What a test that failed has left, too."""
+        """End all processes, also those that a failed test has left."""
         self.write("go", "")
         for process in self._processes:
             if process.is_running():
@@ -179,7 +179,7 @@ def site(
     site.close()
 
 
-def test_applications_run_with_all_that_they_are_given(site: Site) -> None:
+def test_applications_run_with_all_their_arguments(site: Site) -> None:
     with zipfile.ZipFile(site.directory / "greeting.zip", "w") as packed:
         packed.writestr("greeting.py", "TEXT = 'good morning'")
     site.write("factor.txt", "3")
@@ -261,7 +261,7 @@ def test_a_job_outlives_its_runner_is_found_again_and_ends_when_its_task_is_clea
     assert "KILLED" in site.drivers().values()
 
 
-def test_a_job_goes_on_while_the_master_and_the_store_are_away(site: Site) -> None:
+def test_a_job_continues_while_the_master_and_the_store_are_unavailable(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     site.write("holdfast.toml", f'[workers]\nserver_url = "http://127.0.0.1:{port}"\n')

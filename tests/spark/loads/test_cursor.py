@@ -1,3 +1,5 @@
+"""Cursor columns: types, exact storage, lag and lookup by name."""
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -77,7 +79,7 @@ def test_a_value_of_another_type_is_refused(spark_type: t.DataType, value: Any) 
         (t.DecimalType(4, 2), Decimal("0.001")),
     ],
 )
-def test_a_value_that_the_column_cannot_hold_is_refused(spark_type: t.DataType, value: Any) -> None:
+def test_a_value_out_of_the_columns_range_is_refused(spark_type: t.DataType, value: Any) -> None:
     with pytest.raises(InvalidInput, match="cannot hold"):
         cursor(spark_type).given("initial", value)
 
@@ -147,14 +149,14 @@ def fields(*names: str) -> t.StructType:
 
 
 @pytest.mark.parametrize("names", [["When", "id"], ["at", "at"], ["at", "AT"]])
-def test_a_column_that_is_not_there_once_is_refused(names: list[str]) -> None:
+def test_a_missing_or_ambiguous_column_is_refused(names: list[str]) -> None:
     with pytest.raises(InvalidInput, match="columns? of that name") as raised:
         Columns(fields(*names)).find("at", "the cursor")
 
     assert ", ".join(names) in raised.value.hint
 
 
-def test_a_column_is_found_by_the_case_rule_of_the_session() -> None:
+def test_a_column_is_found_by_the_case_sensitivity_of_the_session() -> None:
     schema = fields("At", "id")
 
     assert Columns(schema).find("aT", "the cursor").name == "At"
@@ -194,7 +196,7 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
         (t.DateType(), date(2026, 1, 31), date(2026, 2, 1), date(2026, 1, 29)),
     ],
 )
-def test_a_time_is_over_when_it_is_over_wherever_it_was_written(
+def test_a_time_is_past_in_every_time_zone(
     spark_type: t.DataType, now: Any, horizon: Any, over: Any
 ) -> None:
     kind = cursor(spark_type)
@@ -205,13 +207,13 @@ def test_a_time_is_over_when_it_is_over_wherever_it_was_written(
     assert not kind.is_over(horizon, NOW)
 
 
-def test_numbers_and_text_are_never_over() -> None:
+def test_numbers_and_text_are_never_past() -> None:
     assert cursor(t.LongType()).horizon(NOW) is None
     assert not cursor(t.LongType()).is_over(-(2**63), NOW)
     with pytest.raises(InvalidType, match="until is relative to now"):
         cursor(t.StringType()).at(NOW)
 
 
-def test_a_time_that_python_does_not_have_is_told() -> None:
+def test_a_time_out_of_pythons_range_is_an_error() -> None:
     with pytest.raises(InvalidInput, match="too far off"):
         cursor(t.TimestampType()).from_observed(str(10**18))

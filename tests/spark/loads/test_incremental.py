@@ -1,4 +1,4 @@
-"""Loads on each kind of Spark."""
+"""Incremental loads on each kind of Spark."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ids(df: DataFrame) -> list[int]:
     return sorted(row.id for row in df.collect())
 
 
-def test_each_load_writes_what_is_new_since_the_one_before(
+def test_each_load_writes_the_rows_after_the_previous_one(
     spark: SparkSession, events: AssetStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "holdfast")
@@ -147,7 +147,7 @@ def test_the_watermark_waits_for_the_success_of_the_attempt(
     assert table.rows() == [(1, 1), (2, 2)]
 
 
-def test_of_two_loads_that_overlap_one_moves_the_watermark_and_both_have_the_same_rows(
+def test_one_of_two_overlapping_loads_moves_the_watermark_and_both_have_the_same_rows(
     spark: SparkSession, store: Connection, events: AssetStore
 ) -> None:
     df, table = frame(spark, [(1, 1), (2, 2)]), Table()
@@ -175,7 +175,7 @@ def test_the_watermark_is_the_end_of_the_load_whatever_the_function_reads(
     assert events.get("none")["value"] == events.get("first")["value"] == 99
 
 
-def test_a_function_may_write_to_several_places_and_try_again(
+def test_a_function_may_write_to_several_sinks_and_retry(
     spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:
     df = frame(spark, [(1, 1), (2, 2)])
@@ -212,7 +212,7 @@ def test_a_null_cursor_fails_the_write_or_is_skipped_or_included(
     assert Table().load(skipped) == Loaded(1, None, 1)
 
 
-def test_a_backfill_leaves_the_watermark_alone(spark: SparkSession, events: AssetStore) -> None:
+def test_a_backfill_does_not_move_the_watermark(spark: SparkSession, events: AssetStore) -> None:
     df, table = frame(spark, [(number, number) for number in range(10)]), Table()
     table.load(incremental(df, events, cursor="at", initial=8))
     before = events.entry("watermark")
@@ -250,7 +250,7 @@ def test_the_source_filters(
     assert "<= 2013-01-02)" in filters
 
 
-def test_an_executor_killed_in_the_middle_costs_time(
+def test_a_load_survives_a_killed_executor(
     request: pytest.FixtureRequest, spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:
     if "[cluster]" not in request.node.name:

@@ -1,4 +1,4 @@
-"""What a load refuses, and what goes wrong around it. The kind of Spark does not matter here."""
+"""Refused loads, and errors around a load. The kind of Spark does not matter here."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"expect": {"where": "id + 1"}}, "is of the type bigint"),
     ],
 )
-def test_a_load_that_makes_no_sense_is_refused(
+def test_an_invalid_load_is_refused(
     df: DataFrame, orders: AssetStore, rules: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(HoldfastError, match=message):
@@ -109,7 +109,7 @@ def test_a_load_that_makes_no_sense_is_refused(
         (lambda new, path: new.write(None), "the write is None"),
     ],
 )
-def test_a_write_that_makes_no_sense_is_refused(
+def test_an_invalid_write_is_refused(
     df: DataFrame, orders: AssetStore, tmp_path: Path, how: Any, message: str
 ) -> None:
     new = incremental(df, orders, cursor="at")
@@ -121,14 +121,14 @@ def test_a_write_that_makes_no_sense_is_refused(
     assert new.write(lambda rows: None).rows == 3
 
 
-def test_a_source_that_is_no_dataframe_is_refused(orders: AssetStore) -> None:
+def test_a_source_that_is_not_a_dataframe_is_refused(orders: AssetStore) -> None:
     source: Any = [1, 2]
 
     with pytest.raises(InvalidType, match="the source is a list"):
         incremental(source, orders, cursor="at")
 
 
-def test_portions_say_what_they_need(df: DataFrame, orders: AssetStore) -> None:
+def test_portions_with_invalid_arguments_are_an_error(df: DataFrame, orders: AssetStore) -> None:
     size: Any = None
     with pytest.raises(InvalidInput, match="max_rows is None"):
         next(portions(df, orders, cursor="at", max_rows=size))
@@ -145,7 +145,7 @@ def test_a_stream_is_refused(local_spark: SparkSession, orders: AssetStore) -> N
     assert "foreach_batch" in raised.value.hint
 
 
-def test_the_stores_of_a_task_do_where_they_are_of_one_asset(
+def test_the_stores_of_a_task_with_one_asset_are_accepted(
     df: DataFrame, orders: AssetStore
 ) -> None:
     def stores(*names: str) -> AssetStores:
@@ -159,7 +159,7 @@ def test_the_stores_of_a_task_do_where_they_are_of_one_asset(
         incremental(df, {}, cursor="at")  # type: ignore[arg-type]
 
 
-def test_a_watermark_of_another_type_is_told_and_can_be_deleted(
+def test_a_watermark_of_another_type_is_an_error_and_can_be_deleted(
     local_spark: SparkSession, df: DataFrame, orders: AssetStore
 ) -> None:
     orders.set("watermark", {"cursor": "at", "type": "date", "value": "2013-12-31"})
@@ -183,7 +183,7 @@ def test_a_cursor_that_is_all_null_is_an_error_or_nothing_new(
     assert orders.entry("watermark") is None
 
 
-def test_more_rows_than_may_be_remembered_are_an_error_that_moves_nothing(
+def test_too_many_rows_to_remember_are_an_error_that_moves_nothing(
     df: DataFrame, orders: AssetStore
 ) -> None:
     with pytest.raises(InvalidInput, match="more than 1 loaded rows may come again"):
@@ -194,7 +194,7 @@ def test_more_rows_than_may_be_remembered_are_an_error_that_moves_nothing(
     assert orders.get("watermark")["value"] == 2
 
 
-def test_a_key_that_is_given_later_doubles_nothing_and_says_what_it_cannot_know(
+def test_a_key_given_later_duplicates_nothing_and_warns(
     local_spark: SparkSession,
     df: DataFrame,
     orders: AssetStore,
@@ -214,7 +214,7 @@ def test_a_key_that_is_given_later_doubles_nothing_and_says_what_it_cannot_know(
     assert table.rows() == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
 
 
-def test_a_key_of_another_kind_is_an_error_with_a_way_on(
+def test_a_key_of_another_kind_is_an_error_with_a_hint(
     local_spark: SparkSession, orders: AssetStore
 ) -> None:
     number = frame(local_spark, [(1, 5)])
@@ -240,7 +240,7 @@ def test_a_primary_key_is_the_same_in_any_order_of_its_columns(
     assert table.load(incremental(rows, orders, cursor="at", primary_key=["b", "a"])).rows == 0
 
 
-def test_nothing_listens_any_more_when_a_load_has_been_written(
+def test_a_written_load_leaves_no_listener(
     local_spark: SparkSession, df: DataFrame, orders: AssetStore
 ) -> None:
     listeners = local_spark._jsparkSession.listenerManager()
@@ -281,9 +281,7 @@ def test_a_load_is_written_once(df: DataFrame, orders: AssetStore) -> None:
         Table().load(load)
 
 
-def test_a_load_that_another_one_has_overtaken_is_not_even_written(
-    df: DataFrame, orders: AssetStore
-) -> None:
+def test_a_superseded_load_is_not_written(df: DataFrame, orders: AssetStore) -> None:
     slow, fast = incremental(df, orders, cursor="at"), incremental(df, orders, cursor="at")
     table = Table()
     table.load(fast)
@@ -293,7 +291,7 @@ def test_a_load_that_another_one_has_overtaken_is_not_even_written(
     assert len(orders.history("watermark")) == 1
 
 
-def test_a_load_that_another_one_overtakes_while_it_writes_moves_nothing(
+def test_a_load_superseded_during_its_write_moves_nothing(
     df: DataFrame, orders: AssetStore
 ) -> None:
     slow = incremental(df, orders, cursor="at")
@@ -307,7 +305,7 @@ def test_a_load_that_another_one_overtakes_while_it_writes_moves_nothing(
     assert orders.get("watermark")["value"] == 2
 
 
-def test_an_error_of_the_function_comes_as_it_is(df: DataFrame, orders: AssetStore) -> None:
+def test_an_error_of_the_function_is_raised_unchanged(df: DataFrame, orders: AssetStore) -> None:
     load = incremental(df, orders, cursor="at")
 
     with pytest.raises(ZeroDivisionError):

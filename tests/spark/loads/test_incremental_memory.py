@@ -1,3 +1,5 @@
+"""Remembered rows of incremental loads."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -43,7 +45,7 @@ def test_five_thousand_remembered_rows_fit_into_an_entry() -> None:
     assert fits(encode(as_json(mark, CURSOR)), 65535)
 
 
-def test_what_may_not_come_again_is_forgotten() -> None:
+def test_rows_outside_the_lag_are_forgotten() -> None:
     memory = remembered([(1, 10), (2, 20), (3, 30)], since=2)
 
     assert sorted(memory.keys()) == [20, 30]

@@ -1,4 +1,4 @@
-"""Whatever comes when, however it is written, and whatever dies: the loads together are one full
+"""Incremental loads with random rows, ways of writing and crashes: together they equal one full
 load."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Crash(Exception):
 
 
 class Place(NamedTuple):
-    """Where a scenario keeps what it has."""
+    """Directories of a scenario."""
 
     directory: str
     asset: str
@@ -65,18 +65,19 @@ class Place(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """How one attempt at a load goes."""
+    """Parameters of one attempt of a load."""
 
     run: int
     shape: str
     crash: str
     rules: str
     live: bool
-    """The source is a DataFrame that may change, and not files."""
+    """Whether the source is a DataFrame that may change, and not files."""
 
 
 def rows_that_come(random: Random, source: list[Any], rules: str) -> list[Any]:
-    """New rows, late ones within the lag, duplicates, and some of the future or without a time."""
+    """Return new rows, late ones within the lag, duplicates, and some in the future or without a
+    time."""
     highest = max((at for _, at in source if at and at < FUTURE), default=FIRST)
     steps = [random.randint(-5, 3) for _ in range(random.randint(0, 6))]
     came: list[Any] = [(random.randint(0, 5), highest + timedelta(minutes=step)) for step in steps]
@@ -118,7 +119,7 @@ def load_in(spark: SparkSession, place: Place, attempt: Attempt, asset: Any) -> 
 
 
 def load_until_killed(address: SparkAddress | None, place: Place, attempt: Attempt) -> None:
-    """Run an attempt in a process of its own, with a session that ends what others left."""
+    """Run an attempt in its own process, with a session that ends the work of killed ones."""
     cloudpickle.register_pickle_by_value(shapes)
     if address is None:
         with own_spark(place) as spark:
@@ -147,12 +148,12 @@ def kill_an_attempt(
     process = forks().Process(target=load_until_killed, args=(address, place, attempt))
     process.start()
     process.join(random.uniform(0.5, 4) if address else random.uniform(6, 14))
-    process.kill()  # unless it has ended: its number may be another's by now
+    process.kill()  # unless it has ended: its pid may be another's by now
     process.join()
 
 
 def written(place: Place) -> list[tuple[int, datetime]]:
-    """What is in the directories of loads, as another reader than Spark sees it."""
+    """Return the rows in the directories of loads, read without Spark."""
     found = []
     for directory in sorted(Path(place.target).glob("load=*")):
         for row in pyarrow.parquet.read_table(directory).select(["id", "at"]).to_pylist():
@@ -178,7 +179,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("spark", "seed"), drawn, indirect=["spark"], scope="module")
 
 
-def test_the_loads_together_are_one_full_load(
+def test_incremental_loads_together_equal_one_full_load(
     spark: SparkSession,
     seed: int,
     tmp_path: Path,
@@ -231,7 +232,7 @@ def settle(
     run: int,
     kills: int,
 ) -> None:
-    """Load until nothing is left. The first attempt ends what killed ones have left running."""
+    """Load until nothing is left. The first attempt ends the running work of killed ones."""
     if kills and address is not None:
         finish(address, place, Attempt(run, "plain", "none", rules, live=False))
     deadline = time.monotonic() + 120

@@ -1,4 +1,4 @@
-"""Which loads an asset consists of, after any loads, failures, rewinds, deletions and moves."""
+"""The loads that an asset consists of, after any loads, failures, rewinds, deletions and copies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OPERATIONS = st.lists(
 
 @pytest.fixture(scope="module", params=[100, 3])
 def kept(request: pytest.FixtureRequest) -> int:
-    """How many versions the stores remember."""
+    """Return the number of versions that the stores keep."""
     return int(request.param)
 
 
@@ -57,7 +57,7 @@ def stores(kept: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list
 
 
 class Lake:
-    """An asset whose rows are the numbers up to its watermark, in one directory for each load."""
+    """Asset whose rows are the numbers up to its watermark, in one directory for each load."""
 
     def __init__(self, stores: list[Connection], kept: int) -> None:
         self.stores = stores
@@ -109,15 +109,15 @@ class Lake:
 
     def move(self) -> None:
         values = dict(self.store.items())
-        if not values:  # nothing of it is known there, and its data has to go
+        if not values:  # it has no history there, and its data has to be removed
             self.directories, self.finished = {}, []
         self.store = self._declared(next(ASSETS))
         for key, value in values.items():
             self.store.set(key, value)
 
     def is_complete(self) -> bool:
-        """Tell whether the history, which stays behind, says nothing that the entries do not: a
-        value set by hand, or a crash between the writes of a load outside an attempt."""
+        """Return whether the entries suffice without the history, which is not copied: there was no
+        value set by hand, and no crash between the writes of a load outside an attempt."""
         plan: Any = self.store.get("watermark/plan")
         has_crashed = bool(plan) and not plan.get("done") and plan["number"] in self.finished
         return "load" in self.store.get("watermark", {"load": {}}) and not has_crashed
@@ -129,7 +129,7 @@ class Lake:
                 self.load(number)
             case "fail":
                 self.load(number, until="the write")
-            # Only the history says then which loads there were.
+            # Then only the history determines the loads.
             case "crash before the record" if self.kept == 100:
                 self.load(number, until="the watermark")
             case "set by hand" if self.kept == 100 and self.mark:
@@ -160,7 +160,7 @@ class Lake:
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(operations=OPERATIONS)
-def test_the_loads_that_count_have_each_row_once(
+def test_current_loads_have_each_row_once(
     stores: list[Connection], kept: int, operations: list[tuple[str, int]]
 ) -> None:
     lake = Lake(stores, kept)
@@ -181,7 +181,7 @@ def planning(store: AssetStore) -> Planning:
     return Planning(store, "watermark", store.entry("watermark"), "rules", spark)
 
 
-def test_a_watermark_that_was_set_by_hand_keeps_the_loads_before_it(orders: AssetStore) -> None:
+def test_a_manually_set_watermark_keeps_the_loads_before_it(orders: AssetStore) -> None:
     orders.set("watermark", {"value": 5})
     first = planning(orders)
     assert (first.number, first.before) == (0, None)
@@ -195,7 +195,7 @@ def test_a_watermark_that_was_set_by_hand_keeps_the_loads_before_it(orders: Asse
     assert second.number == 2
 
 
-def test_a_load_that_may_be_in_a_table_is_not_left_behind_silently(orders: AssetStore) -> None:
+def test_a_load_that_may_be_in_a_table_is_not_superseded_silently(orders: AssetStore) -> None:
     orders.set("watermark", {"value": 5})
     planning(orders).keep({"value": 9}, numbered=True)
     assert planning(orders).number == 0
@@ -210,7 +210,7 @@ def test_a_load_that_may_be_in_a_table_is_not_left_behind_silently(orders: Asset
 def test_a_load_that_was_recorded_as_far_as_its_watermark_has_finished(orders: AssetStore) -> None:
     first = planning(orders)
     first.keep({"value": 9}, numbered=True)
-    # And here the process died, outside an attempt.
+    # The process dies here, outside an attempt.
     orders.set("watermark", {"value": 9, "load": {"number": 0}})
 
     assert planning(orders).number == 1

@@ -93,7 +93,7 @@ def test_only_the_rows_of_the_load_are_checked(
 
 
 @pytest.mark.parametrize("key", [None, ["at"]])
-def test_rows_that_fail_are_put_aside(
+def test_rows_that_fail_a_check_are_quarantined(
     spark: SparkSession, orders: AssetStore, tmp_path: Path, key: list[str] | None
 ) -> None:
     bad, good = str(tmp_path / "bad"), str(tmp_path / "good")
@@ -115,7 +115,7 @@ def test_rows_that_fail_are_put_aside(
     assert orders.get("watermark")["value"] == 13
 
 
-def test_a_changed_schema_fails_a_contract_or_is_told(
+def test_a_changed_schema_fails_a_contract_or_is_reported(
     classic_spark: SparkSession, orders: AssetStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     def load(rows: list[Any], schema: str, contract: Any) -> None:
@@ -137,7 +137,7 @@ def test_a_changed_schema_fails_a_contract_or_is_told(
     assert len(orders.history("watermark/schema")) == 2
 
 
-def test_a_duplicate_that_fails_is_put_aside_once_and_hides_no_good_row(
+def test_a_failing_duplicate_is_quarantined_once_and_hides_no_good_row(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
     rows = [(1, 10, 5.0), (2, 11, -1.0), (2, 11, -1.0), (3, 12, -1.0), (3, 12, 7.0)]
@@ -155,7 +155,7 @@ def test_a_duplicate_that_fails_is_put_aside_once_and_hides_no_good_row(
     assert sorted(row.id for row in good.collect()) == [1, 3]
 
 
-def test_a_backfill_leaves_the_contract_alone(
+def test_a_backfill_does_not_change_the_contract(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:
     incremental(frame(classic_spark, [(1, 1)]), orders, cursor="at", contract="fail").write(
@@ -171,7 +171,7 @@ def test_a_backfill_leaves_the_contract_alone(
 @pytest.mark.parametrize(
     ("bad", "loaded"), [((10, 19), 20), ((0, 14), 15), ((15, 29), 15), ((0, 29), 0)]
 )
-def test_portions_go_on_behind_rows_that_are_all_put_aside(
+def test_portions_continue_after_rows_that_are_all_quarantined(
     classic_spark: SparkSession,
     orders: AssetStore,
     tmp_path: Path,
@@ -193,7 +193,7 @@ def test_portions_go_on_behind_rows_that_are_all_put_aside(
 
 
 @pytest.mark.parametrize(("data", "bad"), [("x", "x/"), ("x", "x/bad"), ("x/good", "x")])
-def test_rows_and_those_put_aside_have_different_places(
+def test_rows_and_quarantined_rows_have_different_paths(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, data: str, bad: str
 ) -> None:
     new = incremental(

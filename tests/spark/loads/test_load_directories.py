@@ -1,4 +1,4 @@
-"""Directories that loads save, and what readers see of them."""
+"""Directories that loads save, and their readers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[Connection]:
 
 @pytest.fixture(params=["renamed", "not renamed"])
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file system with renames, and one without, as object stores are."""
+    """Return a file system with renames, and one without, as object stores are."""
     if request.param == "not renamed":
         save_without_renames(monkeypatch)
     return str(request.param)
@@ -69,7 +69,7 @@ def test_readers_see_finished_loads_and_each_row_once(
     assert ids(spark.read.parquet(recorded)) == [3]
 
 
-def test_a_saved_directory_says_what_is_in_it(
+def test_a_saved_directory_has_a_manifest(
     spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     asset, target = store.asset_store(name="orders"), tmp_path / "out"
@@ -95,7 +95,7 @@ def test_a_load_without_rows_leaves_no_directory(
     assert not target.exists()
 
 
-def test_a_backfill_that_is_done_again_replaces_its_directory(
+def test_a_repeated_backfill_replaces_its_directory(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
@@ -149,7 +149,7 @@ def test_one_statement_writes_the_new_rows(
     spark.sql(f"DROP TABLE {table}")
 
 
-def test_there_is_nothing_to_read_before_the_first_load(
+def test_before_the_first_load_no_rows_are_read(
     spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     asset, none, other = store.asset_store(name="orders"), tmp_path / "none", tmp_path / "other"
@@ -163,7 +163,7 @@ def test_there_is_nothing_to_read_before_the_first_load(
             read_loads(spark, asset, str(path))
 
 
-def test_a_load_that_was_given_up_does_not_count(
+def test_an_abandoned_load_is_not_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
@@ -183,7 +183,7 @@ def test_a_load_that_was_given_up_does_not_count(
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3]
 
 
-def test_loads_that_were_left_behind_stay_so_whatever_fails_after_them(
+def test_superseded_loads_stay_superseded_whatever_fails_after_them(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
@@ -216,7 +216,7 @@ def test_loads_that_were_left_behind_stay_so_whatever_fails_after_them(
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4, 5]
 
 
-def test_of_two_loads_at_once_the_one_that_wrote_last_succeeds(
+def test_of_two_concurrent_loads_the_one_that_wrote_last_succeeds(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
@@ -234,7 +234,7 @@ def test_of_two_loads_at_once_the_one_that_wrote_last_succeeds(
     assert asset.get("watermark/load")["rows"] == 2
 
 
-def test_a_backfill_counts_when_it_has_succeeded(
+def test_a_backfill_is_read_once_it_has_succeeded(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
@@ -257,7 +257,7 @@ def test_a_backfill_counts_when_it_has_succeeded(
     assert ids(read_loads(classic_spark, asset, target)) == [0, 1, 2, 3]
 
 
-def test_a_load_stands_again_that_a_rewind_puts_back(
+def test_a_load_restored_by_a_rewind_is_read_again(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
@@ -277,7 +277,7 @@ def test_a_load_stands_again_that_a_rewind_puts_back(
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4]
 
 
-def test_a_load_that_a_rewind_has_undone_does_not_count(
+def test_a_load_undone_by_a_rewind_is_not_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
@@ -319,7 +319,7 @@ def test_a_retry_with_other_checks_or_another_format_replaces_what_was_saved(
     assert ids(classic_spark.read.parquet(str(bad))) == [3]
 
 
-def test_many_tries_and_loads_that_were_left_behind_are_read_in_one_condition(
+def test_many_attempts_and_superseded_loads_are_read_with_one_condition(
     classic_spark: SparkSession,
     store: Connection,
     tmp_path: Path,
@@ -387,7 +387,7 @@ def test_a_column_that_the_directories_would_hide_is_refused(
         load.save(str(tmp_path / "out"))
 
 
-def test_a_backfill_that_has_no_rows_any_more_is_empty(
+def test_a_repeated_backfill_without_rows_is_empty(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
@@ -435,7 +435,7 @@ def test_partitions_are_read_with_the_types_that_they_had(
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc"])
-def test_columns_that_came_later_and_wider_ones_are_read(
+def test_added_and_widened_columns_are_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str, format: str
 ) -> None:
     asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
@@ -455,7 +455,7 @@ def test_columns_that_came_later_and_wider_ones_are_read(
     ]
 
 
-def test_a_column_that_was_saved_as_two_types_is_told(
+def test_a_column_saved_as_two_types_is_an_error(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
@@ -492,7 +492,7 @@ def test_rows_that_pass_a_corrected_check_are_no_longer_in_quarantine(
     assert "quarantine" not in store.asset_store(name="orders").get("watermark/load")
 
 
-def test_a_backfill_beside_a_load_does_not_take_its_columns_away(
+def test_a_backfill_during_a_load_keeps_its_columns(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
@@ -510,7 +510,7 @@ def test_a_backfill_beside_a_load_does_not_take_its_columns_away(
     assert sorted(map(tuple, rows)) == [(1, None, "y", 2**40), (5, "x", None, 1)]
 
 
-def test_a_script_that_dies_after_the_watermark_has_said_its_columns(
+def test_a_script_that_dies_after_the_watermark_has_recorded_its_columns(
     classic_spark: SparkSession,
     store: Connection,
     tmp_path: Path,
@@ -529,7 +529,7 @@ def test_a_script_that_dies_after_the_watermark_has_said_its_columns(
     assert sorted(map(tuple, found)) == [(1, 1, None), (2, 2**40, "x")]
 
 
-def test_the_columns_of_an_undone_load_do_not_matter(
+def test_the_columns_of_an_undone_load_are_ignored(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")
@@ -549,7 +549,7 @@ def test_the_columns_of_an_undone_load_do_not_matter(
 
 
 @pytest.mark.parametrize("again", ["saved", "written"])
-def test_what_a_failed_attempt_has_saved_elsewhere_does_not_count(
+def test_a_load_saved_elsewhere_by_a_failed_attempt_is_not_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str, again: str
 ) -> None:
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
@@ -582,7 +582,7 @@ def test_rows_without_any_cursor_value_cannot_be_saved(
     assert load.write(lambda new: None).rows == 1
 
 
-def test_a_watermark_set_by_hand_and_moved_does_not_say_which_loads_count(
+def test_a_manually_set_and_copied_watermark_does_not_determine_the_loads(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     target, asset = str(tmp_path / "out"), store.asset_store(name="orders")

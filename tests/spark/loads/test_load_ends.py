@@ -1,4 +1,4 @@
-"""Where a load ends: found, given, in portions, and never in the future."""
+"""The end of a load: determined, given, in portions, and never in the future."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ids(df: DataFrame) -> list[int]:
     return sorted(row.id for row in df.collect())
 
 
-def test_rows_that_arrive_while_a_load_runs_belong_to_the_next(
+def test_rows_that_arrive_during_a_load_belong_to_the_next(
     spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:
     source = str(tmp_path / "source")
@@ -52,7 +52,7 @@ def test_rows_that_arrive_while_a_load_runs_belong_to_the_next(
     assert ids(second.df) == [3, 4, 5]
 
 
-def test_a_row_of_the_future_is_reported_and_left_for_later(
+def test_a_row_in_the_future_is_reported_and_left_for_later(
     spark: SparkSession, events: AssetStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [(1, NOON), (2, datetime(2206, 1, 1, tzinfo=UTC))]
@@ -76,7 +76,7 @@ def test_a_row_of_the_future_is_reported_and_left_for_later(
         ("date", "2026-01-31", "9999-12-31"),
     ],
 )
-def test_a_sentinel_at_the_end_of_time_blocks_nothing(
+def test_a_sentinel_in_the_far_future_blocks_nothing(
     classic_spark: SparkSession, events: AssetStore, kind: str, value: str, sentinel: str
 ) -> None:
     df = classic_spark.sql(
@@ -109,7 +109,7 @@ def test_until_is_a_value_or_relative_to_now_or_a_function(
     assert ids(incremental(df, events, cursor="at").df) == [2]
 
 
-def test_a_time_that_is_over_needs_no_job(
+def test_a_past_end_needs_no_spark_job(
     classic_spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:
     source = str(tmp_path / "source")
@@ -128,7 +128,7 @@ def test_a_time_that_is_over_needs_no_job(
     assert load.write(lambda new: new.collect()) == Loaded(None, None, NOON)
 
 
-def test_a_time_before_now_is_no_end_for_rows_that_were_listed_earlier(
+def test_a_past_time_is_no_end_for_files_listed_earlier(
     classic_spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:
     source = str(tmp_path / "source")
@@ -204,7 +204,7 @@ def test_portions_come_to_an_end_and_are_together_all_rows(
     assert 3 <= len(sizes) <= 10
 
 
-def test_a_portion_never_parts_rows_of_the_same_value(
+def test_a_portion_never_splits_rows_of_the_same_value(
     classic_spark: SparkSession, events: AssetStore
 ) -> None:
     df = frame(classic_spark, [(number, 7) for number in range(10)])
@@ -274,7 +274,7 @@ def test_an_end_that_is_given_again_is_no_load(
     assert len(list((tmp_path / "out").iterdir())) == 1
 
 
-def test_a_null_cursor_that_nobody_has_looked_for_fails_a_save_too(
+def test_an_unchecked_null_cursor_fails_a_save_too(
     classic_spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:
     source = str(tmp_path / "source")
@@ -293,7 +293,7 @@ def test_a_table_of_a_catalog_is_read_once(classic_spark: SparkSession, tmp_path
     classic_spark.sql("DROP TABLE listed_again")
 
 
-def test_bytes_that_are_no_text_are_no_end(classic_spark: SparkSession, events: AssetStore) -> None:
+def test_invalid_utf_8_is_no_end(classic_spark: SparkSession, events: AssetStore) -> None:
     texts = "SELECT 1L id, 'ü' at UNION ALL SELECT 2L, cast(X'FF' AS string)"
 
     with pytest.raises(InvalidInput, match="has the bytes FF, which are no text in UTF-8"):
@@ -302,9 +302,7 @@ def test_bytes_that_are_no_text_are_no_end(classic_spark: SparkSession, events: 
     assert first.write(lambda new: None).to == "ü"
 
 
-def test_what_may_differ_between_two_reads_is_read_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_nondeterministic_source_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
     files = str(tmp_path / "files")
     frame(spark, [(1, 1)]).write.parquet(files)
     df = spark.read.parquet(files)

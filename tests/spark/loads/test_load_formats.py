@@ -1,4 +1,4 @@
-"""Loads are read in the format, with the options and columns, with which they were saved."""
+"""Formats of loads: read with the format, options and columns with which they were saved."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_two_ways_of_saving_below_one_path_are_named(
 
 @pytest.fixture(params=["renamed", "not renamed"])
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file system with renames, and one without, as object stores are."""
+    """Return a file system with renames, and one without, as object stores are."""
     if request.param == "not renamed":
         save_without_renames(monkeypatch)
     return str(request.param)
@@ -153,7 +153,7 @@ def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("other", ["failed", "undone", "of another asset"])
 @pytest.mark.parametrize("header", ["true", "false"])
-def test_csv_that_does_not_count_decides_no_columns(
+def test_csv_of_other_or_undone_loads_determines_no_columns(
     classic_spark: SparkSession, tmp_path: Path, other: str, header: str
 ) -> None:
     spark, out = classic_spark, tmp_path / "out"
@@ -180,7 +180,7 @@ def test_csv_that_does_not_count_decides_no_columns(
 
 
 @pytest.mark.usefixtures("storage")
-def test_columns_that_nobody_has_kept_are_those_of_files_that_count(
+def test_unrecorded_columns_are_those_of_the_current_files(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
     spark, out = classic_spark, str(tmp_path / "out")
@@ -249,7 +249,7 @@ def test_csv_that_the_author_wrote_with_other_columns_is_refused(
 
 @pytest.mark.parametrize("format", ["csv", "json", "xml"])
 @pytest.mark.parametrize("value", ["5000000000L", "1.5D", "'abc'"])
-def test_what_the_author_wrote_and_is_not_of_the_type_that_was_saved_is_an_error(
+def test_files_of_the_author_of_another_type_than_the_saved_ones_are_an_error(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, format: str, value: str
 ) -> None:
     spark, out = classic_spark, tmp_path / "out"
@@ -279,7 +279,7 @@ def test_names_in_the_header_of_csv_that_the_author_wrote_are_compared(
         assert {(row.at, row.id) for row in rows} == {(1, 10), (2, 20)}
 
 
-def test_an_option_is_known_by_each_of_its_names(
+def test_an_option_is_recognised_by_each_of_its_names(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
     sql = "SELECT 1L AS at, 'a' AS v"
@@ -325,7 +325,7 @@ def test_lines_of_text_have_the_name_that_was_saved(
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("rules", [{}, {"initial": 0, "end_value": 10}], ids=["load", "backfill"])
 @pytest.mark.parametrize("format", ["parquet", "json", "csv", None])
-def test_rows_that_were_put_aside_are_read_whatever_the_format_of_the_load(
+def test_quarantined_rows_are_read_whatever_the_format_of_the_load(
     classic_spark: SparkSession,
     orders: AssetStore,
     tmp_path: Path,

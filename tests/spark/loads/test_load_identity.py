@@ -1,4 +1,4 @@
-"""Keys of any type: different ones have different texts, and widened ones the same."""
+"""Keys of any type: different keys have different texts, and widened ones the same."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def test_zero_has_one_sign_and_maps_have_no_order(local_spark: SparkSession) -> 
         ("k binary", [b"\x00", b"", None]),
     ],
 )
-def test_rows_of_the_same_time_are_told_by_keys_of_any_type(
+def test_rows_of_the_same_time_are_distinguished_by_keys_of_any_type(
     local_spark: SparkSession, orders: AssetStore, schema: str, keys: list[Any]
 ) -> None:
-    """Each load has one more key; every row is loaded once, duplicates included."""
+    """Add one key with each load; every row is loaded once, duplicates included."""
     table = Table()
     for number, _ in enumerate(keys, start=1):
         rows = [(key, 7) for key in keys[:number] * 2]
@@ -200,7 +200,7 @@ def test_text_of_limited_length_ends_where_it_ends(kind: DataType) -> None:
     assert kind_of(kind) == "string"
 
 
-def test_a_column_that_is_called_as_ours_is_kept(
+def test_a_column_with_a_reserved_name_is_kept(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:
     df = frame(

@@ -33,7 +33,7 @@ TABLES = """
 
 
 def change(url: str, stop: str, seed: int) -> None:
-    """Change the table until told to stop, some transactions slower than others."""
+    """Change the table until stopped, some transactions slower than others."""
     random, number = Random(seed), seed * 1_000_000
     with psycopg.connect(url) as connection:
         while not os.path.exists(stop):
@@ -59,7 +59,7 @@ def micros(url: str, table: str) -> list[tuple[int, int, int]]:
 
 @contextmanager
 def reached(postgres: Server) -> Iterator[tuple[str, str]]:
-    """A new database, as psycopg and as JDBC reach it."""
+    """Yield a new database, with its URL for psycopg and for JDBC."""
     if not JAR.exists():
         pytest.skip("PostgreSQL's JDBC driver is missing (Debian: libpostgresql-jdbc-java)")
     url = postgres.new_database().replace("+psycopg", "")
@@ -70,7 +70,7 @@ def reached(postgres: Server) -> Iterator[tuple[str, str]]:
         yield url, f"jdbc:postgresql://127.0.0.1:{port}/{database}"
 
 
-def test_no_row_is_lost_in_the_hour_that_comes_twice(postgres: Server, tmp_path: Path) -> None:
+def test_no_row_is_lost_in_the_repeated_hour(postgres: Server, tmp_path: Path) -> None:
     script = Path(__file__).with_name("zoned_loads.py")
     with reached(postgres) as (url, jdbc):
         done = subprocess.run(
@@ -83,7 +83,7 @@ def test_no_row_is_lost_in_the_hour_that_comes_twice(postgres: Server, tmp_path:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [[1, 2], [3, 4, 5, 6], [7]]
 
 
-def test_a_table_that_changes_during_its_loads_is_loaded_without_loss_or_doubles(
+def test_a_table_that_changes_during_its_loads_is_loaded_without_loss_or_duplicates(
     postgres: Server, tmp_path: Path
 ) -> None:
     loads: list[list[Any]] = []

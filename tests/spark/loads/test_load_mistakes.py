@@ -1,4 +1,4 @@
-"""Plain mistakes in saving and reading loads: a clear error, and nothing moved or lost."""
+"""Mistakes in saving and reading loads: a clear error, and nothing moved or lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def orders(tmp_path: Path) -> Iterator[AssetStore]:
 
 
 @pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__", "x._COPYING_", "a\0b"])
-def test_a_value_that_spark_loses_in_the_name_of_a_directory_is_refused(
+def test_a_value_that_spark_loses_in_a_directory_name_is_refused(
     spark: SparkSession, orders: AssetStore, tmp_path: Path, value: str
 ) -> None:
     df = frame(spark, [(1, "a"), (2, value)], "at long, `the.part` string")
@@ -43,7 +43,7 @@ def test_a_value_that_spark_loses_in_the_name_of_a_directory_is_refused(
     assert orders.get("watermark") is None
 
 
-def test_bytes_that_are_no_text_are_refused_in_the_name_of_a_directory(
+def test_invalid_utf_8_in_a_directory_name_is_refused(
     spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
     df = spark.sql("SELECT 1L AS at, CAST(X'61FF' AS STRING) AS part")
@@ -53,7 +53,7 @@ def test_bytes_that_are_no_text_are_refused_in_the_name_of_a_directory(
         load.save(str(tmp_path / "out"), partition_by="part")
 
 
-def test_values_that_look_odd_are_kept_in_the_names_of_directories(
+def test_unusual_values_are_kept_in_directory_names(
     spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
     values = ["_COPYING_", "a ", "\n", "a/b=c%", "007", ".", "..", "ü", None]
@@ -85,7 +85,7 @@ def test_directories_that_spark_does_not_see_are_named(
     assert "part=\\xfc/' has a name that Spark does not see" in done.stdout, done.stderr
 
 
-def test_a_null_cursor_is_named_by_a_save_that_nobody_looked_ahead_of(
+def test_the_error_of_an_unchecked_save_names_the_null_cursor(
     spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
     source = str(tmp_path / "source")
@@ -110,7 +110,7 @@ def test_a_null_cursor_is_named_by_a_save_that_nobody_looked_ahead_of(
         ("/out", {"partition_by": ["id", "id"]}, "partition_by is id, id"),
     ],
 )
-def test_what_cannot_be_written_is_named(
+def test_the_error_for_an_invalid_path_or_option_names_it(
     spark: SparkSession,
     orders: AssetStore,
     tmp_path: Path,
@@ -126,7 +126,7 @@ def test_what_cannot_be_written_is_named(
     assert orders.get("watermark") is None
 
 
-def test_columns_that_are_no_text_cannot_always_name_directories(
+def test_bytes_and_struct_fields_cannot_be_directory_names(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
     df = classic_spark.sql("SELECT 1L AS at, X'00ff' AS bytes, struct(1 AS a) AS s")
@@ -138,9 +138,7 @@ def test_columns_that_are_no_text_cannot_always_name_directories(
         load.save(str(tmp_path / "out"), partition_by="s.a")
 
 
-def test_a_scheme_that_spark_has_no_file_system_for_is_named(
-    spark: SparkSession, orders: AssetStore
-) -> None:
+def test_the_error_for_an_unknown_scheme_names_it(spark: SparkSession, orders: AssetStore) -> None:
     load = incremental(frame(spark, [(1, 1)]), orders, cursor="at")
 
     with pytest.raises(InvalidInput, match="no file system for nowhere://lake/orders here"):
@@ -150,7 +148,7 @@ def test_a_scheme_that_spark_has_no_file_system_for_is_named(
 
 
 @pytest.mark.parametrize("statement", ["SELECT 1 FROM {new}; SELECT 2", "INSRT INTO a FROM {new}"])
-def test_what_is_no_single_statement_is_refused(
+def test_more_or_less_than_one_statement_is_refused(
     spark: SparkSession, orders: AssetStore, statement: str
 ) -> None:
     load = incremental(frame(spark, [(1, 1)]), orders, cursor="at")

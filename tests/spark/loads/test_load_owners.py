@@ -1,4 +1,4 @@
-"""Directories of loads belong to the load that wrote them, and are read as they were written."""
+"""Ownership of load directories, which are read as they were written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[Connection]:
 
 @pytest.fixture(params=["renamed", "not renamed"])
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file system with renames, and one without, as object stores are."""
+    """Return a file system with renames, and one without, as object stores are."""
     if request.param == "not renamed":
         save_without_renames(monkeypatch)
     return str(request.param)
@@ -48,7 +48,7 @@ def ids(df: DataFrame) -> list[int]:
 
 
 @pytest.mark.usefixtures("storage")
-def test_a_backfill_of_an_attempt_that_is_over_replaces_nothing(
+def test_a_backfill_of_an_ended_attempt_replaces_nothing(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, target = classic_spark, str(tmp_path / "out")
@@ -65,7 +65,7 @@ def test_a_backfill_of_an_attempt_that_is_over_replaces_nothing(
 
 
 @pytest.mark.usefixtures("storage")
-def test_of_two_backfills_at_once_the_later_one_counts(
+def test_of_two_concurrent_backfills_the_later_one_is_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, target = classic_spark, str(tmp_path / "out")
@@ -110,7 +110,7 @@ def test_another_store_does_not_replace_the_loads_of_an_asset_with_the_same_name
 
 
 @pytest.mark.usefixtures("storage")
-def test_a_load_with_other_rules_replaces_what_its_predecessor_left(
+def test_a_load_with_other_rules_replaces_the_files_of_its_predecessor(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, target = classic_spark, str(tmp_path / "out")
@@ -245,7 +245,7 @@ def test_directories_with_another_partition_by_are_named(
     assert "remove what is left" in error.value.hint
 
 
-def test_only_the_newest_of_the_same_backfill_stands(
+def test_only_the_newest_of_repeated_backfills_is_current(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     asset, target = store.asset_store(name="orders"), str(tmp_path / "out")
@@ -273,7 +273,7 @@ def test_the_number_of_a_load_that_has_succeeded_can_be_asked_for(
     assert load.number == 0
 
 
-def test_a_load_that_goes_elsewhere_leaves_the_directory_of_another_store(
+def test_a_load_with_another_path_keeps_the_directory_of_another_store(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, lake = classic_spark, str(tmp_path / "lake")
@@ -310,7 +310,7 @@ def test_a_directory_that_no_load_has_saved_is_not_replaced(
     assert orders.get("watermark") is None
 
 
-def test_a_directory_that_comes_to_be_there_during_the_save_is_not_replaced(
+def test_a_directory_created_during_the_save_is_not_replaced(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark, orders = classic_spark, store.asset_store(name="orders")
@@ -332,7 +332,7 @@ def test_a_directory_that_comes_to_be_there_during_the_save_is_not_replaced(
 
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("way", ["save", "write"])
-def test_a_backfill_that_failed_does_not_count_when_it_is_done_again_elsewhere(
+def test_a_failed_backfill_is_not_read_when_it_is_repeated_elsewhere(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, way: str
 ) -> None:
     spark, orders = classic_spark, store.asset_store(name="orders")
@@ -349,7 +349,7 @@ def test_a_backfill_that_failed_does_not_count_when_it_is_done_again_elsewhere(
     assert ids(read_loads(spark, orders, first)) == [1]
 
 
-def test_a_backfill_that_succeeded_stays_when_it_is_done_again_elsewhere(
+def test_a_succeeded_backfill_is_kept_when_it_is_repeated_elsewhere(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, orders = classic_spark, store.asset_store(name="orders")
@@ -361,7 +361,7 @@ def test_a_backfill_that_succeeded_stays_when_it_is_done_again_elsewhere(
     assert [ids(read_loads(spark, orders, place)) for place in places] == [[5], [5]]
 
 
-def test_a_backfill_that_succeeded_stays_when_it_fails_before_it_is_saved_again(
+def test_a_succeeded_backfill_is_kept_when_its_repetition_fails_before_the_save(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark, orders = classic_spark, store.asset_store(name="orders")
@@ -386,10 +386,10 @@ def refuse_to_save(df: DataFrame, store: AssetStore, path: str) -> None:
 
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("steps", ["A w w", "A w B", "A B -A C", "A B -B C", "A -B A w C"])
-def test_what_a_backfill_has_saved_counts_however_it_is_done_again_elsewhere(
+def test_a_saved_backfill_is_read_however_it_is_repeated_elsewhere(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, steps: str
 ) -> None:
-    """It is saved below A, B and C, refused there (-) or written by a function (w)."""
+    """Save it below A, B and C; it is refused there (-) or written by a function (w)."""
     spark, orders = classic_spark, store.asset_store(name="orders")
     expected: dict[str, list[int]] = {}
     for number, step in enumerate(steps.split()):
@@ -424,7 +424,7 @@ def test_of_two_backfills_that_overlap_the_earlier_one_fails(
 
 
 @pytest.mark.usefixtures("storage")
-def test_a_backfill_that_is_waiting_for_its_success_fails_when_it_is_done_elsewhere(
+def test_a_staged_backfill_fails_when_it_is_repeated_elsewhere(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, orders = classic_spark, store.asset_store(name="orders")
@@ -516,7 +516,7 @@ def test_a_path_where_a_backfill_has_only_failed_has_no_loads(
 
 
 @pytest.mark.usefixtures("storage")
-def test_a_backfill_counts_where_its_directory_was_moved_to(
+def test_a_backfill_is_read_where_its_directory_was_moved_to(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, orders = classic_spark, store.asset_store(name="orders")
@@ -545,7 +545,7 @@ def test_the_quarantine_of_a_backfill_is_read_in_its_own_format(
     assert ids(read_loads(spark, orders, str(tmp_path / "A"))) == [1]
 
 
-def test_backfills_below_different_paths_stand_beside_each_other(
+def test_backfills_below_different_paths_are_independent(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     orders = store.asset_store(name="orders")
@@ -568,7 +568,7 @@ def give_up(df: DataFrame, store: Connection, path: str, **rules: Any) -> None:
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("way", ["save", "write"])
 @pytest.mark.parametrize("fixed", ["all rows pass", "no checks", "another quarantine"])
-def test_what_a_backfill_has_put_aside_does_not_count_once_it_is_done_again(
+def test_the_quarantine_of_a_repeated_backfill_is_not_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, way: str, fixed: str
 ) -> None:
     spark, orders, bad = classic_spark, store.asset_store(name="orders"), str(tmp_path / "bad")
@@ -589,7 +589,7 @@ def test_what_a_backfill_has_put_aside_does_not_count_once_it_is_done_again(
     assert ids(read_loads(spark, orders, bad)) == [7]
 
 
-def test_what_a_backfill_has_put_aside_counts_as_long_as_its_data(
+def test_the_quarantine_of_a_backfill_is_read_as_long_as_its_data(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, orders, bad = classic_spark, store.asset_store(name="orders"), str(tmp_path / "bad")
@@ -607,7 +607,7 @@ def test_what_a_backfill_has_put_aside_counts_as_long_as_its_data(
 
 @pytest.fixture(params=["o/", "../{}/o", "file:", "link", "real"])
 def spelled(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """A directory, and its path in other words."""
+    """Return a directory, and another spelling of its path."""
     (tmp_path / "o").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "o")
     path, link = str(tmp_path / "o"), str(tmp_path / "link")
@@ -621,7 +621,7 @@ def spelled(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     return others[request.param]
 
 
-def test_a_backfill_counts_however_its_path_is_spelled(
+def test_a_backfill_is_read_however_its_path_is_spelled(
     classic_spark: SparkSession, store: Connection, spelled: tuple[str, str], storage: str
 ) -> None:
     (path, other), spark, orders = spelled, classic_spark, store.asset_store(name="orders")
@@ -639,7 +639,7 @@ def test_a_backfill_counts_however_its_path_is_spelled(
     assert storage == "not renamed" or [one.is_void for one in loads] == [False, True, False]
 
 
-def test_a_load_is_tried_again_below_the_same_path_however_it_is_spelled(
+def test_a_load_is_retried_below_the_same_path_however_it_is_spelled(
     classic_spark: SparkSession, store: Connection, spelled: tuple[str, str]
 ) -> None:
     (path, other), spark, orders = spelled, classic_spark, store.asset_store(name="orders")
@@ -651,7 +651,7 @@ def test_a_load_is_tried_again_below_the_same_path_however_it_is_spelled(
     assert ids(spark.read.parquet(path)) == [1]
 
 
-def test_a_quarantine_is_known_however_its_path_is_spelled(
+def test_a_quarantine_is_recognised_however_its_path_is_spelled(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, spelled: tuple[str, str]
 ) -> None:
     (path, other), spark, orders = spelled, classic_spark, store.asset_store(name="orders")
@@ -665,7 +665,7 @@ def test_a_quarantine_is_known_however_its_path_is_spelled(
     assert ids(read_loads(spark, orders, other)) == [4]
 
 
-def test_a_backfill_keeps_its_range_where_it_was_replaced_and_is_done_again_elsewhere(
+def test_a_replaced_backfill_that_is_repeated_elsewhere_keeps_its_range(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
     spark, orders = classic_spark, store.asset_store(name="orders")
@@ -681,7 +681,7 @@ def test_a_backfill_keeps_its_range_where_it_was_replaced_and_is_done_again_else
 
 
 @pytest.mark.usefixtures("storage")
-def test_a_load_that_only_puts_rows_aside_leaves_the_next_ones_their_range_and_place(
+def test_a_load_with_only_quarantined_rows_does_not_affect_the_next_ones(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     spark, orders, bad = classic_spark, store.asset_store(name="orders"), str(tmp_path / "bad")
@@ -698,7 +698,7 @@ def test_a_load_that_only_puts_rows_aside_leaves_the_next_ones_their_range_and_p
 
 
 @pytest.mark.parametrize(("owner", "left"), [("", False), ("mine", False), ("another", True)])
-def test_a_withdrawal_removes_what_would_be_published_but_for_that_of_others(
+def test_a_withdrawal_removes_directory_and_drafts_unless_another_owns_them(
     tmp_path: Path, owner: str, left: bool
 ) -> None:
     target = tmp_path / "load=1"
@@ -727,7 +727,7 @@ def test_times_of_partitions_that_the_author_wrote_are_not_taken_for_utc(
         read_loads(spark, orders, out)
 
 
-def test_rows_are_not_saved_where_others_were_put_aside(
+def test_rows_are_not_saved_below_a_quarantine(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
     bad, orders = str(tmp_path / "bad"), store.asset_store(name="orders")
@@ -746,7 +746,7 @@ def test_rows_are_not_saved_where_others_were_put_aside(
 
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("deadly", range(1, 6))
-def test_a_backfill_that_dies_at_its_success_counts_from_then_on_or_never(
+def test_a_backfill_that_dies_at_its_success_is_read_from_then_on_or_never(
     classic_spark: SparkSession,
     store: Connection,
     tmp_path: Path,

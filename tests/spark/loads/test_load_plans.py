@@ -1,4 +1,4 @@
-"""A load that did not finish: whoever takes it up has the same range and the same rows."""
+"""Plans of loads: a retry has the same range and the same rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ids(df: DataFrame) -> list[int]:
 
 @pytest.fixture
 def failed(orders: AssetStore) -> Callable[..., Load]:
-    """A load whose function fails."""
+    """Return a function that runs a load whose function fails."""
 
     def fail(df: DataFrame, **rules: Any) -> Load:
         load = incremental(df, orders, cursor="at", **rules)
@@ -53,7 +53,7 @@ def failed(orders: AssetStore) -> Callable[..., Load]:
     return fail
 
 
-def test_a_retry_has_the_rows_of_the_attempt_before_it(
+def test_a_retry_has_the_rows_of_the_previous_attempt(
     spark: SparkSession, orders: AssetStore, failed: Callable[..., Load]
 ) -> None:
     rules: dict[str, Any] = {"lag": 5, "primary_key": "id"}
@@ -70,7 +70,7 @@ def test_a_retry_has_the_rows_of_the_attempt_before_it(
     assert ids(third.df) == [3, 4, 5]
 
 
-def test_until_may_differ_in_a_retry_which_goes_to_the_planned_end(
+def test_a_retry_with_another_until_ends_at_the_planned_end(
     classic_spark: SparkSession, orders: AssetStore, failed: Callable[..., Load]
 ) -> None:
     df = frame(classic_spark, [(number, number) for number in range(10)])
@@ -114,9 +114,7 @@ def test_a_number_that_a_table_may_have_keeps_its_rows(
     assert int(following.txn_options()["txnVersion"]) == following.number > 0
 
 
-def test_a_load_of_nothing_uses_up_no_number(
-    classic_spark: SparkSession, orders: AssetStore
-) -> None:
+def test_an_empty_load_uses_no_number(classic_spark: SparkSession, orders: AssetStore) -> None:
     one = frame(classic_spark, [(1, 1)])
     nothing = incremental(one.where("id > 1"), orders, cursor="at")
     assert nothing.txn_options() == {}
@@ -131,10 +129,10 @@ def test_a_load_of_nothing_uses_up_no_number(
     assert len(orders.history("watermark")) == 1
 
 
-def test_rows_that_come_again_are_a_load_of_their_own(
+def test_repeated_rows_are_a_load_of_their_own(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:
-    """Otherwise a table would take the second for a repetition of the first."""
+    """Number repeated rows anew, or a table would take them for a repetition of the first load."""
     rules: dict[str, Any] = {"cursor": "at", "lag": 5, "primary_key": ()}
     names = []
     for _ in range(3):
@@ -145,7 +143,7 @@ def test_rows_that_come_again_are_a_load_of_their_own(
     assert len(set(names)) == 3
 
 
-def test_two_loads_that_plan_at_once_have_one_plan(
+def test_two_concurrent_loads_have_one_plan(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:
     one, two = frame(classic_spark, [(1, 1)]), frame(classic_spark, [(1, 1), (2, 2)])
@@ -192,14 +190,14 @@ def test_a_source_that_has_more_rows_than_were_counted_is_an_error(
     assert orders.entry("watermark") is None
 
 
-def test_a_plan_that_is_none_is_told(classic_spark: SparkSession, orders: AssetStore) -> None:
+def test_an_invalid_plan_is_an_error(classic_spark: SparkSession, orders: AssetStore) -> None:
     orders.set("watermark/plan", "mine")
 
     with pytest.raises(InvalidInput, match="`watermark/plan` of asset `orders` is mine"):
         incremental(frame(classic_spark, [(1, 1)]), orders, cursor="at")
 
 
-def test_a_load_waits_for_what_a_dead_one_of_another_run_still_writes(
+def test_a_load_waits_for_the_running_write_of_a_dead_one_of_another_run(
     spark: SparkSession, orders: AssetStore, request: pytest.FixtureRequest
 ) -> None:
     if "[local]" in request.node.name:

@@ -1,4 +1,4 @@
-"""What is committed comes back, or is refused: any value, with any options."""
+"""Round trips of saved rows: any value with any options is read back unchanged, or refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def orders(tmp_path: Path) -> Iterator[AssetStore]:
 
 
 def texts(df: DataFrame) -> Counter[Any]:
-    """All values as text that tells them apart, times in UTC."""
+    """Return all values as unambiguous text, times in UTC."""
     columns = [
         f"CAST({name} AS STRING)"
         if kind in ("date", "timestamp_ntz")
@@ -39,7 +39,7 @@ def texts(df: DataFrame) -> Counter[Any]:
 
 
 def is_kept(df: DataFrame, orders: AssetStore, path: Path, **output: Any) -> bool:
-    """Tell whether the rows are kept; assert that they come back, or that nothing is there."""
+    """Return whether the rows are saved; assert that they are read unchanged, or that none are."""
     spark = df.sparkSession
     try:
         incremental(df, orders, cursor="at").save(str(path), **output)
@@ -95,7 +95,7 @@ ODD = [
 
 
 @pytest.mark.parametrize(("format", "columns", "options"), ODD, ids=str)
-def test_rows_that_would_come_back_otherwise_are_not_saved(
+def test_rows_that_would_not_be_read_back_unchanged_are_not_saved(
     classic_spark: SparkSession,
     orders: AssetStore,
     tmp_path: Path,
@@ -183,7 +183,7 @@ def test_rows_are_read_back_by_sparks_of_each_kind(
         )
     assert load.save(str(tmp_path / "out"), format="csv").rows == 8
     assert read_loads(spark, orders, str(tmp_path / "out")).count() == 8
-    # Of the latter, Spark shows nothing that goes through.
+    # Of the latter, Spark shows nothing in its plan.
     for number, condition in enumerate(("rand() > 2", "false")):
         empty = spark.sql(f"SELECT 'a' AS at WHERE {condition}")
         bounds = {"key": f"b{number}", "initial": "a", "end_value": "b"}

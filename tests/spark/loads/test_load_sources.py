@@ -1,4 +1,4 @@
-"""Sources whose rows depend on who compares them, on what is read of them, or on the moment."""
+"""Sources whose rows depend on collation, on the columns that are read, or on the time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def orders(tmp_path: Path) -> Iterator[AssetStore]:
 
 
 def derby(spark: SparkSession, rows: list[Any], schema: str, *url: str) -> Any:
-    """A table of a database in memory: a function that reads it, and one that adds rows."""
+    """Return functions for a table of a database in memory: one that reads it, and one that adds
+    rows."""
     place = ";".join([f"jdbc:derby:memory:d{uuid4().hex}", "create=true", *url])
     options = {"url": place, "dbtable": "orders"}
 
@@ -55,7 +56,7 @@ def test_the_collation_of_a_database_hides_no_row(
     assert table.rows() == [("B-1", 1), ("B-2", 2), ("a-1", 3), ("b-0", 4)]
 
 
-def test_a_database_gets_a_range_that_is_wide_enough_for_any_time_zone(
+def test_a_database_query_has_a_range_wide_enough_for_any_time_zone(
     classic_spark: SparkSession, orders: AssetStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read, _ = derby(classic_spark, [], "at timestamp, id int")
@@ -115,7 +116,9 @@ def test_a_torn_document_in_a_column_is_no_end(
     assert (load.end, table.rows()) == (rows[-1][0], rows)
 
 
-def test_what_users_and_ties_decide_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_with_user_functions_or_ties_is_read_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     files = str(tmp_path / "files")
     frame(spark, [(1, 1)]).write.parquet(files)
     df = spark.read.parquet(files)

@@ -1,4 +1,4 @@
-"""Text comes back from files of every format as it was saved, or is refused while it is written."""
+"""Round trips of text in files of every format: read as it was saved, or refused on write."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Iterator[Connection]:
 
 
 class Trip:
-    """Saves rows and reads them again, each time for an asset of its own."""
+    """Saves rows and reads them again, each time for another asset."""
 
     def __init__(self, spark: SparkSession, store: Connection, directory: Path) -> None:
         self._spark, self._store, self._directory = spark, store, directory
@@ -80,7 +80,7 @@ class Trip:
         but: list[str | None],
         number: int | None = None,
     ) -> bool:
-        """Tell whether all these are read as they were saved, but for some that are refused."""
+        """Return whether all these are read as they were saved, except for refused ones."""
         rows = [(one, one, number, at % 2, 1) for at, one in enumerate(values) if one not in but]
         read = Counter(self.rows(rows, SCHEMA, output))
         return read == Counter(rows) and all(
@@ -100,7 +100,7 @@ def test_text_in_csv_is_read_as_it_was_saved(
 ) -> None:
     output = {"format": "csv", "partition_by": partition_by, "options": {"header": header}}
 
-    marks = [] if header == "true" else MARKS  # at the beginning of a file, they are skipped
+    marks = [] if header == "true" else MARKS  # at the start of a file, they are skipped
     lost = [*marks, "__HOLDFAST_NULL__"]
     assert trip.keeps([None, *FEW, *lost], output, but=lost)
 

@@ -1,4 +1,4 @@
-"""What strangers tried on loads, and what came out wrong once."""
+"""Regression tests of loads, from trials by users."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_each_row_is_written_once_and_the_next_load_has_nothing(
         lambda df: None,
     ],
 )
-def test_what_the_function_leaves_out_counts_as_loaded(
+def test_rows_that_the_function_leaves_out_count_as_loaded(
     spark: SparkSession, asset: AssetStore, write: Callable[[DataFrame], Any]
 ) -> None:
     loaded = incremental(numbers(spark), asset, cursor="c").write(write)
@@ -174,7 +174,7 @@ MISTAKES: dict[str, Callable[[SparkSession, DataFrame], Any]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("until", [None, "2026-01-31T00:00:00Z"])
-def test_a_mistake_in_the_function_is_told_as_it_is(
+def test_an_error_in_the_function_is_raised_unchanged(
     spark: SparkSession, asset: AssetStore, mistake: str, until: str | None
 ) -> None:
     df = spark.range(3).selectExpr("id", "timestamp_seconds(id) AS at")
@@ -212,7 +212,7 @@ def test_a_live_source_has_the_same_rows_for_each_of_two_sinks(
     assert sorted(row.id for row in later.df.collect()) == [3, 4]
 
 
-def test_a_load_says_what_it_is(classic_spark: SparkSession, asset: AssetStore) -> None:
+def test_the_repr_of_a_load_describes_it(classic_spark: SparkSession, asset: AssetStore) -> None:
     load = incremental(numbers(classic_spark), asset, cursor="C")
 
     told = "<Load load=orders.watermark.000000000000: after None, up to 19, 20 rows>"

@@ -1,4 +1,4 @@
-"""Objects and references held against each other, and orphans deleted."""
+"""Reconciliation of objects and references, and deletion of orphans."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from holdfast.stores.offload.objects.naming import MAX_PART
 
 WEEK = timedelta(days=7)
 CUT = path_part(LONG.name or "", MAX_PART).replace("%3A", ":").replace("%2F", "/")
-"""A long name, as far as a path has it."""
+"""A long name, truncated as in a path."""
 
 
 class Files:
-    """One of everything on a disk, and what a comparison found."""
+    """One object of each kind on a disk, and the report of a comparison."""
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         url, self.report = f"file://{directory}/objects", directory / "report"
@@ -77,7 +77,7 @@ def files(local_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     return Files(local_spark, tmp_path_factory.mktemp("reconciled"))
 
 
-def test_the_report_counts_what_is_there(files: Files) -> None:
+def test_the_report_counts_objects_and_references(files: Files) -> None:
     assert files.summary == Summary(
         named=Size(5, 7 + 7 + 8 + 7 + 8),
         queued=Size(2, 2),
@@ -115,7 +115,7 @@ def test_the_report_lists_orphans_and_lost_references(
     ]
 
 
-def test_old_orphans_are_deleted_and_nothing_else(files: Files) -> None:
+def test_only_old_orphans_are_deleted(files: Files) -> None:
     before = files.planted.objects()
 
     done = delete(files.comparison.orphans(), files.planted.backend, files.planted.offload)
@@ -137,7 +137,7 @@ def s3_url(local_spark: SparkSession) -> Iterator[str]:
         yield f"{server.make_bucket()}/holdfast"
 
 
-def test_an_orphan_that_is_named_meanwhile_stays(
+def test_an_orphan_that_is_referred_to_meanwhile_is_kept(
     s3_url: str,
     postgres_database: ServerDatabase,
     local_spark: SparkSession,
@@ -166,10 +166,11 @@ def test_an_orphan_that_is_named_meanwhile_stays(
 
 
 @pytest.mark.parametrize(("scope", "names"), [(LOAD, 1), (ORDERS, 2)], ids=str)
-def test_one_scope_is_reconciled_and_the_others_are_left(
+def test_one_scope_is_reconciled_and_the_others_are_unchanged(
     local_spark: SparkSession, tmp_path: Path, scope: StoreScope, names: int
 ) -> None:
-    """An asset has its history, which names what was deleted, and what is lost once more."""
+    """Reconcile an asset with its history, which refers to deleted objects, and has one lost
+    reference more."""
     url = f"sqlite:///{tmp_path}/holdfast.db"
     planted = Planted.at(url, f"file://{tmp_path}/objects")
     for one in (LOAD, ORDERS):
@@ -225,7 +226,7 @@ def test_the_command_deletes_orphans_and_fails_for_lost_values(
     assert planted.objects() == {live}
 
 
-def test_what_fails_on_executors_is_told_in_plain_words(local_spark: SparkSession) -> None:
+def test_an_error_on_executors_is_reported_in_plain_words(local_spark: SparkSession) -> None:
     def fail(batches: Iterator[Any]) -> Iterator[Any]:
         raise BackendFailed("cannot list s3://b", hint="see")
 
@@ -235,7 +236,7 @@ def test_what_fails_on_executors_is_told_in_plain_words(local_spark: SparkSessio
     assert (caught.value.message, caught.value.hint) == ("cannot list s3://b", "see")
 
 
-def test_executors_without_holdfast_are_told_of() -> None:
+def test_executors_without_holdfast_are_an_error() -> None:
     with (
         pytest.raises(MissingDependency, match="have no package `holdfast`"),
         translated("list the storage"),

@@ -1,3 +1,5 @@
+"""Connection strings of Spark Connect."""
+
 from __future__ import annotations
 
 import pytest
@@ -19,7 +21,7 @@ from holdfast.spark.session.session import address_of, connection_string
         ),
     ],
 )
-def test_a_connection_string_keeps_all_that_it_says(remote: str, address: SparkAddress) -> None:
+def test_a_connection_string_keeps_its_parameters(remote: str, address: SparkAddress) -> None:
     assert address_of(remote) == address
 
 
@@ -35,11 +37,11 @@ def test_a_connection_string_keeps_all_that_it_says(remote: str, address: SparkA
         ),
     ],
 )
-def test_a_session_is_asked_for_by_its_id(address: SparkAddress, expected: str) -> None:
+def test_a_session_is_requested_by_its_id(address: SparkAddress, expected: str) -> None:
     assert connection_string(address, "S") == expected
 
 
-def test_pyspark_reads_what_the_user_wrote() -> None:
+def test_pyspark_reads_the_users_connection_string() -> None:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     remote = "sc://h:1/;token=a%3Bb%3D;use_ssl=true;user_id=ann;x-team=data%20eng"
@@ -68,7 +70,7 @@ def test_pyspark_reads_what_the_user_wrote() -> None:
         "sc://[::1",
     ],
 )
-def test_anything_else_is_refused(remote: str) -> None:
+def test_another_connection_string_is_refused(remote: str) -> None:
     with pytest.raises(InvalidSettings, match="spark.remote") as raised:
         address_of(remote)
 

@@ -1,3 +1,5 @@
+"""Checks of Java, PySpark and masters before a run."""
+
 from __future__ import annotations
 
 import socket
@@ -35,7 +37,7 @@ def closed() -> int:
 
 @pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A directory that is all that PATH has."""
+    """Return the only directory in PATH, which has no Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
@@ -59,20 +61,20 @@ def refusal(kind: type[HoldfastError], configured: Settings) -> HoldfastError:
     return raised.value
 
 
-def test_a_machine_with_java_and_pyspark_is_fine(no_java: Path) -> None:
+def test_a_machine_with_java_and_pyspark_passes_the_check(no_java: Path) -> None:
     install_java(no_java, DEBIAN_17)
 
     check(settings())
 
 
-def test_missing_java_is_told(no_java: Path) -> None:
+def test_missing_java_is_an_error(no_java: Path) -> None:
     error = refusal(SparkUnavailable, settings())
 
     assert error.message == "there is no Java, which Spark needs"
     assert "install Java 17 or later" in error.hint
 
 
-def test_java_that_is_too_old_is_told(no_java: Path) -> None:
+def test_java_that_is_too_old_is_an_error(no_java: Path) -> None:
     java = install_java(no_java, ORACLE_8)
 
     error = refusal(SparkUnavailable, settings())
@@ -80,7 +82,7 @@ def test_java_that_is_too_old_is_told(no_java: Path) -> None:
     assert error.message == f"{java} is Java 8, and Spark needs 17 or later"
 
 
-def test_java_home_counts_before_the_path(
+def test_java_home_takes_precedence_over_the_path(
     no_java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_java(no_java, ORACLE_8)
@@ -91,7 +93,7 @@ def test_java_home_counts_before_the_path(
     check(settings())
 
 
-def test_a_java_home_without_java_is_told(
+def test_a_java_home_without_java_is_an_error(
     no_java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_java(no_java, DEBIAN_17)
@@ -102,7 +104,7 @@ def test_a_java_home_without_java_is_told(
     assert "nowhere, which has no bin/java" in error.message
 
 
-def test_a_java_that_only_asks_to_be_installed_is_told(no_java: Path) -> None:
+def test_a_java_stub_that_asks_for_installation_is_an_error(no_java: Path) -> None:
     install_java(
         no_java, "The operation couldn't be completed. Unable to locate a Java Runtime.", 1
     )
@@ -112,7 +114,7 @@ def test_a_java_that_only_asks_to_be_installed_is_told(no_java: Path) -> None:
     assert "Unable to locate a Java Runtime" in error.message
 
 
-def test_a_missing_package_is_told_with_the_extra_to_install(
+def test_the_error_for_a_missing_package_names_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(checks, "_PACKAGES", ("no_such.package",))
@@ -127,7 +129,7 @@ def test_a_remote_that_answers_needs_no_java(no_java: Path, listening: int) -> N
     check(settings(remote=f"sc://127.0.0.1:{listening}"))
 
 
-def test_a_remote_that_does_not_answer_is_told_without_its_token(closed: int) -> None:
+def test_the_error_for_an_unavailable_remote_does_not_show_its_token(closed: int) -> None:
     begin = time.monotonic()
 
     error = refusal(SparkUnavailable, settings(remote=f"sc://127.0.0.1:{closed}/;token=s3cret"))
@@ -137,12 +139,12 @@ def test_a_remote_that_does_not_answer_is_told_without_its_token(closed: int) ->
     assert time.monotonic() - begin < 6
 
 
-def test_a_malformed_remote_is_told() -> None:
+def test_a_malformed_remote_is_an_error() -> None:
     refusal(InvalidSettings, settings(remote="http://spark"))
 
 
 @pytest.mark.parametrize("other", [{"master": "local[2]"}, {"conf": {"spark.a": "b"}}])
-def test_a_remote_goes_with_nothing_that_would_start_a_spark(
+def test_a_remote_cannot_be_combined_with_settings_that_start_spark(
     listening: int, other: dict[str, object]
 ) -> None:
     error = refusal(InvalidSettings, settings(remote=f"sc://127.0.0.1:{listening}", **other))
@@ -153,7 +155,7 @@ def test_a_remote_goes_with_nothing_that_would_start_a_spark(
 @pytest.mark.parametrize(
     "master", ["local", "local[*]", "local[2,3]", "yarn", "k8s://https://h:6443"]
 )
-def test_masters_that_spark_knows_are_fine(no_java: Path, master: str) -> None:
+def test_masters_that_spark_knows_are_accepted(no_java: Path, master: str) -> None:
     install_java(no_java, DEBIAN_17)
 
     check(settings(master=master))

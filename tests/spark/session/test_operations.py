@@ -1,4 +1,4 @@
-"""An attempt begins when what earlier ones run on Spark has ended, not when it was asked to."""
+"""Spark work of earlier attempts: an attempt starts once it has ended, not once it is cancelled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMIT = re.compile(r"(?!.*_temporary).*/(part-[^/]+|half=\d|_spark_metadata/0)"
 
 
 class Commits:
-    """A file system on which commits stop at their first rename until they are let go."""
+    """File system on which commits wait at their first rename until they are released."""
 
     def __init__(self) -> None:
         self.held = Event()
@@ -135,7 +135,7 @@ def test_a_session_that_ends_by_itself_is_not_closed_before_its_operations_have_
     assert waited
 
 
-def test_the_end_of_a_write_is_known_though_its_task_was_told_to_end(
+def test_the_end_of_a_write_is_known_although_its_task_got_sigterm(
     spark_server: Kept,
     forking: ForkServerContext,
     in_process: Callable[..., Any],

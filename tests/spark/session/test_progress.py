@@ -1,3 +1,5 @@
+"""Progress of Spark jobs in the task store."""
+
 from __future__ import annotations
 
 import time
@@ -64,7 +66,7 @@ def test_stages_that_run_and_jobs_that_ended_are_counted_together() -> None:
     }
 
 
-def test_there_is_no_link_where_spark_has_no_page() -> None:
+def test_without_a_spark_ui_there_is_no_link() -> None:
     store = store_of("linkless")
 
     with Progress(store, "") as report:
@@ -84,7 +86,7 @@ def test_a_task_that_does_nothing_on_spark_has_no_progress() -> None:
     assert entry(store) is None
 
 
-def test_the_progress_of_the_author_is_left_alone() -> None:
+def test_the_progress_of_the_author_is_not_overwritten() -> None:
     store = store_of("authored")
     store.set("progress", {"files": 3, "done_files": 1})
 
@@ -115,7 +117,7 @@ def test_counts_that_spark_did_not_report_are_left_out() -> None:
     assert entry(store) == {"jobs": 1}
 
 
-def test_it_is_written_at_most_once_a_second() -> None:
+def test_progress_is_written_at_most_once_a_second() -> None:
     store = store_of("often")
     begin = time.monotonic()
 
@@ -129,7 +131,7 @@ def test_it_is_written_at_most_once_a_second() -> None:
     assert written.version <= 1 + (time.monotonic() - begin)
 
 
-def test_it_is_seen_while_the_job_runs() -> None:
+def test_progress_is_readable_while_the_job_runs() -> None:
     store = store_of("seen")
     store.set("other", 1)
 
@@ -140,7 +142,7 @@ def test_it_is_seen_while_the_job_runs() -> None:
         assert entry(store)["running_tasks"] == 1
 
 
-def test_a_store_that_refuses_it_does_not_disturb_the_job(
+def test_a_store_that_refuses_progress_does_not_disturb_the_job(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scope = scope_of("refused")
@@ -154,7 +156,7 @@ def test_a_store_that_refuses_it_does_not_disturb_the_job(
     assert caplog.text.count("progress on Spark could not be stored") == 1
 
 
-def test_a_slow_store_does_not_hold_up_the_job() -> None:
+def test_a_slow_store_does_not_delay_the_job() -> None:
     scope = scope_of("slow")
     blocked = BlockedStore()
 

@@ -1,4 +1,4 @@
-"""Spark's settings in a file are read as they were given, whatever characters they have."""
+"""Spark's settings in a properties file, with any characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.errors import InvalidInput
 from holdfast.spark.session.properties import write_properties
 
 
-def test_a_value_cannot_bring_another_setting(classic_spark: SparkSession, tmp_path: Path) -> None:
+def test_a_value_cannot_inject_another_setting(classic_spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "spark.properties"
     settings = {
         f"spark.{number}": f"x{text}spark.evil 1"
@@ -32,6 +32,6 @@ def test_a_value_cannot_bring_another_setting(classic_spark: SparkSession, tmp_p
 
 
 @pytest.mark.parametrize("name", ["spark.a b", "spark.a\rspark.b", "spark.a=b", "spark.a:b", ""])
-def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="no name of a Spark setting"):
         write_properties(tmp_path / "spark.properties", {name: "x"})

@@ -1,3 +1,5 @@
+"""Spark servers of a run: start, end and leftovers."""
+
 from __future__ import annotations
 
 import os
@@ -51,7 +53,7 @@ def listens(port: int) -> bool:
 
 @contextmanager
 def daemon(name: str, *arguments: str, log: Path) -> Iterator[None]:
-    """A process of a Spark cluster, until the end of the block."""
+    """Run a process of a Spark cluster until the end of the block."""
     home = Path(pyspark.__file__).parent
     with open(log, "wb") as output:
         process = subprocess.Popen(
@@ -72,7 +74,7 @@ def daemon(name: str, *arguments: str, log: Path) -> Iterator[None]:
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[str]:
-    """A master and a worker; the master's address."""
+    """Run a master and a worker; yield the master's address."""
     port = free_port()
     master = f"spark://{LOOPBACK}:{port}"
     deploy = "org.apache.spark.deploy"
@@ -145,7 +147,7 @@ def test_a_server_listens_for_this_machine_only(spark_server: Kept) -> None:
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.ui.killEnabled": "true"}])
-def test_jobs_are_not_ended_from_the_page_unless_the_conf_says_so(
+def test_jobs_cannot_be_killed_in_the_ui_unless_configured(
     tmp_path: Path, conf: dict[str, str]
 ) -> None:
     found = server._conf(SparkStartup(master="", conf=conf, directory=""), tmp_path)
@@ -153,7 +155,7 @@ def test_jobs_are_not_ended_from_the_page_unless_the_conf_says_so(
     assert found["spark.ui.killEnabled"] == conf.get("spark.ui.killEnabled", "false")
 
 
-def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_the_error_of_a_server_that_cannot_start_has_the_reason(tmp_path: Path) -> None:
     with start_keeper(tmp_path, conf={"spark.driver.memory": "1k"}) as keeper:
         assert keeper.wait(timeout=60) == 1
         assert keeper.stderr is not None
@@ -164,7 +166,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     assert "spark.log" in error
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         conf = {"spark.ui.port": str(taken.getsockname()[1])}
         with start_keeper(tmp_path, conf=conf) as keeper:
@@ -177,7 +179,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_scratch_files_of_servers_that_were_killed_are_removed_by_the_next(
+def test_the_next_server_removes_scratch_files_of_killed_ones(
     tmp_path: Path, running: bool
 ) -> None:
     left = tmp_path / "server-before"

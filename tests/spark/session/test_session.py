@@ -1,3 +1,5 @@
+"""Spark sessions of attempts."""
+
 from __future__ import annotations
 
 import sys
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 
 def active_tasks(server: Kept) -> int:
-    """Spark tasks that executors run now, as the Spark UI tells."""
+    """Return the number of Spark tasks that run now, from the Spark UI."""
     base = f"{server.address.ui}/api/v1/applications"
     with urlopen(base) as answer:
         application = msgspec.json.decode(answer.read())[0]["id"]
@@ -31,7 +33,7 @@ def active_tasks(server: Kept) -> int:
         return sum(one["activeTasks"] for one in msgspec.json.decode(answer.read()))
 
 
-def test_the_session_is_the_one_that_the_task_finds_by_itself(
+def test_the_session_is_the_active_session_of_the_task(
     spark_server: Kept, in_process: Callable[..., Any]
 ) -> None:
     found = in_process(attempt.describe_session, spark_server.address)
@@ -46,7 +48,7 @@ def test_the_session_is_the_one_that_the_task_finds_by_itself(
     }
 
 
-def test_a_task_that_stops_its_session_has_it_still(
+def test_a_task_can_use_its_session_after_stopping_it(
     spark_server: Kept, in_process: Callable[..., Any]
 ) -> None:
     assert in_process(attempt.stop_and_go_on, spark_server.address) == 7
@@ -93,7 +95,7 @@ def test_the_spark_work_of_a_killed_attempt_ends_when_the_next_one_begins(
 
     opened, computed = in_process(attempt.take_over, spark_server.address, work.__name__, 2)
 
-    assert opened < 20  # by itself, the work takes minutes
+    assert opened < 20  # without a kill, the work takes minutes
     assert computed < opened + seconds + 20
     await_true(lambda: active_tasks(spark_server) == 0, seconds)
 
@@ -110,9 +112,7 @@ def test_an_attempt_that_was_superseded_gets_no_session(
     assert "SESSION_CLOSED" in in_process(attempt.open_late, spark_server.address)
 
 
-def test_a_server_that_is_gone_is_told_soon(
-    spark_server: Kept, in_process: Callable[..., Any]
-) -> None:
+def test_a_dead_server_is_reported_soon(spark_server: Kept, in_process: Callable[..., Any]) -> None:
     gone = msgspec.structs.replace(spark_server.address, port=1)
 
     message, seconds = in_process(attempt.try_to_open, gone)
@@ -121,7 +121,7 @@ def test_a_server_that_is_gone_is_told_soon(
     assert seconds < 5
 
 
-def test_nobody_gets_in_without_the_token(
+def test_a_connection_without_the_token_is_refused(
     spark_server: Kept, in_process: Callable[..., Any]
 ) -> None:
     wrong = msgspec.structs.replace(spark_server.address, token="guessed")

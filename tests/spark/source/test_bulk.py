@@ -1,4 +1,4 @@
-"""Writing DataFrames to the stores of a server, from wherever Spark runs."""
+"""Bulk writes of DataFrames to the stores of a server, on each kind of Spark."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_bad_row_fails_the_write_names_itself_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("spark", ["cluster"], indirect=True)
-def test_workers_without_holdfast_say_that_a_database_needs_it(
+def test_the_error_of_workers_without_holdfast_says_that_a_database_needs_it(
     spark: SparkSession, url: str
 ) -> None:
     register(spark, url)

@@ -1,4 +1,4 @@
-"""What a DataFrame must have to be written, and how a bad row is told of."""
+"""Columns of a DataFrame for bulk writes, and errors for bad rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
 
 
 def schema(text: str) -> StructType:
-    """As Spark would read it, for which it needs a session."""
+    """Return the schema as Spark would parse it, without a session."""
     found = StructType()
     for field in text.split(", "):
         found.add(*field.split(" "))
@@ -53,7 +53,7 @@ def entries(found: Columns, rows: pa.RecordBatch) -> list[Any]:
         ("runs", TASKS, "`runs` can be read only"),
     ],
 )
-def test_columns_that_do_not_fit_are_refused(table: str, text: str, said: str) -> None:
+def test_unknown_or_missing_columns_are_refused(table: str, text: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         columns(table, text)
 

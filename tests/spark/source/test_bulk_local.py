@@ -1,4 +1,4 @@
-"""Writing DataFrames: all rows of one or none, by every rule that a `set` keeps."""
+"""Bulk writes of DataFrames: atomic, and by the rules of a `set`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def age_loads(url: str) -> None:
-    """As if they had begun two days ago."""
+    """Set the start of the loads to two days ago."""
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE hf_load SET started_at = started_at - 172800000000")
@@ -109,7 +109,7 @@ def test_a_dataframe_is_written_to_a_database(local_spark: SparkSession, databas
         assert orders.items() == [("key 0", 0), ("key 1", 1), ("key 2", 2)]
 
 
-def test_a_key_that_comes_twice_fails_the_write(
+def test_a_duplicate_key_fails_the_write(
     local_spark: SparkSession, url: str, connection: Connection
 ) -> None:
     register(local_spark, url)
@@ -122,7 +122,7 @@ def test_a_key_that_comes_twice_fails_the_write(
     assert staged(url) == 0
 
 
-def test_what_a_failed_try_of_a_task_brought_does_not_count(
+def test_the_rows_of_a_failed_spark_task_attempt_are_not_written(
     local_spark: SparkSession, url: str, connection: Connection, tmp_path: Path
 ) -> None:
     register(local_spark, url)
@@ -162,7 +162,7 @@ def test_an_inactive_asset_refuses_the_write(
     assert connection.store.execute(c.List(AssetScope(name="orders"))).total == 0
 
 
-def test_a_killed_driver_leaves_nothing_but_what_the_next_load_removes(
+def test_a_killed_driver_leaves_only_rows_that_the_next_load_removes(
     url: str, connection: Connection
 ) -> None:
     driver = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The data source on every kind of Spark, from a server; and from each kind of database."""
+"""Data source on every kind of Spark, from a server and from each kind of database."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_the_first_line_of_an_error_says_what_a_write_cannot_do(
     assert "Traceback" not in str(raised.value)
 
 
-def test_a_view_has_its_options_and_a_table_of_the_catalog_is_refused(
+def test_a_view_has_its_options_and_a_catalog_table_is_refused(
     at_server: SparkSession,
 ) -> None:
     at_server.sql("CREATE TEMPORARY VIEW all_runs USING holdfast OPTIONS (table 'runs')")
@@ -177,12 +177,12 @@ def test_a_view_has_its_options_and_a_table_of_the_catalog_is_refused(
     assert at_server.sql("SELECT run_id FROM all_runs").collect() == [Row(run_id="monday")]
 
 
-def test_a_token_that_is_not_good_is_told(at_server: SparkSession, server: EmbeddedServer) -> None:
+def test_an_invalid_token_is_an_error(at_server: SparkSession, server: EmbeddedServer) -> None:
     with pytest.raises(PySparkException, match="the token is not accepted"):
         table(at_server, "runs", url=server.url, token="stranger").collect()
 
 
-def test_a_task_has_the_source_when_it_first_names_it(
+def test_the_source_is_registered_when_a_task_first_uses_it(
     at_server: SparkSession,
     server: EmbeddedServer,
     request: pytest.FixtureRequest,

@@ -1,5 +1,4 @@
-"""The data source on each kind of database, and what its options say. Spark's own kind is no
-matter here."""
+"""Data source on each kind of database, and its options. The kind of Spark does not matter here."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ PAUSE = 0.05
 
 
 def fill(url: str, entries: int) -> None:
-    """All at once: what is read is not what is tested by writing it."""
+    """Write all rows at once, because only reading is tested."""
     with SqlStore(url) as store:
         store.execute(c.RegisterTask(SCOPE))
     same = {"ti_id": SCOPE.ti_text, "version": 1, "updated_at": 0}
@@ -135,9 +134,7 @@ def test_loads_are_rows_with_typed_columns(local_spark: SparkSession, database_u
         reader.option("where", "rows > 1").load().collect()
 
 
-def test_each_row_has_the_names_of_whose_it_is(
-    local_spark: SparkSession, database_url: str
-) -> None:
+def test_each_row_has_the_names_of_its_scope(local_spark: SparkSession, database_url: str) -> None:
     with SqlStore(database_url) as store:
         connection = Connection(store)
         for run, index in (("monday", 0), ("monday", 1), ("tuesday", 0)):
@@ -203,7 +200,7 @@ def test_all_partitions_are_read_in_one_snapshot(
     assert entries.count() == 0
 
 
-def test_who_comes_later_joins_the_snapshot(postgres_database: ServerDatabase) -> None:
+def test_a_later_reader_joins_the_snapshot(postgres_database: ServerDatabase) -> None:
     url = postgres_database.empty()
     fill(url, 3)
     engine = make_engine(*parse_url(url))
@@ -243,7 +240,7 @@ def entries_seen(url: str, snapshot: Snapshot) -> int:
 
 
 @pytest.mark.parametrize("reports", [False, True])
-def test_a_task_reads_tables_if_its_token_says_so(
+def test_a_task_reads_tables_if_its_token_allows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reports: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -275,7 +272,7 @@ def is_allowed(store: HttpStore, command: c.Command[Any]) -> bool:
     return True
 
 
-def test_a_file_that_is_not_there_is_not_made(local_spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_file_is_not_created(local_spark: SparkSession, tmp_path: Path) -> None:
     register(local_spark, f"sqlite:///{tmp_path}/nothing.db")
 
     with pytest.raises(PySparkException, match="there is no file"):
@@ -305,7 +302,7 @@ def test_spark_finds_the_source_by_itself(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["found 12", "registered 12"], done.stderr[-2000:]
 
 
-def test_where_is_a_list_of_tests() -> None:
+def test_where_is_a_list_of_conditions() -> None:
     tests = parse_where(
         "task_store",
         "dag_id = 'it''s' and map_index in (-1, 2) AND expires_at IS NOT NULL "
@@ -334,12 +331,12 @@ def test_where_is_a_list_of_tests() -> None:
         ("updated_at > 'yesterday'", "which is no time"),
     ],
 )
-def test_where_that_cannot_be_read_is_refused(where: str, message: str) -> None:
+def test_an_invalid_where_is_refused(where: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         parse_where("task_store", where)
 
 
-def test_options_come_before_what_was_registered() -> None:
+def test_options_override_the_registered_ones() -> None:
     registered = Location("http://a:1", "secret")
 
     assert locate({}, registered) == registered

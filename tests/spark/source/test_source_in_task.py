@@ -1,4 +1,4 @@
-"""The data source in a task, without a word about where the store is."""
+"""Data source in a task, without the address of the store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ reports()
 
 
 @pytest.mark.xdist_group("spark")
-def test_a_task_reports_on_what_others_wrote(
+def test_a_task_reads_the_entries_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

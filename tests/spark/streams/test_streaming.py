@@ -1,5 +1,8 @@
-"""Streaming queries on each kind of Spark. Through Connect, what is called for a batch runs in a
-process of the server, which has no Holdfast on the cluster."""
+"""Streaming queries on each kind of Spark.
+
+Through Connect, the function of a batch runs in a process of the server, which has no Holdfast on
+the cluster.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def events(spark: SparkSession, tmp_path: Path, connection: Connection) -> Event
 
 
 def writes_and_dies(place: Path, batch_id: int, die: Callable[[], None]) -> Any:
-    """Once that batch is written, and not recorded."""
+    """Return a function that dies once that batch is written, and not recorded."""
     write = writes(place)
 
     def write_and_die(df: DataFrame, batch: Batch) -> None:
@@ -53,20 +56,20 @@ def kill_this_process() -> None:
 
 
 def die_in_a_worker(events: Events, store: TaskStore) -> None:
-    """The process of the server that runs what is called for a batch."""
+    """Kill the process of the server that runs the function of a batch."""
     with pytest.raises(StreamingQueryException):
         follow(events.start(writes_and_dies(events.place, 1, kill_this_process)), store)
 
 
 def die_in_a_script(place: Path) -> None:
-    """This process, which is the driver."""
+    """Kill this process, which is the driver."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     with holdfast.connect(database(place)) as connection:
         events = Events(builder.getOrCreate(), place, connection.asset_store(name="events"))
         events.start(writes_and_dies(place, 1, kill_this_process)).awaitTermination()
 
 
-def test_each_batch_counts_once_whatever_dies(
+def test_each_batch_is_counted_once_whatever_dies(
     events: Events, connection: Connection, in_process: Callable[..., Any]
 ) -> None:
     store = connection.task_store(*"drt")

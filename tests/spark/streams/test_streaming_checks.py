@@ -1,4 +1,4 @@
-"""What a query is told that goes wrong; on one kind of Spark, since none of it depends on that."""
+"""Errors of streaming queries, on one kind of Spark, as they do not depend on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def events(local_spark: SparkSession, tmp_path: Path, connection: Connection) ->
     return Events(local_spark, tmp_path, connection.asset_store(name="events", declare=True))
 
 
-def test_a_checkpoint_that_the_asset_store_does_not_agree_with_is_refused(
+def test_a_checkpoint_that_contradicts_the_asset_store_is_refused(
     events: Events, connection: Connection
 ) -> None:
     store = connection.task_store(*"drt")
@@ -80,7 +80,7 @@ def test_an_error_in_the_function_is_sparks_own(events: Events, connection: Conn
         follow(events.start(lambda df, batch: 1 / 0), connection.task_store(*"drt"))
 
 
-def test_a_query_is_stopped_where_its_progress_cannot_be_told(events: Events) -> None:
+def test_a_query_whose_progress_cannot_be_determined_is_stopped(events: Events) -> None:
     events.land(1, 2)
     query = events.start(lambda df, batch: time.sleep(3 * batch.id))
     unknown = TaskStore(MemoryStore(), scope_of("unknown"), TaskWriter(scope_of("unknown")))

@@ -1,4 +1,4 @@
-"""Entries to Parquet and back, and to another database: all of them, as they were."""
+"""Export to Parquet, import, and copy to another database: complete and unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chunking import nowhere
+from chunking import without_renames
 from pyspark.sql import SparkSession
 from servers import Server, ServerDatabase, SqliteDatabase
 from transfers import (
@@ -68,7 +68,7 @@ TASK = "dag_id = 'a' AND run_id = 'b' AND task_id = 'c' AND map_index = 3"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store with fifteen entries."""
+    """Return the URL of a store with fifteen entries."""
     url = SqliteDatabase(tmp_path_factory.mktemp("source")).empty()
     fill(url)
     return url
@@ -82,7 +82,7 @@ def source(url: str) -> Iterator[Connection]:
 
 @pytest.fixture
 def other(postgres_database: ServerDatabase) -> Iterator[Connection]:
-    """An empty store in PostgreSQL."""
+    """Yield the URL of an empty store in PostgreSQL."""
     with holdfast.connect(postgres_database.empty()) as connection:
         yield connection
 
@@ -94,7 +94,7 @@ def finished(
     source: Connection,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """An export of everything."""
+    """Return an export of everything."""
     path = tmp_path_factory.mktemp("exports") / "finished"
     registered(local_spark, url)
     export(local_spark, source, path)
@@ -103,15 +103,15 @@ def finished(
 
 @pytest.fixture
 def exported(finished: Path, tmp_path: Path) -> Path:
-    """The same, to do with as one likes."""
+    """Return a copy of the export, which the test may change."""
     return shutil.copytree(finished, tmp_path / "out")
 
 
 @pytest.fixture
-def brought(
+def imported(
     local_spark: SparkSession, other: Connection, postgres_database: ServerDatabase
 ) -> Callable[..., dict[str, Total]]:
-    """Imports a directory into the other store."""
+    """Return a function that imports a directory into the other store."""
 
     def bring(path: Path, declare: bool = True, where: Where = ALL) -> dict[str, Total]:
         location = registered(local_spark, postgres_database.url)
@@ -163,15 +163,15 @@ def copy(
 
 
 def recorded(connection: Connection) -> list[tuple[str, str]]:
-    """The runs and keys that are left of transfers."""
+    """Return the runs and keys that transfers have recorded."""
     page = connection.store.execute(List(TaskFilter("holdfast")))
     return [(found.scope.run_id, found.entry.key) for found in page.found]  # type: ignore[union-attr]
 
 
-def test_an_export_comes_back_as_it_was(
-    exported: Path, brought: Callable[..., Any], source: Connection, other: Connection
+def test_an_export_is_imported_unchanged(
+    exported: Path, imported: Callable[..., Any], source: Connection, other: Connection
 ) -> None:
-    totals = brought(exported)
+    totals = imported(exported)
 
     assert held(other.store) == held(source.store)
     assert other.asset_store(name="orders").get("look") == LOOKALIKE
@@ -182,7 +182,7 @@ def test_an_export_comes_back_as_it_was(
     assert recorded(source) == recorded(other) == []
 
 
-def test_what_has_expired_is_left_out(
+def test_expired_entries_are_left_out(
     local_spark: SparkSession, other: Connection, postgres_database: ServerDatabase
 ) -> None:
     location = registered(local_spark, postgres_database.url)
@@ -215,7 +215,7 @@ def test_chunks_are_whole_dags_or_ranges_of_runs(local_spark: SparkSession, url:
     ]
 
 
-def test_a_filter_exports_what_it_finds(
+def test_a_filtered_export_has_the_matching_entries(
     local_spark: SparkSession, url: str, source: Connection, tmp_path: Path
 ) -> None:
     registered(local_spark, url)
@@ -236,14 +236,14 @@ def test_a_filter_exports_what_it_finds(
     ],
     ids=["run", "task", "name", "uri"],
 )
-def test_a_filter_imports_what_it_finds(
-    brought: Callable[..., dict[str, Total]],
+def test_a_filtered_import_has_the_matching_entries(
+    imported: Callable[..., dict[str, Total]],
     exported: Path,
     other: Connection,
     where: Where,
     brings: set[tuple[str, str]],
 ) -> None:
-    totals = brought(exported, where=where)
+    totals = imported(exported, where=where)
 
     assert {row[:2] for row in held(other.store)} == brings
     assert [total.count for total in totals.values()] == [len(brings)]
@@ -252,11 +252,11 @@ def test_a_filter_imports_what_it_finds(
 @pytest.mark.parametrize(
     "where", [TaskFilter("salez"), TaskScope("sales", "one", "load"), AssetScope(name="orderz")]
 )
-def test_an_import_of_what_the_export_does_not_have_is_an_error(
-    brought: Callable[..., dict[str, Total]], exported: Path, other: Connection, where: Where
+def test_an_import_of_entries_missing_in_the_export_is_an_error(
+    imported: Callable[..., dict[str, Total]], exported: Path, other: Connection, where: Where
 ) -> None:
     with pytest.raises(NotFound, match="has no such entries"):
-        brought(exported, where=where)
+        imported(exported, where=where)
 
     assert held(other.store) == set()
 
@@ -275,7 +275,7 @@ def test_a_filter_is_a_condition_for_each_table(where: Where, conditions: dict[s
     assert selected(where) == conditions
 
 
-def test_a_filter_that_finds_nothing_writes_nothing(
+def test_a_filter_without_matches_writes_nothing(
     local_spark: SparkSession, url: str, source: Connection, tmp_path: Path
 ) -> None:
     registered(local_spark, url)
@@ -284,7 +284,7 @@ def test_a_filter_that_finds_nothing_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_finished_export_is_only_overwritten_where_somebody_agrees(
+def test_a_finished_export_is_only_overwritten_after_confirmation(
     local_spark: SparkSession, url: str, source: Connection, exported: Path
 ) -> None:
     before = (exported / "manifest.json").read_text()
@@ -297,17 +297,17 @@ def test_a_finished_export_is_only_overwritten_where_somebody_agrees(
     assert sorted(file.name for file in exported.iterdir()) == ["asset_store", "manifest.json"]
 
 
-def test_where_nothing_can_be_renamed_an_import_reads_what_the_export_has_recorded(
+def test_without_renames_an_import_reads_the_recorded_chunks_of_the_export(
     local_spark: SparkSession,
     url: str,
     source: Connection,
     other: Connection,
-    brought: Callable[..., dict[str, Total]],
+    imported: Callable[..., dict[str, Total]],
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(chunks, "renames", nowhere)
+    monkeypatch.setattr(chunks, "renames", without_renames)
     registered(local_spark, url)
     out = tmp_path / "out"
     late = out / "task_store/chunk=2-of-3/holdfast_try=0"
@@ -317,7 +317,7 @@ def test_where_nothing_can_be_renamed_an_import_reads_what_the_export_has_record
     tidy = not late.exists() and len(list(out.glob("*/chunk=*/holdfast_try=*"))) == 4
     shutil.copytree(finished / "task_store/chunk=1-of-1", late)
 
-    totals = brought(out)
+    totals = imported(out)
 
     assert tidy
 
@@ -325,7 +325,7 @@ def test_where_nothing_can_be_renamed_an_import_reads_what_the_export_has_record
     assert held(other.store) == held(source.store)
 
 
-def test_an_export_that_was_overtaken_by_another_stops_and_undoes_nothing(
+def test_an_export_superseded_by_another_stops_and_undoes_nothing(
     local_spark: SparkSession,
     url: str,
     source: Connection,
@@ -367,7 +367,7 @@ def test_a_file_that_cannot_be_written_leaves_no_draft(
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["taken"]
 
 
-def test_a_directory_of_somebody_else_is_left_alone(
+def test_a_directory_of_another_program_is_not_changed(
     local_spark: SparkSession, url: str, source: Connection, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
@@ -377,46 +377,46 @@ def test_a_directory_of_somebody_else_is_left_alone(
         export(local_spark, source, tmp_path)
 
 
-def test_a_directory_that_is_no_export_is_refused(
-    brought: Callable[..., Any], tmp_path: Path
+def test_a_directory_that_is_not_an_export_is_refused(
+    imported: Callable[..., Any], tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidInput, match=r"no finished export: it has no manifest\.json"):
-        brought(tmp_path)
+        imported(tmp_path)
 
 
 def test_an_export_of_another_format_is_refused(
-    exported: Path, brought: Callable[..., Any], other: Connection
+    exported: Path, imported: Callable[..., Any], other: Connection
 ) -> None:
     file = exported / "manifest.json"
     file.write_text(file.read_text().replace('"format": 1', '"format": 2'))
 
     with pytest.raises(InvalidInput, match="an export of format 2; this Holdfast reads 1"):
-        brought(exported)
+        imported(exported)
 
 
 def test_files_that_were_changed_or_lost_are_refused_before_anything_is_written(
-    exported: Path, brought: Callable[..., Any], other: Connection
+    exported: Path, imported: Callable[..., Any], other: Connection
 ) -> None:
     chunks = exported / "task_store"
     for file in (chunks / "chunk=1-of-1").glob("*.parquet"):
         file.unlink()
     with pytest.raises(InvalidInput, match=r"chunk=1-of-1 is not what was exported: it has 0 ent"):
-        brought(exported)
+        imported(exported)
 
     shutil.rmtree(chunks / "chunk=1-of-1")
     with pytest.raises(InvalidInput, match="chunk=1-of-1 is gone"):
-        brought(exported)
+        imported(exported)
 
     assert held(other.store) == set()
 
 
-def test_assets_that_are_not_known_are_named_and_nothing_is_written(
-    exported: Path, brought: Callable[..., Any], other: Connection
+def test_unknown_assets_are_named_and_nothing_is_written(
+    exported: Path, imported: Callable[..., Any], other: Connection
 ) -> None:
     other.asset_store(name="orders", declare=True)
 
     with pytest.raises(UnknownAsset, match="these assets: `customers`; nothing was written"):
-        brought(exported, declare=False)
+        imported(exported, declare=False)
 
     assert held(other.store) == set()
 
@@ -442,10 +442,10 @@ def test_references_stay_references_and_values_stay_values(
         assert pipeline.task_store("sales", "one", "other").get("look") == LOOKALIKE
 
 
-def test_resolved_values_need_no_objects_any_more(
+def test_resolved_values_no_longer_need_their_objects(
     local_spark: SparkSession,
     sqlite_database: SqliteDatabase,
-    brought: Callable[..., Any],
+    imported: Callable[..., Any],
     other: Connection,
     tmp_path: Path,
 ) -> None:
@@ -461,7 +461,7 @@ def test_resolved_values_need_no_objects_any_more(
         with pytest.raises(ObjectMissing):
             export(local_spark, inline, tmp_path / "again", resolve=True)
 
-    brought(tmp_path / "out")
+    imported(tmp_path / "out")
 
     assert other.task_store("sales", "one", "load").get("large") == ["x" * 70_000]
     assert other.asset_store(name="orders").get("look") == LOOKALIKE
@@ -480,7 +480,7 @@ def test_a_copy_to_the_store_itself_is_refused(
     assert recorded(source) == []
 
 
-def test_a_copy_through_a_server_takes_an_editor(
+def test_a_copy_through_a_server_needs_an_editor(
     local_spark: SparkSession, url: str, source: Connection, other: Connection, tmp_path: Path
 ) -> None:
     registered(local_spark, url)
@@ -502,7 +502,7 @@ def test_a_copy_through_a_server_takes_an_editor(
     assert held(other.store) == held(source.store)
 
 
-def test_what_arrives_otherwise_than_it_was_sent_is_an_error(
+def test_an_entry_changed_during_the_transfer_is_an_error(
     local_spark: SparkSession,
     url: str,
     source: Connection,
@@ -541,7 +541,7 @@ def test_a_database_that_is_not_migrated_is_refused(
 
 
 @pytest.mark.chaos
-def test_an_export_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(
+def test_a_killed_export_resumes_and_ends_as_if_nothing_had_happened(
     local_spark: SparkSession,
     url: str,
     source: Connection,
@@ -568,7 +568,7 @@ def test_an_export_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(
 
 
 @pytest.mark.chaos
-def test_a_copy_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(
+def test_a_killed_copy_resumes_and_ends_as_if_nothing_had_happened(
     local_spark: SparkSession,
     url: str,
     source: Connection,

@@ -1,4 +1,4 @@
-"""Loads of values as a store keeps them: references come in as such, and by no accident."""
+"""Bulk loads of stored text: references are loaded as such, and never by accident."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def load(store: SqlStore, scope: StoreScope, value: str) -> None:
         '{"n":1}',
     ],
 )
-def test_what_a_store_kept_is_kept_as_it_is(text: str) -> None:
+def test_stored_text_is_loaded_unchanged(text: str) -> None:
     assert kept(text) == text
 
 
@@ -75,20 +75,20 @@ def test_what_a_store_kept_is_kept_as_it_is(text: str) -> None:
         '{"__holdfast_held__":true}',
     ],
 )
-def test_what_no_store_keeps_so_is_a_value(text: str) -> None:
+def test_text_that_no_store_would_write_is_a_value(text: str) -> None:
     assert kept(text).startswith('{"__holdfast_value__":')
 
 
-def test_a_load_of_a_user_makes_no_reference() -> None:
+def test_a_load_of_a_user_creates_no_reference() -> None:
     assert kept(REFERENCE, as_kept=False) == f'{{"__holdfast_value__":{REFERENCE}}}'
 
 
-def test_what_is_no_json_is_named() -> None:
+def test_the_error_for_text_that_is_not_json_names_it() -> None:
     with pytest.raises(InvalidInput, match="`k` of task sales/monday/load: the value is not JSON"):
         kept('{"__holdfast_ref__":')
 
 
-def test_a_task_may_not_bring_references() -> None:
+def test_a_task_may_not_load_references() -> None:
     with pytest.raises(Forbidden, match="may not load values as a store keeps them"):
         list(adding(REFERENCE, True, TaskWriter(TASK, 1)).checked())
 

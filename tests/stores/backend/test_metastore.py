@@ -1,4 +1,4 @@
-"""The default backend through its eight methods, with and without a session of the caller's."""
+"""Default backend through its eight methods, with and without a session of the caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDERS = AssetScope(name="orders")
 
 @pytest.fixture
 def store(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlStore]:
-    """The configured database, with a task and an asset in it."""
+    """Yield the configured database, with a task and an asset in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDFAST__DATABASE__URL", database_url)
     with SqlStore(database_url) as store:
@@ -80,7 +80,7 @@ def test_an_expired_entry_is_absent(store: SqlStore, backend: MetastoreStateBack
     assert backend.get(TASK, "a") is None
 
 
-def test_cleanup_removes_what_has_expired(store: SqlStore, backend: MetastoreStateBackend) -> None:
+def test_cleanup_removes_expired_entries(store: SqlStore, backend: MetastoreStateBackend) -> None:
     backend.set(TASK, "a", "1", expires_at=datetime.now(UTC) - timedelta(seconds=1))
 
     backend.cleanup()
@@ -89,7 +89,7 @@ def test_cleanup_removes_what_has_expired(store: SqlStore, backend: MetastoreSta
 
 
 @pytest.mark.parametrize(("batch_size", "limits"), [(0, [0]), (2, [2, 2, 2, 2, 2])])
-def test_cleanup_keeps_to_the_configured_batch_size(
+def test_cleanup_uses_the_configured_batch_size(
     store: SqlStore,
     backend: MetastoreStateBackend,
     monkeypatch: pytest.MonkeyPatch,
@@ -161,7 +161,7 @@ async def async_session(postgres_database: object) -> AsyncIterator[AsyncSession
     await engine.dispose()
 
 
-async def test_an_async_session_is_joined_likewise(async_session: AsyncSession) -> None:
+async def test_reads_and_writes_join_an_async_session(async_session: AsyncSession) -> None:
     bind = async_session.bind
     assert bind is not None
     url = bind.url.render_as_string(hide_password=False)
@@ -189,6 +189,6 @@ class Delegating(DictBackend):
         MetastoreStateBackend().set(scope, key, value)  # type: ignore[arg-type]
 
 
-def test_a_backend_that_keeps_its_entries_behind_itself_is_told_so(store: SqlStore) -> None:
+def test_a_backend_that_would_wait_for_its_own_lock_is_an_error(store: SqlStore) -> None:
     with pytest.raises(InvalidBackend, match="would wait for the lock"):
         Delegating().open(store).execute(c.Set(TASK, "a", "1", ApiWriter("ann")))

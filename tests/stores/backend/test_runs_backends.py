@@ -1,4 +1,4 @@
-"""Runs with a custom backend: the entries that go with them are the backend's."""
+"""Runs with a custom backend, which holds their entries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store(backend: DictBackend, tmp_path: Path) -> Store:
     return backend.open(SqlStore(f"sqlite:///{tmp_path}/ledger.db"))
 
 
-def test_every_command_about_runs_is_passed_on(store: Store) -> None:
+def test_every_command_about_runs_is_forwarded(store: Store) -> None:
     about_runs = [kind for kind in OPERATIONS if kind.__module__ == c.__name__]
 
     assert about_runs
@@ -50,7 +50,7 @@ def test_every_command_about_runs_is_passed_on(store: Store) -> None:
     assert not any(MemoryStore().supports(kind) for kind in about_runs)
 
 
-def test_success_writes_what_was_staged_and_clears_behind_the_ledger(
+def test_success_applies_staged_writes_and_clears_in_the_backend(
     store: Store, backend: DictBackend
 ) -> None:
     begin(store)
@@ -69,7 +69,7 @@ def test_success_writes_what_was_staged_and_clears_behind_the_ledger(
     assert store.execute(c.GetResults(*RUN, "load")) == ((-1, "[]"),)
 
 
-def test_clearing_a_succeeded_task_clears_behind_the_ledger(
+def test_clearing_a_succeeded_task_clears_its_entries_in_the_backend(
     store: Store, backend: DictBackend
 ) -> None:
     begin(store)
@@ -86,7 +86,9 @@ def test_clearing_a_succeeded_task_clears_behind_the_ledger(
     assert [scope for scope, _ in backend.rows] == [REPORT]
 
 
-def test_marking_success_clears_behind_the_ledger(store: Store, backend: DictBackend) -> None:
+def test_marking_success_clears_the_entries_in_the_backend(
+    store: Store, backend: DictBackend
+) -> None:
     begin(store)
     store.execute(c.Set(LOAD, "page", "7", ANN))
 
@@ -96,7 +98,7 @@ def test_marking_success_clears_behind_the_ledger(store: Store, backend: DictBac
     assert task(store).state is TaskState.SUCCESS
 
 
-def test_a_watcher_writes_behind_the_ledger(store: Store, backend: DictBackend) -> None:
+def test_a_watcher_writes_to_the_backend(store: Store, backend: DictBackend) -> None:
     store.execute(c.DeclareAsset("orders", "s3://orders"))
     watch = store.execute(c.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
     me = WatcherWriter()
@@ -110,7 +112,7 @@ def test_a_watcher_writes_behind_the_ledger(store: Store, backend: DictBackend) 
     assert len(store.execute(c.ListAssetEvents(ORDERS))) == 1
 
 
-def test_another_item_clears_behind_the_ledger(store: Store, backend: DictBackend) -> None:
+def test_another_item_clears_the_entries_in_the_backend(store: Store, backend: DictBackend) -> None:
     begin(store)
     writer = start(store)
     store.execute(c.TakeItem(writer, "1" * 64))

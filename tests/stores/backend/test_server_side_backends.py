@@ -1,4 +1,4 @@
-"""Custom backends on the server side, with the ledger in front of them."""
+"""Custom server-side backends, with the ledger in front of them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_asset_reaches_the_backend_with_its_id(ledger: SqlStore) -> None:
     ],
     ids=lambda command: type(command).__name__,
 )
-def test_what_four_methods_cannot_do_names_the_backend(
+def test_the_error_for_an_unsupported_command_names_the_backend(
     ledger: SqlStore, command: c.Command[Any]
 ) -> None:
     with pytest.raises(NotSupported, match="DictBackend cannot"):
@@ -120,12 +120,12 @@ class Broken(DictBackend):
         raise OSError("bucket on fire")
 
 
-def test_what_a_backend_raises_is_told_as_its_failure(ledger: SqlStore) -> None:
+def test_an_exception_of_a_backend_is_reported_as_its_failure(ledger: SqlStore) -> None:
     with pytest.raises(BackendFailed, match=r"Broken\.set for task sales/monday/load.*on fire"):
         Broken().open(ledger).execute(c.Set(TASK, "job", "1", ANN))
 
 
-def test_a_backend_that_returns_no_text_is_told_so(ledger: SqlStore) -> None:
+def test_a_backend_that_returns_no_text_is_an_error(ledger: SqlStore) -> None:
     with pytest.raises(BackendFailed, match="returned a int for `job`"):
         Broken().open(ledger).execute(c.Get(TASK, "job"))
 
@@ -160,7 +160,7 @@ def test_a_backend_without_cleanup_is_skipped_by_name(ledger: SqlStore) -> None:
         ("holdfast.stores.backend.contract.BaseStoreBackend", "cannot be made"),
     ],
 )
-def test_a_path_that_is_no_backend_is_a_type_error(path: str, reason: str) -> None:
+def test_a_path_to_something_else_than_a_backend_is_a_type_error(path: str, reason: str) -> None:
     with pytest.raises(InvalidBackend, match=reason) as caught:
         load_backend(path)
 

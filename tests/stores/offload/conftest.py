@@ -1,4 +1,4 @@
-"""The kinds of storage that a test runs on."""
+"""Fixtures for tests on each kind of storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def s3_process() -> Iterator[ObjectServer]:
 
 @pytest.fixture
 def s3(s3_process: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectServer:
-    """An S3 server, with its credentials in the environment."""
+    """Return an S3 server, with its credentials in the environment."""
     for name, value in s3_process.environment.items():
         monkeypatch.setenv(name, value)
     return s3_process
@@ -29,7 +29,7 @@ def s3(s3_process: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectServe
 
 @pytest.fixture(params=["memory", "file", "s3"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where nothing is yet: the test runs on each kind of storage."""
+    """Return the URL of empty storage, once for each kind."""
     match request.param:
         case "memory":
             return f"memory://{uuid4().hex}"

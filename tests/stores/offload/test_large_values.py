@@ -1,4 +1,4 @@
-"""A large value is written and read without a second copy of it."""
+"""Memory use of large values: written and read without a second copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many objects in one command: more than one statement looks for at once."""
+"""Many objects in one command, more than one statement looks up."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def scope(request: pytest.FixtureRequest) -> StoreScope:
     return found
 
 
-def test_what_is_reserved_together_is_named_together(store: SqlStore, scope: StoreScope) -> None:
+def test_many_reserved_objects_are_referred_to_by_one_write(
+    store: SqlStore, scope: StoreScope
+) -> None:
     store.execute(c.ReserveObjects(scope, reserved("mine"), ANN))
     assert store.execute(c.CountPurges()).reserved == 300
 
@@ -54,7 +56,7 @@ def test_what_is_reserved_together_is_named_together(store: SqlStore, scope: Sto
     assert store.execute(c.List(scope, limit=1)).total == 300
 
 
-def test_what_is_released_together_is_deleted_together(store: SqlStore, scope: StoreScope) -> None:
+def test_many_released_objects_are_deleted(store: SqlStore, scope: StoreScope) -> None:
     store.execute(c.ReserveObjects(scope, reserved("mine"), ANN))
     store.execute(c.ReserveObjects(scope, reserved("anothers")[:1], ANN))
 
@@ -67,7 +69,9 @@ def test_what_is_released_together_is_deleted_together(store: SqlStore, scope: S
     assert store.execute(c.CountPurges()) == c.PurgeQueue(100, 99, 1, "no")
 
 
-def test_one_that_is_being_deleted_is_in_the_way_of_all(store: SqlStore, scope: StoreScope) -> None:
+def test_one_object_that_is_being_deleted_blocks_the_whole_write(
+    store: SqlStore, scope: StoreScope
+) -> None:
     store.execute(c.QueueObjects(((scope, *VALUES[-1]),)))
     store.execute(c.TakePurges(1, MINUTE, "me"))
 
@@ -81,7 +85,7 @@ def test_one_that_is_being_deleted_is_in_the_way_of_all(store: SqlStore, scope: 
 def test_the_objects_of_a_key_are_found_by_owner_and_key(
     tmp_path: Path, tables: ScopeTables, owner: str
 ) -> None:
-    """Else each of a task's objects would be compared with all of them."""
+    """Look up by index, or each of a task's objects would be compared with all of them."""
     with SqlStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
         statement = purge_statements.lock_of_keys(tables, 1).compile(store._engine)
         with store._engine.connect() as connection:

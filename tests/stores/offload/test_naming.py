@@ -1,3 +1,5 @@
+"""Paths and metadata of objects."""
+
 from __future__ import annotations
 
 import re
@@ -51,7 +53,7 @@ def test_the_name_is_the_digest_of_the_content() -> None:
         ("A-z_0.9=+@", "A-z_0.9=+@"),
     ],
 )
-def test_what_is_not_plain_is_percent_encoded(text: str, expected: str) -> None:
+def test_special_characters_are_percent_encoded(text: str, expected: str) -> None:
     assert path_part(text) == expected
 
 

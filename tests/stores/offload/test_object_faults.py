@@ -1,4 +1,4 @@
-"""What goes wrong between a worker and its object storage, and what the worker is told."""
+"""Faults of the object storage, and the errors that a worker gets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def refusal_of_fetch(backend: ObjectStoreBackend) -> BackendFailed:
     return raised.value
 
 
-def test_a_bucket_that_is_not_there_is_not_taken_for_a_missing_object(s3: ObjectServer) -> None:
+def test_a_missing_bucket_is_not_taken_for_a_missing_object(s3: ObjectServer) -> None:
     backend = ObjectStoreBackend(ObjectStore(url="s3://no-such-bucket"))
     reference = f"s3://no-such-bucket/task/d/r/t/-1/k/{NAME}"
 
@@ -91,7 +91,7 @@ def test_a_bucket_that_is_not_there_is_not_taken_for_a_missing_object(s3: Object
         (SILENT, "does not answer"),
     ],
 )
-def test_what_the_server_refuses_is_explained_without_secrets(
+def test_a_refusal_of_the_server_is_explained_without_secrets(
     reply: Answer,
     expected: str,
     backend: ObjectStoreBackend,
@@ -121,7 +121,7 @@ async def test_a_hanging_server_does_not_hang_an_async_task(
             await backend.afetch(REFERENCE)
 
 
-def test_a_server_that_falls_silent_inside_a_body_is_given_up(
+def test_a_server_that_stalls_within_a_body_times_out(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reply = answer(200, b"1", content_length="5000", last_modified="Mon, 16 Nov 2026 08:00:00 GMT")
@@ -132,7 +132,7 @@ def test_a_server_that_falls_silent_inside_a_body_is_given_up(
     assert "does not answer" in error.message
 
 
-def test_a_server_that_is_busy_for_a_moment_is_asked_again(
+def test_a_request_to_a_temporarily_busy_server_is_retried(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(BUSY, STORED) as server:
@@ -142,7 +142,7 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again(
         assert [request.body for request in server.requests] == [b"1", b"1"]
 
 
-def test_a_write_whose_connection_broke_is_made_again(
+def test_a_write_whose_connection_broke_is_retried(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(LOST, STORED) as server:
@@ -152,7 +152,7 @@ def test_a_write_whose_connection_broke_is_made_again(
         assert [request.body for request in server.requests] == [b"1", b"1"]
 
 
-def test_a_write_whose_answer_was_lost_is_found_to_have_been_made(
+def test_a_retry_of_a_write_with_a_lost_answer_finds_the_object(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
@@ -167,7 +167,7 @@ def test_a_write_whose_answer_was_lost_is_found_to_have_been_made(
         assert [r.line.partition(" ")[0] for r in server.requests] == ["PUT", "PUT", "HEAD"]
 
 
-def test_a_server_that_is_not_there_is_said_so(
+def test_an_unavailable_server_is_an_error_that_says_so(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
@@ -176,7 +176,7 @@ def test_a_server_that_is_not_there_is_said_so(
     assert "does not answer" in backend.remove([REFERENCE])[REFERENCE]
 
 
-def test_the_names_of_dags_are_not_taken_for_what_the_server_says(s3: ObjectServer) -> None:
+def test_the_names_of_dags_are_not_taken_for_messages_of_the_server(s3: ObjectServer) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=s3.make_bucket()))
     scope = TaskScope("NoSuchBucket", "AccessDenied", "redirect timed out", 503)
 
@@ -184,7 +184,7 @@ def test_the_names_of_dags_are_not_taken_for_what_the_server_says(s3: ObjectServ
         backend.fetch(str(backend.reference_for(scope, "<Code>NoSuchBucket</Code>", b"1")))
 
 
-def test_objects_that_may_not_be_deleted_are_told_apart(
+def test_objects_that_may_not_be_deleted_are_returned_separately(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = f"s3://bucket/task/d/r/t/-1/kept/{NAME}"
@@ -204,7 +204,7 @@ def test_objects_that_may_not_be_deleted_are_told_apart(
     assert failed.keys() == {kept} and "permission denied" in failed[kept]
 
 
-def test_half_a_pair_of_keys_is_said_to_be_missing(
+def test_half_a_pair_of_keys_is_an_error_that_names_the_missing_one(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -228,7 +228,7 @@ def test_the_address_in_a_message_may_hold_a_signature_and_is_left_out() -> None
         ("Unable to copy data to file: No space left on device (os error 28)", "no space"),
     ],
 )
-def test_what_a_disk_refuses_is_explained(message: str, expected: str) -> None:
+def test_a_disk_error_is_explained(message: str, expected: str) -> None:
     assert expected in reason(GenericError(f"Generic LocalFileSystem error: {message}"))
 
 
@@ -248,7 +248,7 @@ def test_a_full_disk_leaves_no_half_object(tmp_path: Path) -> None:
     assert list(backend.list_objects()) == []
 
 
-def test_a_file_where_the_directory_should_be_is_said_so(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "o").write_text("")
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
     reference = str(backend.reference_for(TASK, "k", b"1"))
@@ -268,12 +268,12 @@ def test_a_directory_that_is_not_mounted_is_not_taken_for_an_empty_one(tmp_path:
     assert "is not there" in backend.remove([reference])[reference]
 
 
-def test_without_a_url_there_is_no_backend() -> None:
+def test_a_backend_without_url_is_an_error() -> None:
     with pytest.raises(InvalidSettings, match="object_store.url is empty"):
         ObjectStoreBackend(ObjectStore())
 
 
-def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_obstore_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
 
     with pytest.raises(MissingDependency) as raised:
@@ -283,7 +283,7 @@ def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python has zstd itself")
-def test_without_zstd_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_zstd_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "backports", None)
 
     with pytest.raises(MissingDependency) as raised:
@@ -327,7 +327,9 @@ os.waitpid(pid, 0)
     ("order", "expected"),
     [("used after", "1"), ("used before", "it was forked from one that had used it already")],
 )
-def test_a_fork_works_or_says_why_it_cannot(order: str, expected: str, tmp_path: Path) -> None:
+def test_a_forked_process_works_or_raises_a_clear_error(
+    order: str, expected: str, tmp_path: Path
+) -> None:
     command = [sys.executable, "-c", FORKING, f"file://{tmp_path}/o", order]
 
     said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout

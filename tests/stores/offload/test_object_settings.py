@@ -1,3 +1,5 @@
+"""Settings of the object store."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -26,7 +28,7 @@ FORMER = "HOLDFAST__OBJECT_STORE__FORMER_URLS"
         ("memory://name", "memory://name"),
     ],
 )
-def test_a_url_is_kept_without_a_slash_at_its_end(given: str, kept: str, tmp_path: Path) -> None:
+def test_a_trailing_slash_of_a_url_is_removed(given: str, kept: str, tmp_path: Path) -> None:
     assert load(tmp_path, {VARIABLE: given}).object_store.url == kept
 
 
@@ -50,7 +52,7 @@ def test_a_url_is_kept_without_a_slash_at_its_end(given: str, kept: str, tmp_pat
         "./data",
     ],
 )
-def test_a_url_that_leads_nowhere_stops_the_start(given: str, tmp_path: Path) -> None:
+def test_an_invalid_url_stops_the_start(given: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings) as raised:
         load(tmp_path, {VARIABLE: given})
 
@@ -75,7 +77,7 @@ def test_former_urls_are_a_list_in_the_file_and_in_the_environment(tmp_path: Pat
 
 
 @pytest.mark.parametrize("given", ["s3://old", '"s3://old"', "[1]", '["http://x"]', '[""]', "{}"])
-def test_former_urls_that_lead_nowhere_stop_the_start(given: str, tmp_path: Path) -> None:
+def test_invalid_former_urls_stop_the_start(given: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="object_store.former_urls may not be") as raised:
         load(tmp_path, {FORMER: given})
 
@@ -103,7 +105,7 @@ def test_the_sections_can_be_written_in_the_file(tmp_path: Path) -> None:
     assert shown["object_store.compression"] == "zstd"
 
 
-def test_the_backend_is_made_from_the_settings_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backend_is_created_from_the_current_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "memory://from-settings")
 
     backend = load_backend("holdfast.sdk.state.ObjectStoreBackend")

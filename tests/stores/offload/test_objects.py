@@ -1,3 +1,5 @@
+"""ObjectStoreBackend on each kind of storage."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,7 +35,7 @@ def listed(backend: ObjectStoreBackend, prefix: str = "") -> set[str]:
 
 @pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
 @pytest.mark.parametrize("content", [b"1", LARGE], ids=["small", "in parts"])
-def test_what_was_put_is_fetched(url: str, compression: str, content: bytes) -> None:
+def test_a_stored_object_can_be_fetched(url: str, compression: str, content: bytes) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=url, compression=compression))  # type: ignore[arg-type]
 
     reference = stored(backend, TASK, "../k 😀", content)
@@ -55,7 +57,7 @@ def test_an_object_over_the_limit_is_not_fetched(url: str, compression: str) -> 
         limited.fetch(reference)
 
 
-async def test_what_was_put_is_fetched_without_blocking(url: str) -> None:
+async def test_a_stored_object_can_be_fetched_asynchronously(url: str) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=url, compression="zstd"))
     contents = [b"1", LARGE, b'"x"' * 1000]
     references = [str(backend.reference_for(ASSET, "cursor", content)) for content in contents]
@@ -106,7 +108,7 @@ def test_the_prefixes_of_the_third_level_divide_the_listing(backend: ObjectStore
     assert set().union(*(listed(backend, part) for part in parts)) == references
 
 
-def test_where_nothing_was_written_nothing_is_listed_or_deleted(
+def test_in_empty_storage_nothing_is_listed_or_deleted(
     backend: ObjectStoreBackend,
 ) -> None:
     backend.delete(TASK, "k")
@@ -115,14 +117,14 @@ def test_where_nothing_was_written_nothing_is_listed_or_deleted(
     assert listed(backend) == set() and backend.prefixes() == []
 
 
-def test_content_under_the_threshold_has_no_place() -> None:
+def test_content_below_the_threshold_is_not_offloaded() -> None:
     backend = ObjectStoreBackend(ObjectStore(url="memory://", threshold_bytes=3))
 
     assert backend.reference_for(TASK, "k", b"12") is None
     assert backend.reference_for(TASK, "k", b"123") is not None
 
 
-def test_an_object_that_stands_is_not_written_again(tmp_path: Path) -> None:
+def test_an_existing_object_is_not_written_again(tmp_path: Path) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
     reference = stored(backend, TASK, "k", b"1")
     before = Path(reference.removeprefix("file://")).stat()
@@ -133,7 +135,7 @@ def test_an_object_that_stands_is_not_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"12345", LARGE], ids=["small", "in parts"])
-def test_putting_again_repairs_an_object_that_was_cut_off(content: bytes, tmp_path: Path) -> None:
+def test_putting_again_repairs_a_truncated_object(content: bytes, tmp_path: Path) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
     reference = stored(backend, TASK, "k", content)
     Path(reference.removeprefix("file://")).write_bytes(content[:3])
@@ -144,7 +146,7 @@ def test_putting_again_repairs_an_object_that_was_cut_off(content: bytes, tmp_pa
 
 
 @pytest.mark.parametrize("content", [b"12345", LARGE], ids=["small", "in parts"])
-def test_putting_again_makes_an_old_object_young(content: bytes, tmp_path: Path) -> None:
+def test_putting_again_renews_the_time_of_an_old_object(content: bytes, tmp_path: Path) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
     reference = stored(backend, TASK, "k", content)
     path = Path(reference.removeprefix("file://"))
@@ -155,7 +157,7 @@ def test_putting_again_makes_an_old_object_young(content: bytes, tmp_path: Path)
     assert path.stat().st_mtime > 0
 
 
-def test_an_object_that_is_not_there_is_named(backend: ObjectStoreBackend) -> None:
+def test_the_error_for_a_missing_object_names_it(backend: ObjectStoreBackend) -> None:
     gone = stored(backend, TASK, "k", b"1")
     stored(backend, TASK, "other", b"1")
     assert backend.remove([gone]) == {}
@@ -167,7 +169,7 @@ def test_an_object_that_is_not_there_is_named(backend: ObjectStoreBackend) -> No
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-def test_an_object_whose_content_was_changed_is_named(suffix: str, tmp_path: Path) -> None:
+def test_the_error_for_a_changed_object_names_it(suffix: str, tmp_path: Path) -> None:
     compression = {"": "none", ".gz": "gzip", ".zst": "zstd"}[suffix]
     backend = ObjectStoreBackend(
         ObjectStore(url=f"file://{tmp_path}/o", compression=compression)  # type: ignore[arg-type]
@@ -183,7 +185,7 @@ def test_an_object_whose_content_was_changed_is_named(suffix: str, tmp_path: Pat
         assert reference in raised.value.message
 
 
-def test_an_object_changed_on_the_server_is_named(s3: ObjectServer) -> None:
+def test_the_error_for_an_object_changed_on_the_server_names_it(s3: ObjectServer) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=s3.make_bucket()))
     reference = stored(backend, TaskScope("d", "r", "t"), "k", b"1")
     s3.overwrite(reference, b"2")
@@ -201,7 +203,7 @@ def test_removing_counts_absent_objects_as_deleted(backend: ObjectStoreBackend) 
     assert listed(backend) == set()
 
 
-def test_empty_directories_go_with_the_last_object_but_the_first_stays(tmp_path: Path) -> None:
+def test_empty_directories_are_removed_with_the_last_object_except_the_root(tmp_path: Path) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
     reference = stored(backend, TASK, "k", b"1")
 
@@ -210,7 +212,7 @@ def test_empty_directories_go_with_the_last_object_but_the_first_stays(tmp_path:
     assert list((tmp_path / "o").iterdir()) == []
 
 
-def test_what_is_not_a_reference_of_ours_is_neither_read_nor_removed(tmp_path: Path) -> None:
+def test_a_foreign_reference_is_neither_read_nor_removed(tmp_path: Path) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
     stored(backend, TASK, "k", b"1")
     precious = tmp_path / "precious.json"
@@ -249,7 +251,7 @@ def test_files_of_others_below_the_url_are_not_listed_or_cleared(tmp_path: Path)
     assert note.exists()
 
 
-def test_after_a_change_of_url_and_compression_old_references_are_still_good(
+def test_after_a_change_of_url_and_compression_old_references_are_still_valid(
     s3: ObjectServer,
 ) -> None:
     bucket = s3.make_bucket()
@@ -287,7 +289,7 @@ def test_clear_removes_the_scope_or_all_its_indices(backend: ObjectStoreBackend)
     assert listed(backend) == {f for f in others if "/asset/" in f}
 
 
-async def test_delete_and_clear_have_async_twins(backend: ObjectStoreBackend) -> None:
+async def test_delete_and_clear_have_async_variants(backend: ObjectStoreBackend) -> None:
     stored(backend, TASK, "k", b"1")
     stored(backend, ASSET, "k", b"1")
 
@@ -297,7 +299,7 @@ async def test_delete_and_clear_have_async_twins(backend: ObjectStoreBackend) ->
     assert listed(backend) == set()
 
 
-def test_the_hooks_keep_and_give_back_values(url: str) -> None:
+def test_the_hooks_store_and_return_values(url: str) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=url, threshold_bytes=20))
     task, asset = {"ti_id": str(TASK.ti_id)}, {"asset_ref": "s3://raw/orders"}
     long, short = ["x" * 50, {"ü": None}], "s3://x"
@@ -315,7 +317,7 @@ def test_the_hooks_keep_and_give_back_values(url: str) -> None:
     assert backend.deserialize_task_store_from_ref(inline) == short
 
 
-def test_objects_say_whose_they_are(s3: ObjectServer) -> None:
+def test_objects_have_the_scope_in_their_metadata(s3: ObjectServer) -> None:
     bucket = s3.make_bucket()
     backend = ObjectStoreBackend(ObjectStore(url=bucket))
     references = stored(backend, TASK, "k ü", b"1"), stored(backend, ASSET, "k", LARGE)
@@ -335,7 +337,7 @@ def test_a_pickled_backend_opens_its_storage_anew(backend: ObjectStoreBackend) -
     assert copy.fetch(reference) == b"1"
 
 
-def test_it_is_no_backend_of_the_server() -> None:
+def test_an_object_store_backend_is_not_a_server_side_backend() -> None:
     backend = ObjectStoreBackend(ObjectStore(url="memory://"))
 
     with pytest.raises(NotSupported, match="for workers"):

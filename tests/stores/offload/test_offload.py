@@ -1,4 +1,4 @@
-"""Values in objects of our own backend: all that holds for inline values holds for them."""
+"""Offloaded values in ObjectStoreBackend, with the rules of inline values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ORDERS = AssetScope(name="orders")
 
 
 PUT_BACK = {
-    "test_a_staged_advance_does_not_bring_back_what_was_rewound_meanwhile": (
+    "test_a_staged_advance_does_not_restore_a_value_rewound_concurrently": (
         "what is put back meanwhile may be a reference again"
     )
 }
@@ -57,7 +57,7 @@ class OffloadFixtures:
 class TestOffloadToMemory(OffloadFixtures, StateConformance):
     differs = {
         "test_a_pickled_store_reads_and_writes_the_same_state": "the memory beneath stays there",
-        "test_an_advance_is_a_new_version_with_its_writer": (
+        "test_an_advance_creates_a_version_with_its_writer": (
             "what it compares is in the database: a reference is replaced by its value first, "
             "as a version of its own"
         ),
@@ -135,11 +135,11 @@ def store(inner: MemoryStore, backend: ObjectStoreBackend) -> OffloadStore:
 
 
 def objects(place: Path) -> list[str]:
-    """The keys whose values are there."""
+    """Return the keys whose values are stored as objects."""
     return sorted(path.parent.name for path in place.rglob("*.json"))
 
 
-def test_only_a_reference_goes_inward(inner: Store, store: Store, place: Path) -> None:
+def test_the_inner_store_gets_only_a_reference(inner: Store, store: Store, place: Path) -> None:
     TaskStore(store, TASK, ANN).set("job", {"id": "app_1"})
 
     text = inner.execute(c.Get(TASK, "job"))
@@ -180,7 +180,7 @@ def test_delete_and_clear_remove_the_objects(store: Store, place: Path) -> None:
     assert objects(place) == []
 
 
-def test_an_object_goes_with_the_last_step_that_names_it(
+def test_an_object_is_deleted_with_the_last_version_that_refers_to_it(
     backend: ObjectStoreBackend, place: Path
 ) -> None:
     inner = MemoryStore(history_limit=2)
@@ -196,7 +196,7 @@ def test_an_object_goes_with_the_last_step_that_names_it(
     assert [step.value for step in asset_store.history("watermark")] == [3, 2]
 
 
-def test_a_refused_write_changes_nothing_and_leaves_nothing(
+def test_a_refused_write_changes_nothing_and_leaves_no_object(
     store: OffloadStore, place: Path
 ) -> None:
     task_store = TaskStore(store, TASK, ANN)
@@ -221,7 +221,7 @@ def test_a_zombie_does_not_even_write_an_object(store: OffloadStore, place: Path
 
 
 class Disconnected(MemoryStore):
-    """Loses the answer to every write of an entry."""
+    """Store that loses the answer to every write of an entry."""
 
     def execute(self, command: c.Command[Any]) -> Any:
         answer = super().execute(command)
@@ -230,7 +230,7 @@ class Disconnected(MemoryStore):
         return answer
 
 
-def test_an_object_whose_write_may_have_been_done_stays(
+def test_an_object_whose_write_may_have_been_committed_is_kept(
     backend: ObjectStoreBackend, place: Path
 ) -> None:
     inner = Disconnected()
@@ -256,7 +256,7 @@ def test_a_missing_object_is_an_error_that_names_it(store: Store, place: Path) -
 
 
 class Overtaken(MemoryStore):
-    """Somebody overwrites the entry, and its object is purged, just after each read of it."""
+    """Store in which an entry is overwritten, and its object purged, just after each read."""
 
     def overtake(self, store: OffloadStore, value: int) -> None:
         self.next = store, value
@@ -271,7 +271,7 @@ class Overtaken(MemoryStore):
         return answer
 
 
-def test_a_reader_who_was_overtaken_reads_the_new_value(backend: ObjectStoreBackend) -> None:
+def test_a_reader_of_a_purged_object_reads_the_new_value(backend: ObjectStoreBackend) -> None:
     inner = Overtaken()
     inner.execute(c.RegisterTask(TASK))
     store = OffloadStore(inner, backend)
@@ -282,9 +282,7 @@ def test_a_reader_who_was_overtaken_reads_the_new_value(backend: ObjectStoreBack
     assert task_store.get("job") == 2
 
 
-def test_a_value_that_comes_again_is_not_purged_as_the_one_before(
-    store: OffloadStore, place: Path
-) -> None:
+def test_a_value_written_again_is_not_purged(store: OffloadStore, place: Path) -> None:
     task_store = TaskStore(store, TASK, ANN)
     for value in (1, 2, 1):
         task_store.set("job", value)
@@ -295,14 +293,14 @@ def test_a_value_that_comes_again_is_not_purged_as_the_one_before(
     assert len(objects(place)) == 1
 
 
-def test_an_asset_has_one_place_however_it_is_known(store: Store, place: Path) -> None:
+def test_an_asset_has_the_same_object_by_name_and_uri(store: Store, place: Path) -> None:
     AssetStore(store, AssetScope(uri="s3://lake/orders"), ANN).set("watermark", 1)
     AssetStore(store, ORDERS, ANN).set("watermark", 1)
 
     assert len(objects(place)) == 1
 
 
-def test_an_advance_brings_the_value_that_stands_inline(
+def test_an_advance_stores_the_current_value_inline(
     inner: Store, store: Store, place: Path
 ) -> None:
     asset_store = AssetStore(store, ORDERS, ANN)
@@ -329,7 +327,7 @@ def test_a_staged_value_is_an_object_until_the_attempt_fails(
     assert objects(place) == []
 
 
-def test_what_cannot_be_deleted_is_remembered(
+def test_an_object_that_cannot_be_deleted_stays_queued(
     inner: MemoryStore, store: OffloadStore, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task_store = TaskStore(store, TASK, ANN)
@@ -343,7 +341,9 @@ def test_what_cannot_be_deleted_is_remembered(
     assert objects(place) == ["job"]
 
 
-def test_without_the_backend_a_value_is_said_to_be_elsewhere(inner: Store, store: Store) -> None:
+def test_without_the_backend_an_offloaded_value_is_an_error_that_says_so(
+    inner: Store, store: Store
+) -> None:
     AssetStore(store, ORDERS, ANN).set("watermark", 1)
     asset_store = AssetStore(inner, ORDERS, ANN)
 
@@ -355,7 +355,7 @@ def test_without_the_backend_a_value_is_said_to_be_elsewhere(inner: Store, store
 
 
 class Slow(MemoryStore):
-    """Takes a while for each command of the other door, and notes what is reserved together."""
+    """Store whose async commands are slow, and which records what is reserved together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -368,7 +368,7 @@ class Slow(MemoryStore):
         return self.execute(command)
 
 
-async def test_writers_at_the_same_time_reserve_together(backend: ObjectStoreBackend) -> None:
+async def test_concurrent_writers_reserve_in_one_command(backend: ObjectStoreBackend) -> None:
     inner = Slow()
     inner.execute(c.RegisterTask(TASK))
     task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)
@@ -381,7 +381,7 @@ async def test_writers_at_the_same_time_reserve_together(backend: ObjectStoreBac
     ]
 
 
-async def test_no_more_is_reserved_together_than_a_command_takes(
+async def test_combined_reservations_respect_the_limit_of_a_command(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.stores.offload.reservations.MOST_PURGES", 8)
@@ -407,7 +407,7 @@ async def test_the_reservations_of_a_large_set_many_are_split(backend: ObjectSto
     assert inner.execute(c.CountPurges()) == c.PurgeQueue(0, 0, 0)
 
 
-async def test_what_is_in_the_way_of_one_writer_is_not_in_the_way_of_all(
+async def test_a_refused_reservation_of_one_writer_does_not_block_the_others(
     backend: ObjectStoreBackend,
 ) -> None:
     inner = Slow()

@@ -1,4 +1,4 @@
-"""What goes over the wire to clouds of which there is no server here."""
+"""Requests to other clouds, of which there is no server here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def use(scheme: str, url: str, monkeypatch: pytest.MonkeyPatch) -> ObjectStoreBa
         ("az", ("if-none-match", "*"), "x-ms-meta-"),
     ],
 )
-def test_an_object_is_made_once_and_says_whose_it_is(
+def test_an_object_is_created_once_with_its_scope_in_the_metadata(
     scheme: str, condition: tuple[str, str], metadata: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(STORED) as server:
@@ -59,7 +59,7 @@ def test_an_object_is_made_once_and_says_whose_it_is(
         ("az", answer(404, b"<Error><Code>ContainerNotFound</Code></Error>")),
     ],
 )
-def test_a_bucket_that_is_not_there_is_said_so(
+def test_a_missing_bucket_is_an_error_that_says_so(
     scheme: str, reply: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(reply) as server:
@@ -70,7 +70,7 @@ def test_a_bucket_that_is_not_there_is_said_so(
             backend.fetch(reference)
 
 
-def test_an_azure_account_that_is_not_given_is_asked_for() -> None:
+def test_the_error_for_a_missing_azure_account_asks_for_it() -> None:
     backend = ObjectStoreBackend(ObjectStore(url="az://container"))
 
     with pytest.raises(BackendFailed, match="credentials are missing") as raised:

@@ -1,4 +1,4 @@
-"""References to objects elsewhere: what somebody made up, and what a changed URL has left."""
+"""Forged references, and references below a former URL."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_value_below_a_url_that_is_not_configured_is_not_read(
         assert f'[object_store] former_urls = ["{other}"]' in sync.value.hint
 
 
-def test_history_and_rewind_do_not_read_there_either(
+def test_history_and_rewind_do_not_read_below_an_unconfigured_url(
     inner: MemoryStore, url: str, other: str
 ) -> None:
     kept(over(inner, other), ORDERS, "k")
@@ -99,7 +99,7 @@ def test_history_and_rewind_do_not_read_there_either(
 
 
 @pytest.mark.parametrize("former", ["file://{}/other", "file://{}", "file://{}/now/deeper"])
-def test_after_a_change_of_url_a_former_one_is_read_rewound_and_purged(
+def test_after_a_change_of_url_objects_below_a_former_one_are_read_rewound_and_purged(
     inner: MemoryStore, url: str, tmp_path: Path, former: str
 ) -> None:
     former = former.format(tmp_path)
@@ -128,7 +128,7 @@ def test_a_former_url_may_be_of_another_kind(inner: MemoryStore, url: str) -> No
         over(inner, url).execute(c.Get(TASK, "k"))
 
 
-def test_an_object_below_another_url_stays_and_its_purge_says_what_to_set(
+def test_an_object_below_another_url_is_kept_and_the_purge_error_names_the_setting(
     inner: MemoryStore, url: str, other: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     reference = kept(over(inner, other), TASK, "k")
@@ -198,7 +198,7 @@ def test_the_hooks_of_the_backend_read_only_below_the_urls(url: str, other: str)
 
 
 @pytest.mark.parametrize("scope", [TASK, ORDERS], ids=str)
-def test_the_mark_of_a_held_value_is_not_stored_as_one(scope: StoreScope) -> None:
+def test_the_marker_of_a_staged_value_is_not_stored_as_a_value(scope: StoreScope) -> None:
     writer = TaskWriter(TASK, 1)
 
     with pytest.raises(InvalidInput, match="`k` of .* is the mark of a staged value"):

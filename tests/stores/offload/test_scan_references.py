@@ -1,4 +1,4 @@
-"""Reading all that names an object in the workers' storage."""
+"""Scan of all references to objects in the workers' storage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def store(database_url: str) -> Iterator[SqlStore]:
 
 
 def put(store: SqlStore, write: c.Set) -> None:
-    """As whoever has put an object there does."""
+    """Write an entry as a worker that has stored its object does."""
     reserve = c.ReserveObjects(write.scope, ((write.key, write.value, "mine"),), write.writer)
     store.execute(reserve)
     store.execute(msgspec.structs.replace(write, reservation="mine"))
@@ -43,7 +43,7 @@ def read(store: SqlStore, table: str, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(zip(*store.execute(scan).columns, strict=True))
 
 
-def test_entries_that_have_expired_still_name_their_object(store: SqlStore) -> None:
+def test_expired_entries_still_refer_to_their_object(store: SqlStore) -> None:
     put(store, c.Set(LOAD, "gone", ONE, ANNA, START - timedelta(days=1)))
     store.execute(c.Set(LOAD, "there", IN_PLACE, ANNA))
 
@@ -53,14 +53,14 @@ def test_entries_that_have_expired_still_name_their_object(store: SqlStore) -> N
     ]
 
 
-def test_a_value_that_looks_like_a_reference_is_none(store: SqlStore) -> None:
+def test_a_value_that_looks_like_a_reference_is_not_one(store: SqlStore) -> None:
     store.execute(c.Set(LOAD, "k", '{"__holdfast_value__":{"__holdfast_ref__":"x"}}', ANNA))
     store.execute(c.Set(LOAD, "l", '"s3://b/one"', ANNA))
 
     assert read(store, "task_references") == []
 
 
-def test_an_asset_names_objects_in_three_places(store: SqlStore) -> None:
+def test_entries_history_and_staged_writes_of_an_asset_refer_to_objects(store: SqlStore) -> None:
     attempt = TaskWriter(LOAD, store.execute(c.StartAttempt(LOAD)))
     put(store, c.Set(ORDERS, "k", ONE, ANNA))
     put(store, c.Set(ORDERS, "k", TWO, ANNA))
@@ -71,7 +71,7 @@ def test_an_asset_names_objects_in_three_places(store: SqlStore) -> None:
     assert read(store, "staged_references", "uri", "value") == [("s3://orders", ONE)]
 
 
-def test_the_queue_has_what_is_reserved_and_what_is_to_go(store: SqlStore) -> None:
+def test_the_queue_has_reserved_and_unreferenced_objects(store: SqlStore) -> None:
     store.execute(c.ReserveObjects(LOAD, (("k", ONE, "mine"),), ANNA))
     store.execute(c.QueueObjects(((ORDERS, "k", TWO),)))
 

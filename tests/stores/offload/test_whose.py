@@ -1,4 +1,4 @@
-"""Whose an object is, told from where it is or from what it says."""
+"""The scope of an object, from its path or its metadata."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "0" * 64 + ".json"
         (AssetScope(name="s3://lake/orders"), "until"),
     ],
 )
-def test_a_path_leads_back_to_its_owner(scope: StoreScope, key: str) -> None:
+def test_a_path_is_parsed_to_its_scope(scope: StoreScope, key: str) -> None:
     assert naming.whose(f"{naming.folder(scope, key)}/{NAME}") == (scope, key)
 
 
@@ -39,11 +39,11 @@ def test_a_path_leads_back_to_its_owner(scope: StoreScope, key: str) -> None:
         f"{naming.folder(AssetScope(name='x' * 300), 'key')}/{NAME}",
     ],
 )
-def test_a_path_that_is_not_as_we_write_it_leads_to_nobody(path: str) -> None:
+def test_a_foreign_path_has_no_scope(path: str) -> None:
     assert naming.whose(path) is None
 
 
-def test_metadata_tells_a_name_that_is_too_long_for_a_path() -> None:
+def test_metadata_has_names_that_are_too_long_for_a_path() -> None:
     scope = AssetScope(name="ä" * 100)
     path = f"{naming.folder(scope, 'key')}/{NAME}"
 
@@ -51,7 +51,7 @@ def test_metadata_tells_a_name_that_is_too_long_for_a_path() -> None:
     assert naming.whose(path, {"asset": "another", "key": "key"}) is None
 
 
-def test_an_object_says_whose_it_is_and_a_file_does_not(tmp_path: Path) -> None:
+def test_an_object_has_its_scope_in_its_metadata_and_a_file_does_not(tmp_path: Path) -> None:
     scope = AssetScope(name="x" * 300)
     told = []
     for url in ("memory://whose", f"file://{tmp_path}"):

@@ -1,4 +1,4 @@
-"""The suite for worker-side backends: what passes it, and that it finds what must not."""
+"""Conformance suite of worker-side backends: classes that pass, and mistakes that it finds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class NoText(CanonicalHooks):
         return super().keep(place, value).encode()
 
 
-def test_references_that_are_not_the_same_are_found() -> None:
+def test_the_suite_detects_unstable_references() -> None:
     hooks = WorkerHooks(Random())
 
     with pytest.raises(AssertionError, match="no times and no random parts"):
@@ -75,12 +75,12 @@ def test_references_that_are_not_the_same_are_found() -> None:
         )
 
 
-def test_references_that_are_no_text_are_found() -> None:
+def test_the_suite_detects_references_that_are_not_text() -> None:
     with pytest.raises(AssertionError):
         WorkerBackendConformance().test_a_reference_is_text(WorkerHooks(NoText()), SCOPES[0])
 
 
-def test_references_that_are_not_the_same_are_warned_about(
+def test_unstable_references_cause_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inner = MemoryStore()

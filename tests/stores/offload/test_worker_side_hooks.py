@@ -44,12 +44,12 @@ ORDERS = AssetScope(name="orders")
 class HooksConformance(
     Entries, Content, Listing, Expiry, Cleanup, Watermarks, Declarations, Deletion
 ):
-    """What holds although objects are overwritten in place: a refused write may have replaced one,
-    so the tests of versions, attempts and staging do not apply."""
+    """Tests that apply although objects are overwritten in place: a refused write may have replaced
+    one, so those of versions, attempts and staging do not."""
 
     spelling: type[Any]
     differs = {
-        "test_values_are_kept_verbatim": "hooks deal in values, not in their text",
+        "test_values_are_stored_verbatim": "hooks deal in values, not in their text",
         "test_an_inactive_asset_cannot_be_written": "it looks at a value that was replaced",
     }
 
@@ -63,10 +63,10 @@ class TestCanonicalHooks(HooksConformance):
 
 
 class SpellingConformance(Entries):
-    """The others differ in how the hooks are called, and in nothing else."""
+    """Tests of the other spellings, which differ only in how the hooks are called."""
 
     spelling: type[Any]
-    differs = {"test_values_are_kept_verbatim": "hooks deal in values, not in their text"}
+    differs = {"test_values_are_stored_verbatim": "hooks deal in values, not in their text"}
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
@@ -108,7 +108,7 @@ def asset_store(inner: Store, backend: Any) -> AssetStore:
     return AssetStore(OffloadStore(inner, backend), ORDERS, ANN)
 
 
-def test_only_a_reference_goes_inward(
+def test_the_inner_store_gets_only_a_reference(
     inner: Store, backend: Any, task_store: TaskStore, asset_store: AssetStore
 ) -> None:
     task_store.set("job", {"id": "app_1"})
@@ -147,7 +147,7 @@ def test_a_second_write_uses_the_same_reference(backend: Any, task_store: TaskSt
     assert task_store.get("job") == 2
 
 
-def test_a_value_from_before_the_backend_reads_back_as_itself(
+def test_a_value_written_before_the_backend_is_read_unchanged(
     inner: Store, task_store: TaskStore
 ) -> None:
     TaskStore(inner, TASK, ANN).set("job", {"id": "app_1"})
@@ -195,7 +195,7 @@ def test_delete_and_clear_remove_the_objects(inner: Store, spelling: type[Any]) 
 
 
 class Recorded(CanonicalHooks):
-    """Notes which of the two methods is called to delete objects."""
+    """Records which of the two methods is called to delete objects."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -251,7 +251,7 @@ def test_the_success_that_clears_the_task_store_calls_the_clear_of_the_backend(
     assert backend.calls == [("clear", TASK, {})]
 
 
-def test_clear_of_every_map_index_is_passed_on(inner: Store) -> None:
+def test_clear_of_every_map_index_is_forwarded(inner: Store) -> None:
     backend = AirflowHooks()
     store = OffloadStore(inner, backend)
     mapped = [TaskScope("sales", "monday", "each", index) for index in (0, 1)]
@@ -265,7 +265,7 @@ def test_clear_of_every_map_index_is_passed_on(inner: Store) -> None:
     assert inner.execute(c.CountPurges()).waiting == 0
 
 
-def test_where_clear_is_not_implemented_each_key_is_deleted(inner: Store) -> None:
+def test_without_clear_in_the_backend_each_key_is_deleted(inner: Store) -> None:
     backend = Recorded()
     store = OffloadStore(inner, backend)
     mapped = TaskScope("sales", "monday", "each", 0)
@@ -281,7 +281,7 @@ def test_where_clear_is_not_implemented_each_key_is_deleted(inner: Store) -> Non
     assert backend.objects == {}
 
 
-def test_clear_waits_for_no_object_that_another_writer_is_about_to_name(inner: Store) -> None:
+def test_clear_does_not_wait_for_objects_reserved_by_another_writer(inner: Store) -> None:
     backend = Recorded()
     asset_store = AssetStore(OffloadStore(inner, backend), ORDERS, ANN)
     asset_store.set("a", 1)
@@ -358,7 +358,7 @@ class CannotPurge(DraftValueHooks):
         (CannotPurge, "CannotPurge does not implement purge_task_state()"),
     ],
 )
-def test_a_method_that_is_missing_is_said_once_and_the_objects_wait(
+def test_a_missing_method_is_logged_once_and_the_objects_stay_queued(
     inner: Store, spelling: type[Any], method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     task_store = TaskStore(OffloadStore(inner, spelling()), TASK, ANN)
@@ -375,7 +375,7 @@ def test_a_method_that_is_missing_is_said_once_and_the_objects_wait(
 
 
 class SmallInline(DictBackend):
-    """Keeps what is small inline, by what the base does."""
+    """Keeps small values inline, by calling the base class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -393,7 +393,7 @@ class SmallInline(DictBackend):
         return super().deserialize_task_state_store_from_ref(stored)
 
 
-def test_a_hook_may_leave_a_value_to_the_base(inner: Store) -> None:
+def test_a_hook_may_call_the_base_class(inner: Store) -> None:
     backend = SmallInline()
     task_store = TaskStore(OffloadStore(inner, backend), TASK, ANN)
 
@@ -405,7 +405,7 @@ def test_a_hook_may_leave_a_value_to_the_base(inner: Store) -> None:
 
 @pytest.mark.parametrize("scope", [TASK, ORDERS], ids=["task", "asset"])
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_the_hooks_of_the_base_give_back_what_they_are_given(
+def test_the_hooks_of_the_base_class_return_values_unchanged(
     spelling: type[Any], scope: StoreScope
 ) -> None:
     own = [name for name in vars(spelling) if name.startswith(("serialize_", "deserialize_"))]
@@ -417,13 +417,13 @@ def test_the_hooks_of_the_base_give_back_what_they_are_given(
 
 
 class OnlyReads(DictBackend):
-    """Has the hook that reads, for what another class has written."""
+    """Has only the hook that reads, for values that another class has written."""
 
     def deserialize_task_state_store_from_ref(self, stored: str) -> Any:
         return f"the object at {stored}"
 
 
-def test_a_class_may_write_some_of_the_hooks_only(inner: Store) -> None:
+def test_a_class_may_define_only_some_hooks(inner: Store) -> None:
     inner.execute(c.Set(TASK, "old", as_reference("there", in_place=True), ANN))
     task_store = TaskStore(OffloadStore(inner, OnlyReads()), TASK, ANN)
     asset_store = AssetStore(OffloadStore(inner, OnlyReads()), ORDERS, ANN)
@@ -474,7 +474,7 @@ def test_a_hook_that_fails_leaves_the_entry_as_it_was(
     assert store.get("job") == 1
 
 
-def test_a_class_without_hooks_leaves_values_where_they_are(inner: Store) -> None:
+def test_a_class_without_hooks_leaves_values_inline(inner: Store) -> None:
     store = TaskStore(OffloadStore(inner, DictBackend()), TASK, ANN)
 
     store.set("job", 1)

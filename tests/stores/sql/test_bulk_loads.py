@@ -1,4 +1,4 @@
-"""Bulk loads beside other writers, and larger than what one statement writes."""
+"""Bulk loads with concurrent writers, and larger than one statement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load(store: SqlStore, name: str, *lots: ScopeEntries, parts: int = 1) -> int
     return store.execute(FinishLoad(name, tuple((part, size) for part in range(parts)), ANN))
 
 
-def test_a_load_beside_a_writer_gives_no_version_twice(database_url: str) -> None:
+def test_a_load_with_a_concurrent_writer_assigns_no_version_twice(database_url: str) -> None:
     with SqlStore(database_url, history_limit=1000) as store:
         store.execute(c.DeclareAsset(name="orders"))
         lot = ScopeEntries(ORDERS, (("shared", '"loaded"', None), ("loaded", "1", None)))
@@ -47,7 +47,7 @@ def test_a_load_beside_a_writer_gives_no_version_twice(database_url: str) -> Non
         assert sum(step.writer == ANN for step in steps) == LOADS
 
 
-def test_two_loads_of_the_same_scopes_end_one_after_the_other(database_url: str) -> None:
+def test_two_concurrent_loads_of_the_same_scopes_both_succeed(database_url: str) -> None:
     scopes = [TaskScope("sales", "monday", "load", index) for index in range(50)]
     lots = [ScopeEntries(scope, (("k", "1", None),)) for scope in scopes]
     with SqlStore(database_url) as store, ThreadPoolExecutor(2) as pool:

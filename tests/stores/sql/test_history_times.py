@@ -1,4 +1,4 @@
-"""An entry and its history tell the same time, by the database's own clock."""
+"""Times of an entry and its history, by the database's own clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ORDERS = AssetScope(name="orders")
 ANNA = ApiWriter("anna")
 
 
-def test_the_newest_step_has_the_time_of_the_entry(database_url: str) -> None:
+def test_the_newest_version_has_the_time_of_the_entry(database_url: str) -> None:
     with SqlStore(database_url) as store:
         store.execute(c.DeclareAsset("orders"))
         store.execute(c.Set(ORDERS, "cursor", "1", ANNA))

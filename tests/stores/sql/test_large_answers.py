@@ -1,4 +1,4 @@
-"""Answers with large values: read from the database and sent in parts."""
+"""Large answers, read from the database and sent in parts."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_large_results_are_complete(store: Store, monkeypatch: pytest.MonkeyPatc
     assert some == tuple(results[:2])
 
 
-def test_events_with_much_in_them_are_complete(
+def test_events_with_large_extras_are_complete(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "LARGEST_PAGE", 2000)
@@ -193,10 +193,10 @@ def test_the_events_of_a_run_are_complete(store: Store, monkeypatch: pytest.Monk
     ids=lambda command: type(command).__name__,
 )
 @pytest.mark.parametrize("max_size", [3000, 100_000])
-def test_what_comes_while_a_page_is_read_hides_nothing(
+def test_rows_added_while_a_page_is_read_hide_nothing(
     store: Store, command: Any, max_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page ends where its size is exceeded, or where the list does."""
+    """Add rows during a page, which ends where its size is exceeded, or where the list does."""
     if not isinstance(store, SqlStore):
         pytest.skip("the queries of a page are seen where the database is read")
     store.execute(c.DeclareAsset("orders", "s3://orders"))

@@ -1,4 +1,4 @@
-"""Requests of clients on each database: when the commit's answer is lost, and what they cost."""
+"""Idempotent requests on each database, with lost answers to commits, and their cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = TaskWriter(TASK, 1)
 
 
 class Unlucky(SqlStore):
-    """Loses its connection just after a commit, when told so."""
+    """Store that loses its connection just after a commit, on request."""
 
     loses_next = False
 
@@ -44,7 +44,7 @@ def store(database_url: str) -> Iterator[Unlucky]:
         yield store
 
 
-def test_an_end_whose_answer_is_lost_is_told_again(store: Unlucky) -> None:
+def test_a_retried_end_with_a_lost_answer_is_recorded_once(store: Unlucky) -> None:
     store.loses_next = True
     with pytest.raises(StoreUnavailable, match="may or may not have happened"):
         store.execute(c.FinishAttempt(FIRST, succeeded=False))
@@ -70,7 +70,7 @@ def test_a_write_whose_answer_is_lost_is_one_version(
     assert entry.version == version
 
 
-def test_a_number_that_was_used_for_another_command_is_refused(store: Unlucky) -> None:
+def test_a_request_number_reused_for_another_command_is_refused(store: Unlucky) -> None:
     store.execute(Once(RequestId("worker", 1), c.Set(TASK, "k", "1", FIRST)))
 
     with pytest.raises(StaleRequest, match="another command"):
@@ -79,14 +79,14 @@ def test_a_number_that_was_used_for_another_command_is_refused(store: Unlucky) -
     assert [asset.name for asset in store.execute(c.ListAssets())] == ["orders"]
 
 
-def test_what_is_for_custom_backends_only_is_refused(store: Unlucky) -> None:
+def test_commands_for_custom_backends_are_refused(store: Unlucky) -> None:
     for command in (c.CleanUpBackend(), Once(RequestId("admin", 1), c.CleanUpBackend())):
         with pytest.raises(NotSupported, match="CleanUpBackend"):
             store.execute(command)
 
 
 class Counting(SqlStore):
-    """Counts its statements."""
+    """Store that counts its statements."""
 
     statements = 0
 
@@ -95,7 +95,7 @@ class Counting(SqlStore):
         return super()._run(*args)
 
 
-def test_what_tasks_do_most_is_one_statement(postgres_database: ServerDatabase) -> None:
+def test_the_most_frequent_commands_are_one_statement(postgres_database: ServerDatabase) -> None:
     own = LiveAttempt(FIRST)
     commands = [
         Once(RequestId("task", 1), c.Set(TASK, "k", "1", FIRST)),

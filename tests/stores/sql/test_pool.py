@@ -1,4 +1,4 @@
-"""Connections of a process: how many there may be, and how long they stay."""
+"""Connection pool: its limit, and the closing of idle connections."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def taken(one: Pool, count: int) -> list[Link]:
     return [one.take() for _ in range(count)]
 
 
-def test_what_nobody_needs_is_closed(pass_time: Callable[[float], None]) -> None:
+def test_unused_connections_are_closed(pass_time: Callable[[float], None]) -> None:
     one = Pool(Connection, 4)
     links = taken(one, 3)
     for link in links:
@@ -54,7 +54,7 @@ def test_what_nobody_needs_is_closed(pass_time: Callable[[float], None]) -> None
     assert [link.connection.is_open for link in links] == [False, False, True]
 
 
-def test_what_is_needed_again_stays(pass_time: Callable[[float], None]) -> None:
+def test_a_reused_connection_stays_open(pass_time: Callable[[float], None]) -> None:
     one = Pool(Connection, 4)
     links = taken(one, 2)
     for link in links:
@@ -68,7 +68,7 @@ def test_what_is_needed_again_stays(pass_time: Callable[[float], None]) -> None:
     assert all(link.connection.is_open for link in links)
 
 
-async def test_an_event_loop_closes_what_it_does_not_need(
+async def test_an_event_loop_closes_unused_connections(
     pass_time: Callable[[float], None],
 ) -> None:
     async def connect() -> Connection:
@@ -85,7 +85,7 @@ async def test_an_event_loop_closes_what_it_does_not_need(
     assert [link.connection.is_open for link in links] == [False, True]
 
 
-async def test_there_are_no_more_than_allowed() -> None:
+async def test_the_number_of_connections_respects_the_limit() -> None:
     async def connect() -> Connection:
         return Connection()
 

@@ -1,4 +1,4 @@
-"""Reading whole tables of the store: slices, ranges, tests."""
+"""Scans of whole tables of the store: slices, ranges, conditions."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_loads_are_read_with_the_parts_of_their_records(store: SqlStore) -> None
         assert read(store, "loads", "number", tests=found) == [(1,)]
 
 
-def test_slices_of_loads_follow_one_another_over_what_is_none(store: SqlStore) -> None:
+def test_slices_of_loads_continue_after_entries_that_are_not_loads(store: SqlStore) -> None:
     orders = Connection(store).asset_store(name="orders")
     for number in range(3):
         orders.set("watermark/load", "the user's own")
@@ -121,20 +121,20 @@ def test_slices_of_loads_follow_one_another_over_what_is_none(store: SqlStore) -
     assert seen == ["0", "1", "2"]
 
 
-def test_what_has_expired_is_not_read(store: SqlStore) -> None:
+def test_expired_entries_are_not_read(store: SqlStore) -> None:
     store.execute(c.Set(LOAD, "gone", "1", ANNA, START))
     store.execute(c.Set(LOAD, "there", "1", ANNA, START + timedelta(microseconds=1)))
 
     assert keys(store) == ["there"]
 
 
-def test_a_value_that_looks_like_ours_is_read_as_it_was_written(store: SqlStore) -> None:
+def test_a_value_that_looks_escaped_is_read_as_it_was_written(store: SqlStore) -> None:
     store.execute(c.Set(LOAD, "k", '{"__holdfast_value__":{"__holdfast_ref__":"x"}}', ANNA))
 
     assert read(store, "task_store", "value") == [('{"__holdfast_ref__":"x"}',)]
 
 
-def test_rows_are_found_by_every_test(store: SqlStore) -> None:
+def test_rows_are_found_by_every_condition(store: SqlStore) -> None:
     for key in ("A", "a", "a_b", "aä", "b"):
         store.execute(c.Set(LOAD, key, "1", ANNA))
     store.execute(c.Set(CHECK, "z", "1", ANNA, START + timedelta(days=1)))
@@ -166,7 +166,7 @@ def test_ranges_cover_every_row_once(store: SqlStore) -> None:
     assert len(set().union(*parts)) == sum(map(len, parts)) == 600
 
 
-def test_slices_follow_one_another(store: SqlStore) -> None:
+def test_slices_continue_where_the_previous_one_ended(store: SqlStore) -> None:
     for number in range(7):
         store.execute(c.RegisterTask(TaskScope("etl", "tuesday", "load", number)))
     scan: dict[str, Any] = {"table": "task_instances", "columns": ("run_id", "map_index")}
@@ -183,7 +183,7 @@ def test_slices_follow_one_another(store: SqlStore) -> None:
     ]
 
 
-def test_an_entry_written_anew_stays_in_its_range(store: SqlStore) -> None:
+def test_an_entry_written_again_stays_in_its_range(store: SqlStore) -> None:
     writer = TaskWriter(LOAD)
     store.execute(c.SetMany(LOAD, tuple((f"key {n:02}", "1") for n in range(40)), writer))
     bounds = store.execute(c.PlanScan("task_store", 2, 10))
@@ -225,7 +225,7 @@ def test_an_empty_table_is_one_range(store: SqlStore, table: str) -> None:
         {"limit": 10**20},
     ],
 )
-def test_a_scan_of_what_there_is_not_is_refused(wrong: dict[str, Any]) -> None:
+def test_a_scan_of_an_unknown_table_or_column_is_refused(wrong: dict[str, Any]) -> None:
     right: dict[str, Any] = {"table": "task_store", "columns": ("key",), "limit": 1}
 
     with pytest.raises(InvalidInput):

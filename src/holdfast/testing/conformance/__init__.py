@@ -1,4 +1,4 @@
-"""The conformance suite of stores, by topic, each test sync and async."""
+"""Conformance suite of stores, by topic, each test sync and async."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Declarations(StoreFixtures):
         assert do(DeclareAsset("orders", ORDERS_URI)) == first
         assert do(Get(ORDERS, "k")) == "1"
 
-    def test_a_name_or_uri_alone_stands_for_the_asset_that_has_it(self, do: Client) -> None:
+    def test_a_name_or_uri_alone_identifies_its_asset(self, do: Client) -> None:
         info = do(DeclareAsset("orders", ORDERS_URI))
 
         assert do(DeclareAsset(name="orders")) == info
@@ -185,7 +185,7 @@ class Declarations(StoreFixtures):
         [DeclareDagAssets("returns", (OF_ORDERS,)), DeclareAsset("orders", ORDERS_URI)],
         ids=["by a DAG", "by hand"],
     )
-    def test_an_asset_that_comes_back_has_its_state_back(
+    def test_an_asset_declared_again_has_its_state_again(
         self, do: Client, declaration: c.Command[Any]
     ) -> None:
         self._orphan(do)
@@ -198,7 +198,7 @@ class Declarations(StoreFixtures):
         do(Set(ORDERS, "k", "2", ANN))
         assert [step.value for step in do(History(ORDERS, "k"))] == ["2", "1"]
 
-    def test_the_sweep_takes_what_was_deactivated_by_the_cut_off(
+    def test_the_sweep_includes_assets_deactivated_by_the_cut_off(
         self, do: Client, clock: Clock
     ) -> None:
         self._orphan(do)
@@ -212,7 +212,7 @@ class Declarations(StoreFixtures):
         assert do(List(ORDERS)).total == 0
         assert do(History(ORDERS, "k")) == ()
 
-    def test_the_sweep_leaves_what_was_deactivated_after_the_cut_off(
+    def test_the_sweep_skips_assets_deactivated_after_the_cut_off(
         self, do: Client, clock: Clock
     ) -> None:
         self._orphan(do)
@@ -223,7 +223,7 @@ class Declarations(StoreFixtures):
         assert do(Get(ORDERS, "k")) == "1"
         assert len(do(History(ORDERS, "k"))) == 1
 
-    def test_the_sweep_leaves_active_assets(
+    def test_the_sweep_skips_active_assets(
         self, do: Client, asset: AssetScope, clock: Clock
     ) -> None:
         do(DeclareDagAssets("sales", (OF_CUSTOMERS,)))
@@ -236,7 +236,7 @@ class Declarations(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
         assert do(Get(CUSTOMERS, "k")) == "1"
 
-    def test_the_sweep_leaves_an_asset_that_came_back(self, do: Client, clock: Clock) -> None:
+    def test_the_sweep_skips_an_asset_declared_again(self, do: Client, clock: Clock) -> None:
         self._orphan(do)
         clock.forward(8 * DAY)
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
@@ -244,7 +244,7 @@ class Declarations(StoreFixtures):
         assert do(DeleteOrphans(clock())) == 0
         assert do(Get(ORDERS, "k")) == "1"
 
-    def test_the_sweep_takes_what_is_left_of_deleted_entries(
+    def test_the_sweep_deletes_the_history_of_deleted_entries(
         self, do: Client, clock: Clock
     ) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
@@ -263,9 +263,7 @@ class Declarations(StoreFixtures):
         assert do(ListOrphans(clock())) == ()
         assert do(DeleteOrphans(clock())) == 0
 
-    def test_an_inactive_asset_that_holds_nothing_is_no_orphan(
-        self, do: Client, clock: Clock
-    ) -> None:
+    def test_an_inactive_asset_without_state_is_no_orphan(self, do: Client, clock: Clock) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
         do(DeclareDagAssets("sales", ()))
 
@@ -290,7 +288,7 @@ class Declarations(StoreFixtures):
         assert do(Set(ORDERS, "k", "2", ANN, if_version=0)) > before
         assert [step.previous for step in do(History(ORDERS, "k"))] == [0]
 
-    def test_declaring_one_asset_at_the_same_time_makes_one(self, do: Client) -> None:
+    def test_concurrent_declarations_of_an_asset_create_one(self, do: Client) -> None:
         declared = do.together([DeclareAsset("orders", ORDERS_URI)] * 6)
 
         assert do(ListAssets()) == (declared[0],)
@@ -349,9 +347,7 @@ class Deletion(StoreFixtures):
             with pytest.raises(UnknownTaskInstance):
                 do(Get(scope, "k"))
 
-    def test_a_deleted_run_that_comes_back_has_no_entries(
-        self, do: Client, task: TaskScope
-    ) -> None:
+    def test_a_recreated_run_has_no_entries(self, do: Client, task: TaskScope) -> None:
         do(Set(task, "k", "1", ANN))
         do(c.DeleteRun(task.dag_id, task.run_id))
 
@@ -372,7 +368,7 @@ class Deletion(StoreFixtures):
 
         assert [do(Get(scope, "k")) for scope in neighbours] == ["1", "1"]
 
-    def test_deleting_a_run_leaves_what_it_wrote_to_assets(
+    def test_deleting_a_run_keeps_the_asset_entries_it_wrote(
         self, do: Client, asset: AssetScope, task: TaskScope
     ) -> None:
         do(Set(asset, "k", "1", TaskWriter(task)))

@@ -1,4 +1,4 @@
-"""The async entry point, for stores whose tests use the sync one."""
+"""Tests of the async entry point, for stores whose tests use the sync one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Asynchronous(StoreFixtures):
 
         assert run(store.aexecute(c.Get(TASK, "k"))) == "1"
 
-    def test_what_was_written_one_way_is_read_the_other(
+    def test_sync_and_async_calls_read_each_others_writes(
         self, store: Store, run: Callable[..., Any]
     ) -> None:
         store.execute(c.Set(TASK, "k", "1", ANN))
@@ -43,7 +43,7 @@ class Asynchronous(StoreFixtures):
         with pytest.raises(UnknownAsset):
             run(store.aexecute(c.Set(AssetScope(name="nobody's"), "k", "1", ANN)))
 
-    def test_an_error_is_the_same_as_through_the_other_door(
+    def test_sync_and_async_calls_raise_the_same_error(
         self, store: Store, run: Callable[..., Any]
     ) -> None:
         command = c.Get(TaskScope("no", "such", "task"), "k")
@@ -55,7 +55,7 @@ class Asynchronous(StoreFixtures):
 
         assert (type(again.value), str(again.value)) == (type(told.value), str(told.value))
 
-    def test_commands_are_carried_out_side_by_side(
+    def test_commands_are_executed_concurrently(
         self, store: Store, run: Callable[..., Any]
     ) -> None:
         async def together() -> list[int]:
@@ -68,7 +68,9 @@ class Asynchronous(StoreFixtures):
             str(n) for n in range(20)
         ]
 
-    def test_the_event_loop_goes_on_meanwhile(self, store: Store, run: Callable[..., Any]) -> None:
+    def test_a_command_does_not_block_the_event_loop(
+        self, store: Store, run: Callable[..., Any]
+    ) -> None:
         async def count() -> int:
             ticks = 0
             writing = asyncio.create_task(store.aexecute(c.Set(TASK, "k", "1", ANN)))
@@ -79,7 +81,7 @@ class Asynchronous(StoreFixtures):
 
         assert run(count()) > 0
 
-    def test_a_command_that_is_cancelled_leaves_the_store_in_order(
+    def test_a_cancelled_command_leaves_the_store_usable(
         self, store: Store, run: Callable[..., Any]
     ) -> None:
         async def cancelled() -> None:

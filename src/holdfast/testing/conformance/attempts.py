@@ -1,4 +1,4 @@
-"""Attempts: only the newest one of a task instance may write, and only until it ends."""
+"""Attempts and fencing: only the newest attempt of a task instance may write, until it ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Attempts(StoreFixtures):
     def test_attempts_are_numbered_from_one(self, do: Client, task: TaskScope) -> None:
         assert [do(StartAttempt(task)) for _ in range(3)] == [1, 2, 3]
 
-    def test_an_attempt_does_not_begin_after_one_that_its_starter_did_not_know_of(
+    def test_an_attempt_does_not_start_if_an_unknown_one_was_started_before(
         self, do: Client, task: TaskScope
     ) -> None:
         assert do(StartAttempt(task, after=0)) == 1
@@ -64,9 +64,7 @@ class Attempts(StoreFixtures):
 
         assert do(StartAttempt(task, after=1)) == 2
 
-    def test_an_attempt_starts_after_the_newest_that_is_known(
-        self, do: Client, task: TaskScope
-    ) -> None:
+    def test_an_attempt_starts_after_the_newest_one(self, do: Client, task: TaskScope) -> None:
         assert do(StartAttempt(task, after=0)) == 1
         assert do(StartAttempt(task, after=1)) == 2
 
@@ -93,7 +91,7 @@ class Attempts(StoreFixtures):
         assert do(Get(scope, "a")) is None
         assert do(Get(scope, "b")) == "1"
 
-    def test_an_entry_knows_the_task_of_the_attempt_that_wrote_it(
+    def test_an_entry_names_the_task_of_the_attempt_that_wrote_it(
         self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(Set(scope, "k", "1", attempt))
@@ -123,7 +121,7 @@ class Attempts(StoreFixtures):
 
         self._assert_the_first_attempt_is_refused(do, task, asset)
 
-    def test_an_attempt_that_is_over_is_refused_before_an_asset_that_is_not_known(
+    def test_the_error_for_an_ended_attempt_precedes_that_for_an_unknown_asset(
         self, do: Client, task: TaskScope
     ) -> None:
         old = TaskWriter(task, do(StartAttempt(task)))
@@ -153,7 +151,7 @@ class Attempts(StoreFixtures):
 
         assert do(Get(scope, "k")) is None
 
-    def test_a_refused_attempt_leaves_no_trace(
+    def test_a_refused_write_of_an_attempt_changes_nothing(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(StartAttempt(attempt.scope))
@@ -164,7 +162,7 @@ class Attempts(StoreFixtures):
         assert do(c.History(asset, "k")) == ()
         assert do(List(asset)).total == 0
 
-    def test_an_attempt_to_come_may_not_write(self, do: Client, attempt: TaskWriter) -> None:
+    def test_a_future_attempt_may_not_write(self, do: Client, attempt: TaskWriter) -> None:
         assert attempt.attempt is not None
 
         with pytest.raises(StaleAttempt):
@@ -178,7 +176,7 @@ class Attempts(StoreFixtures):
 
         assert do(Get(scope, "k", attempt)) == "1"
 
-    def test_an_attempt_is_no_matter_to_other_writers(
+    def test_a_new_attempt_does_not_fence_other_writers(
         self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(StartAttempt(attempt.scope))
@@ -188,7 +186,7 @@ class Attempts(StoreFixtures):
 
         assert do(Get(scope, "k")) == "2"
 
-    def test_a_retry_finds_what_the_attempt_before_it_stored(
+    def test_a_retry_reads_the_entries_of_the_previous_attempt(
         self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(Set(scope, "job_id", '"app_1"', attempt))
@@ -211,7 +209,7 @@ class Attempts(StoreFixtures):
             do(Set(asset, "k", "1", attempt))
         assert do(Get(asset, "k")) is None
 
-    def test_an_attempt_of_a_deleted_run_may_not_write_once_the_run_is_made_again(
+    def test_an_attempt_of_a_deleted_run_may_not_write_to_the_recreated_run(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(c.DeleteRun(attempt.scope.dag_id, attempt.scope.run_id))
@@ -268,7 +266,7 @@ class Attempts(StoreFixtures):
 
         assert do(Get(attempt.scope, "k")) == "1"
 
-    def test_of_attempts_started_at_the_same_time_one_may_write(
+    def test_only_one_of_several_concurrent_attempts_may_write(
         self, do: Client, task: TaskScope
     ) -> None:
         numbers = do.together([StartAttempt(task)] * 6)

@@ -1,4 +1,4 @@
-"""Barriers: all objects of a scope are deleted at once, while writers wait."""
+"""Barriers: deletion of all objects of a scope at once, while writers wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.testing.conformance.purging import MINUTE, TAKER, named, put, rese
 
 
 class Barriers(StoreFixtures):
-    def test_a_scope_without_objects_is_taken_as_a_whole(
+    def test_a_scope_without_referenced_objects_is_purged_as_a_whole(
         self, do: Client, scope: StoreScope
     ) -> None:
         for key in ("k", "l"):
@@ -46,7 +46,7 @@ class Barriers(StoreFixtures):
         assert "k" in [purge.key for purge in again.purges]
         assert again.barrier is None
 
-    def test_a_scope_that_has_or_awaits_an_object_is_not_taken_as_a_whole(
+    def test_a_scope_with_a_referenced_or_reserved_object_is_not_purged_as_a_whole(
         self, do: Client, scope: StoreScope
     ) -> None:
         put(do, scope, "k", as_reference("k", in_place=True), ANN)
@@ -64,7 +64,7 @@ class Barriers(StoreFixtures):
         assert [purge.key for purge in standing.purges] == ["m"]
         assert (reserved.barrier, standing.barrier) == (None, None)
 
-    def test_every_map_index_is_taken_as_a_whole(self, do: Client) -> None:
+    def test_all_map_indices_are_purged_as_a_whole(self, do: Client) -> None:
         first, second, new = (TaskScope("sales", "monday", "load", index) for index in (0, 1, 2))
         for scope in (first, second, new):
             do(c.RegisterTask(scope))

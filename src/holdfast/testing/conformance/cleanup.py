@@ -22,7 +22,7 @@ def keys(rows: tuple[Expired, ...]) -> list[str]:
 
 
 class Cleanup(StoreFixtures):
-    def test_where_nothing_has_expired_there_is_nothing_to_remove(
+    def test_nothing_is_removed_if_nothing_has_expired(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
@@ -43,9 +43,7 @@ class Cleanup(StoreFixtures):
         assert do(CountExpired(clock())) == 3
         assert keys(rows) == ["c", "b", "a"]
 
-    def test_a_listed_row_says_whose_it_is_and_when_it_expired(
-        self, do: Client, clock: Clock
-    ) -> None:
+    def test_a_listed_row_has_its_scope_and_its_expiry(self, do: Client, clock: Clock) -> None:
         mapped = TaskScope("sales", "monday", "load", 3)
         do(c.RegisterTask(mapped))
         expiry = clock() + HOUR
@@ -56,7 +54,7 @@ class Cleanup(StoreFixtures):
 
         assert (row.scope, row.key, row.expires_at) == (mapped, "job_id", expiry)
 
-    def test_a_listing_goes_on_after_the_row_it_is_given(
+    def test_a_listing_continues_after_a_given_row(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
@@ -67,7 +65,7 @@ class Cleanup(StoreFixtures):
 
         assert [keys(first), keys(second), keys(third)] == [["c", "b"], ["a"], []]
 
-    def test_a_listing_of_rows_that_expired_at_one_time_has_each_once(
+    def test_a_listing_has_each_of_the_rows_with_the_same_expiry_once(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(c.SetMany(task, tuple((key, "1") for key in "abcde"), ANN, clock() + HOUR))
@@ -79,7 +77,7 @@ class Cleanup(StoreFixtures):
 
         assert sorted(keys(first + second + third)) == ["a", "b", "c", "d", "e"]
 
-    def test_a_listing_goes_on_while_rows_before_it_are_removed(
+    def test_a_listing_continues_while_earlier_rows_are_removed(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c", "d"])
@@ -88,7 +86,7 @@ class Cleanup(StoreFixtures):
 
         assert keys(do(ListExpired(clock(), 2, after=first[-1]))) == ["b", "a"]
 
-    def test_delete_removes_all_that_has_expired_and_nothing_else(
+    def test_delete_removes_exactly_the_expired_entries(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "never", "1", ANN))
@@ -101,7 +99,7 @@ class Cleanup(StoreFixtures):
         assert [each.entry.key for each in do(List(task)).found] == ["later", "never"]
 
     @pytest.mark.parametrize("skip_held", [False, True])
-    def test_batches_remove_all_until_none_is_left(
+    def test_batches_remove_all_expired_entries(
         self, do: Client, task: TaskScope, clock: Clock, skip_held: bool
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c", "d", "e"])
@@ -111,7 +109,7 @@ class Cleanup(StoreFixtures):
         assert gone == [2, 2, 1, 0]
         assert do(CountExpired(clock())) == 0
 
-    def test_take_answers_which_rows_went(self, do: Client, task: TaskScope, clock: Clock) -> None:
+    def test_take_returns_the_removed_rows(self, do: Client, task: TaskScope, clock: Clock) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
 
         first = do(TakeExpired(clock(), 2))
@@ -133,7 +131,7 @@ class Cleanup(StoreFixtures):
         assert do(CountExpired(cutoff)) == len(preview)
         assert sorted(keys(do(TakeExpired(cutoff, 10)))) == sorted(keys(preview))
 
-    def test_what_expires_at_the_cut_off_goes_and_what_expires_after_it_stays(
+    def test_an_entry_that_expires_at_the_cut_off_is_removed_and_a_later_one_is_not(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         cutoff = clock() + HOUR
@@ -178,7 +176,7 @@ class Cleanup(StoreFixtures):
         assert do(DeleteExpired(clock())) == 0
         assert do(Get(asset, "watermark")) == "1"
 
-    def test_cleanup_at_the_same_time_removes_each_row_once(
+    def test_concurrent_cleanups_remove_each_row_once(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         values = tuple((f"k{n}", "1") for n in range(60))

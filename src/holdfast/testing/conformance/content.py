@@ -110,7 +110,7 @@ class Content(StoreFixtures):
 
         assert {key: do(c.Get(scope, key)) for key in values} == values
 
-    def test_a_value_comes_back_as_it_was(self, accessor: Any) -> None:
+    def test_a_value_is_returned_unchanged(self, accessor: Any) -> None:
         for name, value in VALUES.items():
             accessor.set(name, value)
 
@@ -119,12 +119,12 @@ class Content(StoreFixtures):
         assert back == VALUES
         assert [type(value) for value in back.values()] == [type(each) for each in VALUES.values()]
 
-    def test_values_come_back_all_together(self, accessor: Any) -> None:
+    def test_all_values_are_returned_in_one_list(self, accessor: Any) -> None:
         accessor.set_many(VALUES)
 
         assert dict(accessor.items()) == VALUES
 
-    def test_a_tuple_comes_back_as_a_list(self, accessor: Any) -> None:
+    def test_a_tuple_is_returned_as_a_list(self, accessor: Any) -> None:
         accessor.set("k", (1, ("a", ())))
 
         assert accessor.get("k") == [1, ["a", []]]
@@ -134,7 +134,7 @@ class Content(StoreFixtures):
 
         assert list(accessor.get("k")) == ["b", "a"]
 
-    def test_a_value_that_reads_as_false_is_no_absence(self, accessor: Any) -> None:
+    def test_a_falsy_value_is_not_absent(self, accessor: Any) -> None:
         accessor.set("k", 0)
 
         assert accessor.get("k", default=7) == 0

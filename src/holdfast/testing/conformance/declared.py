@@ -1,4 +1,4 @@
-"""Check that the gaps that a store declares exist."""
+"""Tests that the gaps that a store declares exist."""
 
 from __future__ import annotations
 

@@ -82,12 +82,14 @@ class Text(str):
 
 
 class Entries(StoreFixtures):
-    def test_what_was_set_can_be_got(self, do: Client, scope: StoreScope) -> None:
+    def test_a_value_that_was_set_is_returned_by_get(self, do: Client, scope: StoreScope) -> None:
         do(Set(scope, "job_id", '"app_1"', ANN))
 
         assert do(Get(scope, "job_id")) == '"app_1"'
 
-    def test_text_of_a_subclass_counts_as_its_text(self, do: Client, scope: StoreScope) -> None:
+    def test_a_string_of_a_subclass_is_stored_as_its_text(
+        self, do: Client, scope: StoreScope
+    ) -> None:
         do(Set(scope, Text("k"), "1", ANN))
         do(Set(scope, "l", "2", ANN))
 
@@ -103,7 +105,7 @@ class Entries(StoreFixtures):
     def test_a_key_that_was_never_set_is_absent(self, do: Client, scope: StoreScope) -> None:
         assert do(Get(scope, "job_id")) is None
 
-    def test_where_nothing_was_set_there_is_no_entry(self, do: Client, scope: StoreScope) -> None:
+    def test_an_entry_that_was_never_set_is_absent(self, do: Client, scope: StoreScope) -> None:
         assert do(GetEntry(scope, "job_id")) is None
         assert do(List(scope)).found == ()
 
@@ -113,12 +115,12 @@ class Entries(StoreFixtures):
 
         assert do(Get(scope, "job_id")) == '"app_2"'
 
-    def test_values_are_kept_verbatim(self, do: Client, scope: StoreScope) -> None:
+    def test_values_are_stored_verbatim(self, do: Client, scope: StoreScope) -> None:
         do(Set(scope, "k", '{"b": 1,  "a": 1.0, "c": "\\u00e9"}', ANN))
 
         assert do(Get(scope, "k")) == '{"b": 1,  "a": 1.0, "c": "\\u00e9"}'
 
-    def test_an_entry_carries_its_key_value_version_and_time(
+    def test_an_entry_has_its_key_value_version_and_time(
         self, do: Client, scope: StoreScope, clock: Clock
     ) -> None:
         version = do(Set(scope, "rows", "42", ANN))
@@ -132,7 +134,7 @@ class Entries(StoreFixtures):
         assert not entry.staged
 
     @pytest.mark.parametrize("writer", WRITERS, ids=str)
-    def test_an_entry_knows_its_last_writer(
+    def test_an_entry_names_its_last_writer(
         self, do: Client, scope: StoreScope, writer: Writer
     ) -> None:
         do(Set(scope, "k", "1", ANN))
@@ -152,7 +154,7 @@ class Entries(StoreFixtures):
         assert do(Get(scope, "a")) is None
         assert do(Get(scope, "b")) == "2"
 
-    def test_a_deleted_entry_is_gone(self, do: Client, scope: StoreScope) -> None:
+    def test_a_deleted_entry_is_absent(self, do: Client, scope: StoreScope) -> None:
         do(Set(scope, "a", "1", ANN))
 
         do(Delete(scope, "a", ANN))
@@ -160,7 +162,7 @@ class Entries(StoreFixtures):
         assert do(GetEntry(scope, "a")) is None
         assert do(List(scope)).total == 0
 
-    def test_deleting_what_is_absent_does_nothing(self, do: Client, scope: StoreScope) -> None:
+    def test_deleting_an_absent_key_does_nothing(self, do: Client, scope: StoreScope) -> None:
         do(Delete(scope, "a", ANN))
 
         assert do(Get(scope, "a")) is None
@@ -181,12 +183,12 @@ class Entries(StoreFixtures):
         assert do(Get(scope, "a")) is None
         assert do(Get(scope, "b")) is None
 
-    def test_clearing_what_is_empty_does_nothing(self, do: Client, scope: StoreScope) -> None:
+    def test_clearing_an_empty_scope_does_nothing(self, do: Client, scope: StoreScope) -> None:
         do(Clear(scope, ANN))
 
         assert do(Get(scope, "a")) is None
 
-    def test_set_many_writes_all_of_it(self, do: Client, scope: StoreScope) -> None:
+    def test_set_many_writes_all_entries(self, do: Client, scope: StoreScope) -> None:
         do(Set(scope, "a", "0", ANN))
 
         do(SetMany(scope, (("a", "1"), ("b", "2")), ANN))
@@ -308,7 +310,7 @@ class Entries(StoreFixtures):
         assert [do(Get(scope, "k")) for scope in (first, second, third, task)] == [None] * 4
         assert [do(Get(scope, "k")) for scope in NEIGHBOURS[:3]] == ['"here"'] * 3
 
-    def test_clear_of_all_map_indices_can_be_asked_of_a_task_that_is_only_mapped(
+    def test_all_map_indices_of_a_task_without_unmapped_instance_can_be_cleared(
         self, do: Client
     ) -> None:
         mapped = self._mapped_entries(do)
@@ -323,13 +325,13 @@ class Entries(StoreFixtures):
             do(Set(scope, "k", str(scope.map_index), ANN))
         return MAPPED
 
-    def test_writers_at_the_same_time_all_get_through(self, do: Client, scope: StoreScope) -> None:
+    def test_concurrent_writes_all_succeed(self, do: Client, scope: StoreScope) -> None:
         versions = do.together([Set(scope, f"k{n}", str(n), ANN) for n in range(8)])
 
         assert len(set(versions)) == 8
         assert [do(Get(scope, f"k{n}")) for n in range(8)] == [str(n) for n in range(8)]
 
-    def test_writers_of_one_new_key_at_the_same_time_all_get_through(
+    def test_concurrent_writes_of_one_new_key_all_succeed(
         self, do: Client, scope: StoreScope
     ) -> None:
         versions = do.together([Set(scope, "k", str(n), ANN) for n in range(8)])
@@ -339,7 +341,7 @@ class Entries(StoreFixtures):
         assert entry.version == max(versions)
         assert entry.value == str(versions.index(entry.version))
 
-    def test_set_manys_at_the_same_time_do_not_mix(self, do: Client, scope: StoreScope) -> None:
+    def test_concurrent_calls_of_set_many_do_not_mix(self, do: Client, scope: StoreScope) -> None:
         do.together(
             [
                 SetMany(scope, tuple((key, str(n)) for key in keys), ANN)
@@ -349,5 +351,5 @@ class Entries(StoreFixtures):
 
         assert len({do(Get(scope, key)) for key in "abc"}) == 1
 
-    def test_registering_one_task_at_the_same_time_is_fine(self, do: Client) -> None:
+    def test_concurrent_registrations_of_a_task_succeed(self, do: Client) -> None:
         assert do.together([RegisterTask(TASK)] * 8) == [None] * 8

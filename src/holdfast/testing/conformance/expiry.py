@@ -1,4 +1,4 @@
-"""Expiry of entries: it holds for every reader at once, and every write sets it anew."""
+"""Expiry of entries: effective for every reader at once, and set by every write."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Expiry(StoreFixtures):
     def test_now_is_in_utc(self, do: Client) -> None:
         assert do(Now()).utcoffset() == timedelta(0)
 
-    def test_before_its_time_an_entry_is_there(
+    def test_an_entry_is_present_until_it_expires(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         expiry = clock() + HOUR
@@ -52,7 +52,7 @@ class Expiry(StoreFixtures):
         assert entry.expires_at == expiry
         assert do(List(task)).total == 1
 
-    def test_until_its_time_a_value_is_there_and_then_it_is_not(
+    def test_a_value_is_returned_until_it_expires(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
@@ -80,7 +80,7 @@ class Expiry(StoreFixtures):
 
         assert do(Get(task, "k")) is None
 
-    def test_only_the_expired_entry_is_gone(
+    def test_only_the_expired_entry_is_absent(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "short", "1", ANN, clock() + HOUR))
@@ -90,7 +90,7 @@ class Expiry(StoreFixtures):
 
         assert [each.entry.key for each in do(List(task)).found] == ["long", "never"]
 
-    def test_all_of_set_many_expires_together(
+    def test_all_entries_of_a_set_many_expire_together(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(SetMany(task, (("a", "1"), ("b", "1")), ANN, clock() + HOUR))
@@ -135,7 +135,7 @@ class Expiry(StoreFixtures):
 
         assert do(Get(task, "k")) == "2"
 
-    def test_clear_takes_expired_entries_too(
+    def test_clear_removes_expired_entries_too(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
@@ -146,7 +146,7 @@ class Expiry(StoreFixtures):
         assert do(List(task)).total == 0
         assert do(CountExpired(clock())) == 0
 
-    def test_an_expiry_in_another_time_zone_is_the_same_moment(
+    def test_an_expiry_in_another_time_zone_is_the_same_time(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         kolkata = timezone(timedelta(hours=5, minutes=30))
@@ -174,14 +174,16 @@ class Expiry(StoreFixtures):
         assert task_store.get("k") is None
         assert task_store.get("k", "absent") == "absent"
 
-    def test_retention_ends_for_all_of_set_many(self, task_store: Any, clock: Clock) -> None:
+    def test_the_retention_of_a_set_many_applies_to_all_its_entries(
+        self, task_store: Any, clock: Clock
+    ) -> None:
         task_store.set_many({"a": 1, "b": 1}, retention=timedelta(days=7))
         clock.forward(timedelta(days=7, minutes=1))
 
         assert task_store.entry("a") is None
         assert task_store.keys() == []
 
-    def test_without_retention_the_default_holds(
+    def test_without_retention_the_default_applies(
         self, open_task_store: Callable[..., Any], clock: Clock
     ) -> None:
         task_store = open_task_store(rules=Rules(default_retention=timedelta(days=3)))
@@ -206,7 +208,7 @@ class Expiry(StoreFixtures):
 
         assert task_store.entry("a").expires_at is None
 
-    def test_with_a_default_of_zero_entries_stay(
+    def test_with_a_default_of_zero_entries_never_expire(
         self, open_task_store: Callable[..., Any], clock: Clock
     ) -> None:
         task_store = open_task_store(rules=NEVER_BY_DEFAULT)
@@ -224,7 +226,7 @@ class Expiry(StoreFixtures):
 
         assert task_store.get("k") is None
 
-    def test_another_default_does_not_touch_written_entries(
+    def test_a_changed_default_does_not_apply_to_written_entries(
         self, open_task_store: Callable[..., Any]
     ) -> None:
         open_task_store().set("k", 1)

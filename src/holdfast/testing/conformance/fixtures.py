@@ -63,7 +63,7 @@ class StoreFixtures:
     """Names of tests that fail because the store is different, each with the reason."""
 
     history_limit: ClassVar[int] = 100
-    """How many versions of an asset's entry the store keeps; at least 4."""
+    """Number of versions of an asset's entry that the store keeps; at least 4."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -61,7 +61,7 @@ def current(do: Client, intent: str) -> int:
 
 
 class Guards(StoreFixtures):
-    def test_a_live_attempt_reads_what_anybody_reads(
+    def test_a_live_attempt_reads_committed_entries(
         self, do: Client, attempt: TaskWriter, scope: StoreScope
     ) -> None:
         do(Set(scope, "k", '"v"', attempt))
@@ -71,7 +71,7 @@ class Guards(StoreFixtures):
         entry = Guarded(LiveAttempt(attempt), GetEntry(scope, "k", reader=attempt))
         assert do(entry) == do(GetEntry(scope, "k"))
 
-    def test_a_live_attempt_reads_what_it_has_staged(
+    def test_a_live_attempt_reads_its_staged_writes(
         self, do: Client, attempt: TaskWriter, asset: AssetScope
     ) -> None:
         do(Set(asset, "k", '"staged"', attempt, on_success=True))
@@ -80,7 +80,7 @@ class Guards(StoreFixtures):
 
         assert do(Guarded(LiveAttempt(attempt), read)) == '"staged"'
 
-    def test_a_live_attempt_does_not_read_what_has_expired(
+    def test_a_live_attempt_does_not_read_expired_entries(
         self, do: Client, attempt: TaskWriter, clock: Clock
     ) -> None:
         do(Set(TASK, "k", "1", attempt, clock() + timedelta(hours=1)))
@@ -105,12 +105,14 @@ class Guards(StoreFixtures):
 
         self._assert_the_first_attempt_reads_nothing(do)
 
-    def test_an_attempt_of_an_unknown_task_is_told_so(self, do: Client, asset: AssetScope) -> None:
+    def test_an_attempt_of_an_unknown_task_gets_an_error(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         for read in supported(do, READS):
             with pytest.raises(UnknownTaskInstance):
                 do(Guarded(LiveAttempt(FIRST), read))
 
-    def test_what_is_written_for_an_attempt_is_written_while_it_is_live(
+    def test_guarded_writes_succeed_while_the_attempt_is_live(
         self, do: Client, attempt: TaskWriter, scope: StoreScope
     ) -> None:
         do(Guarded(LiveAttempt(attempt), Set(scope, "k", '"in time"', ANN)))
@@ -132,7 +134,7 @@ class Guards(StoreFixtures):
         do(while_current(Delete(scope, "k", JOB), intent))
         assert do(while_current(Get(scope, "k"), intent)) is None
 
-    def test_a_job_goes_on_when_the_attempt_that_began_it_is_over(
+    def test_a_job_outlives_the_attempt_that_submitted_it(
         self, do: Client, attempt: TaskWriter
     ) -> None:
         current(do, "app-1")
@@ -144,7 +146,7 @@ class Guards(StoreFixtures):
         assert do(while_current(Get(TASK, "progress"))) == "1"
 
     @pytest.mark.parametrize("succeeded", [True, False], ids=["success", "failure"])
-    def test_a_job_whose_task_has_ended_reads_and_writes_nothing_until_it_runs_again(
+    def test_a_job_of_an_ended_task_reads_and_writes_nothing_until_the_task_runs_again(
         self, do: Client, attempt: TaskWriter, scope: StoreScope, succeeded: bool
     ) -> None:
         current(do, "app-1")
@@ -158,7 +160,7 @@ class Guards(StoreFixtures):
         do(StartAttempt(attempt.scope))
         do(while_current(Set(scope, "k", "1", JOB)))
 
-    def test_a_job_goes_on_while_its_task_waits_for_a_retry(
+    def test_a_job_continues_while_its_task_waits_for_a_retry(
         self, do: Client, attempt: TaskWriter, scope: StoreScope
     ) -> None:
         current(do, "app-1")
@@ -169,7 +171,7 @@ class Guards(StoreFixtures):
 
         assert do(while_current(Get(scope, "k"))) == "1"
 
-    def test_a_job_whose_place_another_took_reads_and_writes_nothing(
+    def test_a_superseded_job_reads_and_writes_nothing(
         self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         current(do, "app-1")
@@ -177,7 +179,7 @@ class Guards(StoreFixtures):
 
         self._assert_the_job_is_refused(do)
 
-    def test_a_job_whose_task_was_cleared_reads_and_writes_nothing(
+    def test_a_job_of_a_cleared_task_reads_and_writes_nothing(
         self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         current(do, "app-1")
@@ -193,7 +195,7 @@ class Guards(StoreFixtures):
 
         self._assert_the_job_is_refused(do)
 
-    def test_an_intent_is_text_and_nothing_that_looks_like_it(
+    def test_an_intent_that_is_not_a_string_does_not_match(
         self, do: Client, task: TaskScope
     ) -> None:
         do(Set(task, INTENT, "17", JOB))
@@ -201,12 +203,12 @@ class Guards(StoreFixtures):
         with pytest.raises(StaleAttempt):
             do(while_current(Get(task, "k"), "17"))
 
-    def test_a_job_of_an_unknown_task_is_told_so(self, do: Client, asset: AssetScope) -> None:
+    def test_a_job_of_an_unknown_task_gets_an_error(self, do: Client, asset: AssetScope) -> None:
         for command in (Get(TASK, "k"), Set(TASK, "k", "1", JOB), Set(ORDERS, "k", "1", JOB)):
             with pytest.raises(UnknownTaskInstance):
                 do(while_current(command))
 
-    def test_no_job_writes_after_another_took_its_place(self, do: Client, task: TaskScope) -> None:
+    def test_no_job_writes_after_it_was_superseded(self, do: Client, task: TaskScope) -> None:
         for number in range(5):
             current(do, "app-1")
             writes = [while_current(Set(task, f"k{n}", str(number), JOB)) for n in range(4)]
@@ -216,7 +218,7 @@ class Guards(StoreFixtures):
             for version in versions:
                 assert isinstance(version, StaleAttempt) or version < replaced
 
-    def test_a_jobs_request_gets_its_answer_again_though_another_took_its_place(
+    def test_a_retried_request_of_a_superseded_job_gets_its_first_answer(
         self, do: Client, task: TaskScope, scope: StoreScope
     ) -> None:
         current(do, "app-1")
@@ -230,7 +232,7 @@ class Guards(StoreFixtures):
             do(Once(RequestId("driver", 2), while_current(Set(scope, "k", "2", JOB))))
         assert do(Get(scope, "k")) == "1"
 
-    def test_a_jobs_request_that_is_sent_many_times_at_once_is_carried_out_once(
+    def test_concurrent_copies_of_a_jobs_request_are_executed_once(
         self, do: Client, task: TaskScope, scope: StoreScope
     ) -> None:
         current(do, "app-1")

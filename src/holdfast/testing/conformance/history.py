@@ -23,7 +23,9 @@ DAY = timedelta(days=1)
 
 
 class Histories(StoreFixtures):
-    def test_a_key_never_written_has_no_history(self, do: Client, asset: AssetScope) -> None:
+    def test_a_key_that_was_never_written_has_no_history(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         assert do(History(asset, "k")) == ()
 
     def test_history_has_the_newest_version_first(self, do: Client, asset: AssetScope) -> None:
@@ -48,7 +50,7 @@ class Histories(StoreFixtures):
         assert [step.writer for step in steps] == writers[::-1]
         assert [step.updated_at for step in steps] == [start + n * DAY for n in (3, 2, 1, 0)]
 
-    def test_each_step_names_the_one_before_it(self, do: Client, asset: AssetScope) -> None:
+    def test_each_version_names_the_previous_one(self, do: Client, asset: AssetScope) -> None:
         do(Set(asset, "other", "1", ANN))
         do(Set(asset, "k", "1", ANN))
         do(Set(asset, "other", "2", ANN))
@@ -59,7 +61,7 @@ class Histories(StoreFixtures):
 
         assert [step.previous for step in steps] == [steps[1].version, steps[2].version, 0]
 
-    def test_history_has_deletions(self, do: Client, asset: AssetScope) -> None:
+    def test_history_includes_deletions(self, do: Client, asset: AssetScope) -> None:
         do(Set(asset, "k", "1", ANN))
         do(Delete(asset, "k", MONDAY))
         do(Set(asset, "k", "2", ANN))
@@ -69,20 +71,20 @@ class Histories(StoreFixtures):
         assert [step.value for step in steps] == ["2", None, "1"]
         assert steps[1].writer == MONDAY
 
-    def test_history_has_what_clear_removed(self, do: Client, asset: AssetScope) -> None:
+    def test_history_includes_entries_removed_by_clear(self, do: Client, asset: AssetScope) -> None:
         do(SetMany(asset, (("a", "1"), ("b", "2")), ANN))
         do(Clear(asset, MONDAY))
 
         assert [step.value for step in do(History(asset, "a"))] == [None, "1"]
         assert [step.writer for step in do(History(asset, "b"))] == [MONDAY, ANN]
 
-    def test_deleting_what_is_absent_leaves_no_trace(self, do: Client, asset: AssetScope) -> None:
+    def test_deleting_an_absent_key_adds_no_version(self, do: Client, asset: AssetScope) -> None:
         do(Delete(asset, "k", ANN))
         do(Clear(asset, ANN))
 
         assert do(History(asset, "k")) == ()
 
-    def test_a_refused_write_leaves_no_trace(self, do: Client, asset: AssetScope) -> None:
+    def test_a_refused_write_adds_no_version(self, do: Client, asset: AssetScope) -> None:
         do(Set(asset, "k", "1", ANN))
 
         with pytest.raises(VersionConflict):
@@ -121,7 +123,7 @@ class Histories(StoreFixtures):
 
 
 class Rewinds(StoreFixtures):
-    def test_rewind_puts_a_version_back_as_a_new_one(self, do: Client, asset: AssetScope) -> None:
+    def test_rewind_restores_a_version_as_a_new_one(self, do: Client, asset: AssetScope) -> None:
         first = do(Set(asset, "k", "1", MONDAY))
         second = do(Set(asset, "k", "2", TUESDAY))
 
@@ -202,7 +204,7 @@ class Rewinds(StoreFixtures):
         assert step == deletion
         assert do(Get(asset, "k")) is None
 
-    def test_rewind_brings_a_deleted_entry_back(self, do: Client, asset: AssetScope) -> None:
+    def test_rewind_restores_a_deleted_entry(self, do: Client, asset: AssetScope) -> None:
         version = do(Set(asset, "k", "1", ANN))
         do(Delete(asset, "k", ANN))
 
@@ -228,7 +230,7 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "a")) == "1"
         assert do(Get(asset, "b")) == "2"
 
-    def test_a_dry_run_says_what_would_come_back_and_writes_nothing(
+    def test_a_dry_run_returns_the_restored_value_and_writes_nothing(
         self, do: Client, asset: AssetScope
     ) -> None:
         first = do(Set(asset, "k", "1", ANN))

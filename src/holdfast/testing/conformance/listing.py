@@ -1,4 +1,4 @@
-"""Lists of one scope, or of all that a filter matches: order and paging."""
+"""Lists of one scope or of a filter: order and paging."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ class Listing(StoreFixtures):
 
         assert keys(do(List(scope))) == BY_CODE_POINT
 
-    def test_a_listed_entry_is_the_whole_entry(
-        self, do: Client, task: TaskScope, clock: Clock
-    ) -> None:
+    def test_a_listed_entry_is_complete(self, do: Client, task: TaskScope, clock: Clock) -> None:
         expiry = clock() + timedelta(hours=1)
         version = do(Set(task, "k", '"v"', ANN, expiry))
 
@@ -100,7 +98,7 @@ class Listing(StoreFixtures):
 
         assert keys(do(List(scope, prefix="part-"))) == ["part-1", "part-2"]
 
-    def test_nothing_in_a_prefix_is_a_wildcard(self, do: Client, scope: StoreScope) -> None:
+    def test_a_prefix_has_no_wildcards(self, do: Client, scope: StoreScope) -> None:
         names = ["a b", "a%b", "a'b", "a*b", "a[b", "a\\b", "a_b", "axb"]
         self._set_all(do, scope, names)
 
@@ -117,7 +115,7 @@ class Listing(StoreFixtures):
         assert keys(do(List(scope, prefix="\U0001f680"))) == ["\U0001f6801"]
         assert keys(do(List(scope, prefix="\U0010ffff"))) == ["\U0010ffff", "\U0010ffff1"]
 
-    def test_a_limit_and_an_offset_make_a_page_and_the_total_is_of_all(
+    def test_limit_and_offset_select_a_page_and_the_total_counts_all_entries(
         self, do: Client, scope: StoreScope
     ) -> None:
         self._set_all(do, scope, ["a", "b", "c", "d", "e"])
@@ -135,7 +133,7 @@ class Listing(StoreFixtures):
         assert keys(page) == ["c"]
         assert page.total == 3
 
-    def test_a_page_after_the_end_is_empty_and_knows_the_total(
+    def test_a_page_after_the_end_is_empty_and_has_the_total(
         self, do: Client, scope: StoreScope
     ) -> None:
         self._set_all(do, scope, ["a", "b", "c"])
@@ -150,12 +148,12 @@ class Listing(StoreFixtures):
 
         assert do(List(scope, limit=0)) == Page((), 3)
 
-    def test_the_total_is_of_those_selected(self, do: Client, scope: StoreScope) -> None:
+    def test_the_total_counts_the_selected_entries(self, do: Client, scope: StoreScope) -> None:
         self._set_all(do, scope, ["a1", "a2", "b1"])
 
         assert do(List(scope, prefix="a", limit=1)).total == 2
 
-    def test_what_was_deleted_is_not_listed(self, do: Client, scope: StoreScope) -> None:
+    def test_deleted_entries_are_not_listed(self, do: Client, scope: StoreScope) -> None:
         self._set_all(do, scope, ["a", "b"])
         do(Delete(scope, "a", ANN))
 
@@ -171,7 +169,7 @@ class Listing(StoreFixtures):
 
         assert keys(do(List(scope, updated_since=since))) == ["new", "rewritten"]
 
-    def test_expiring_before_selects_what_expires_sooner(
+    def test_expiring_before_selects_entries_that_expire_earlier(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "never", "1", ANN))
@@ -201,7 +199,7 @@ class Listing(StoreFixtures):
 
         assert (scopes(page), keys(page)) == (EVERYWHERE[6:], ["b"])
 
-    def test_a_page_goes_on_from_one_scope_to_the_next(self, do: Client) -> None:
+    def test_a_page_can_span_scopes(self, do: Client) -> None:
         for scope in EVERYWHERE[:2]:
             do(RegisterTask(scope))
             do(SetMany(scope, (("a", "1"), ("b", "1")), ANN))
@@ -223,7 +221,7 @@ class Listing(StoreFixtures):
         assert do(List(TaskFilter())) == Page((), 0)
         assert do(List(AssetFilter())) == Page((), 0)
 
-    def test_a_page_goes_on_behind_an_entry_whatever_was_written_before_it(
+    def test_a_page_starts_after_an_entry_whatever_was_written_before_it(
         self, do: Client, scope: StoreScope
     ) -> None:
         self._set_all(do, scope, BY_CODE_POINT)
@@ -239,7 +237,7 @@ class Listing(StoreFixtures):
         assert keys(first) + keys(rest) == BY_CODE_POINT
         assert (keys(some), some.total) == (BY_CODE_POINT[6:8], 2)
 
-    def test_a_page_goes_on_behind_an_entry_of_another_scope(self, do: Client) -> None:
+    def test_a_page_starts_after_an_entry_of_another_scope(self, do: Client) -> None:
         for scope in EVERYWHERE:
             do(RegisterTask(scope))
             do(SetMany(scope, (("a", "1"), ("b", "1")), ANN))
@@ -252,7 +250,7 @@ class Listing(StoreFixtures):
         assert [scopes(page) for page in behind] == [EVERYWHERE[4:6], [EVERYWHERE[6]] * 2]
         assert [keys(page) for page in behind] == [["b", "a"], ["a", "b"]]
 
-    def test_assets_go_on_behind_one(self, do: Client, asset: AssetScope) -> None:
+    def test_a_page_of_assets_starts_after_a_given_one(self, do: Client, asset: AssetScope) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
         do(Set(asset, "k", "1", ANN))
         do(Set(CUSTOMERS, "k", "1", ANN))

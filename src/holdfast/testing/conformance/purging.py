@@ -1,4 +1,4 @@
-"""References to objects: an object that nothing refers to any more is queued for deletion, once."""
+"""Purge queue: objects without references are queued for deletion once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def taken(do: Client, **where: Any) -> list[str]:
 
 
 class Purging(StoreFixtures):
-    def test_an_entry_that_is_deleted_leaves_its_object(self, do: Client, task: TaskScope) -> None:
+    def test_the_object_of_a_deleted_entry_is_queued(self, do: Client, task: TaskScope) -> None:
         put(do, task, "k", A, ANN)
 
         do(c.Delete(task, "k", ANN))
@@ -66,7 +66,9 @@ class Purging(StoreFixtures):
         [purge] = take(do)
         assert (purge.scope, purge.key, purge.value, purge.tries) == (task, "k", A, 0)
 
-    def test_what_is_still_named_is_not_queued(self, do: Client, scope: StoreScope) -> None:
+    def test_an_object_with_a_reference_left_is_not_queued(
+        self, do: Client, scope: StoreScope
+    ) -> None:
         put(do, scope, "k", A, ANN)
         put(do, scope, "k", A, ANN)
         do(c.ReserveObjects(scope, (("k", A, MINE), ("other", B, MINE)), ANN))
@@ -75,14 +77,16 @@ class Purging(StoreFixtures):
         assert taken(do) == []
         assert do(c.CountPurges()).waiting == 0
 
-    def test_an_overwritten_object_of_a_task_is_queued(self, do: Client, task: TaskScope) -> None:
+    def test_the_object_of_an_overwritten_task_entry_is_queued(
+        self, do: Client, task: TaskScope
+    ) -> None:
         put(do, task, "k", A, ANN)
 
         put(do, task, "k", "1", ANN)
 
         assert taken(do) == [A]
 
-    def test_a_cleared_scope_leaves_its_objects(self, do: Client, task: TaskScope) -> None:
+    def test_the_objects_of_a_cleared_scope_are_queued(self, do: Client, task: TaskScope) -> None:
         for key, value in (("k", A), ("l", B)):
             put(do, task, key, value, ANN)
 
@@ -90,7 +94,7 @@ class Purging(StoreFixtures):
 
         assert sorted(taken(do, scope=task)) == [A, B]
 
-    def test_every_map_index_that_is_cleared_leaves_its_objects(self, do: Client) -> None:
+    def test_the_objects_of_all_cleared_map_indices_are_queued(self, do: Client) -> None:
         first, second = (TaskScope("sales", "monday", "load", index) for index in (0, 1))
         for scope, value in ((first, A), (second, B)):
             do(c.RegisterTask(scope))
@@ -100,7 +104,7 @@ class Purging(StoreFixtures):
 
         assert sorted(taken(do, scope=first, all_map_indices=True)) == [A, B]
 
-    def test_the_history_of_an_asset_names_what_was_overwritten(
+    def test_the_history_of_an_asset_refers_to_overwritten_objects(
         self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
@@ -110,7 +114,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
 
-    def test_the_history_does_not_keep_what_was_overwritten_in_place(
+    def test_the_history_does_not_refer_to_objects_overwritten_in_place(
         self, do: Client, asset: AssetScope
     ) -> None:
         reference = as_reference("vault/a", in_place=True)
@@ -122,7 +126,9 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [reference]
 
-    def test_what_falls_off_the_history_is_queued(self, do: Client, asset: AssetScope) -> None:
+    def test_the_object_of_a_version_dropped_from_the_history_is_queued(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         put(do, asset, "k", A, ANN)
 
         for number in range(self.history_limit):
@@ -130,7 +136,7 @@ class Purging(StoreFixtures):
 
         assert taken(do, scope=asset) == [A]
 
-    def test_a_value_that_came_twice_stays_while_one_step_names_it(
+    def test_an_object_of_two_versions_is_kept_while_one_refers_to_it(
         self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
@@ -142,7 +148,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
 
-    def test_cleanup_of_expired_entries_leaves_their_objects(
+    def test_cleanup_queues_the_objects_of_expired_entries(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         for key, value in (("k", A), ("l", B)):
@@ -155,7 +161,7 @@ class Purging(StoreFixtures):
 
         assert sorted(taken(do)) == [A, B]
 
-    def test_a_deleted_run_leaves_its_objects(self, do: Client, attempt: TaskWriter) -> None:
+    def test_the_objects_of_a_deleted_run_are_queued(self, do: Client, attempt: TaskWriter) -> None:
         put(do, TASK, "k", A, attempt)
 
         do(c.DeleteRun(TASK.dag_id, TASK.run_id))
@@ -163,7 +169,7 @@ class Purging(StoreFixtures):
         [purge] = take(do)
         assert (purge.scope, purge.value) == (TASK, A)
 
-    def test_a_deleted_asset_leaves_its_objects(
+    def test_the_objects_of_a_deleted_asset_are_queued(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         staged = as_reference("s3://lake/staged")
@@ -177,7 +183,7 @@ class Purging(StoreFixtures):
         assert {purge.value for purge in purges} == {A, B, staged}
         assert {purge.scope for purge in purges} == {AssetScope(name="orders", uri=ORDERS_URI)}
 
-    def test_the_sweep_of_orphans_leaves_their_objects(self, do: Client, clock: Clock) -> None:
+    def test_the_sweep_queues_the_objects_of_orphans(self, do: Client, clock: Clock) -> None:
         do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
         put(do, AssetScope(name="orders"), "k", A, ANN)
         do(c.DeclareDagAssets("sales", ()))
@@ -186,7 +192,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_a_staged_object_is_named(
+    def test_a_staged_write_refers_to_its_object(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
@@ -197,7 +203,7 @@ class Purging(StoreFixtures):
         assert taken(do) == []
         assert do(c.Get(asset, "k")) == A
 
-    def test_a_dropped_staged_write_leaves_its_object(
+    def test_the_object_of_a_dropped_staged_write_is_queued(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
@@ -208,7 +214,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [B]
 
-    def test_the_next_attempt_drops_what_the_one_before_staged(
+    def test_the_next_attempt_drops_the_staged_writes_of_the_previous_one(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
@@ -217,7 +223,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_clearing_on_success_leaves_the_objects(
+    def test_clearing_on_success_queues_the_objects(
         self, do: Client, task: TaskScope, attempt: TaskWriter
     ) -> None:
         put(do, task, "k", A, attempt)
@@ -226,7 +232,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_a_rewind_names_the_old_object_again(self, do: Client, asset: AssetScope) -> None:
+    def test_a_rewind_refers_to_the_old_object_again(self, do: Client, asset: AssetScope) -> None:
         version = put(do, asset, "k", A, ANN)
         put(do, asset, "k", B, ANN)
 
@@ -235,7 +241,7 @@ class Purging(StoreFixtures):
         assert do(c.Get(asset, "k")) == A
         assert taken(do) == []
 
-    def test_what_is_taken_is_nobody_elses_until_its_lease_is_over(
+    def test_a_taken_object_is_not_taken_again_until_its_lease_ends(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
@@ -247,7 +253,9 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_what_is_gone_leaves_the_queue(self, do: Client, task: TaskScope, clock: Clock) -> None:
+    def test_a_deleted_object_leaves_the_queue(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         [purge] = take(do)
@@ -258,7 +266,7 @@ class Purging(StoreFixtures):
         assert taken(do) == []
         assert do(c.CountPurges()).waiting == 0
 
-    def test_a_part_of_the_queue_is_not_the_rest_of_it(
+    def test_taking_one_scope_leaves_the_rest_of_the_queue(
         self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         for scope in (task, asset):
@@ -271,7 +279,7 @@ class Purging(StoreFixtures):
 
         assert do(c.CountPurges()).waiting == 1
 
-    def test_what_could_not_be_deleted_is_tried_again_later_and_later(
+    def test_a_failed_deletion_is_retried_with_backoff(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
@@ -287,7 +295,7 @@ class Purging(StoreFixtures):
             clock.forward(timedelta(seconds=1))
         assert do(c.CountPurges()) == c.PurgeQueue(1, 1, 0, "no permission")
 
-    def test_a_reserved_object_that_is_never_named_is_due_in_the_end(
+    def test_a_reserved_object_without_reference_becomes_due(
         self, do: Client, scope: StoreScope, clock: Clock
     ) -> None:
         do(reserve(scope, "k", A, ANN))
@@ -298,7 +306,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_a_reserved_object_that_is_named_leaves_the_queue(
+    def test_a_reserved_object_that_is_referred_to_leaves_the_queue(
         self, do: Client, scope: StoreScope
     ) -> None:
         do(c.ReserveObjects(scope, (("k", A, MINE), ("l", B, MINE)), ANN))
@@ -307,7 +315,7 @@ class Purging(StoreFixtures):
 
         assert do(c.CountPurges()).waiting == 0
 
-    def test_a_released_object_is_due_unless_it_is_named(
+    def test_a_released_object_is_due_unless_it_is_referred_to(
         self, do: Client, scope: StoreScope
     ) -> None:
         put(do, scope, "k", A, ANN)
@@ -318,7 +326,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [B]
 
-    def test_what_somebody_queues_is_due_unless_it_is_named(
+    def test_an_object_queued_by_a_client_is_due_unless_it_is_referred_to(
         self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         put(do, task, "k", A, ANN)
@@ -335,7 +343,7 @@ class Purging(StoreFixtures):
 
         assert {(purge.scope, purge.key) for purge in take(do)} == {(gone, "k"), (its, "m")}
 
-    def test_the_queue_knows_assets_by_name_alone(self, do: Client, asset: AssetScope) -> None:
+    def test_the_queue_identifies_assets_by_name(self, do: Client, asset: AssetScope) -> None:
         orders = do(c.GetAsset(asset)).scope
         do(c.QueueObjects(((orders, "k", A),)))
         with pytest.raises(InvalidInput, match="known by its id alone"):
@@ -345,7 +353,7 @@ class Purging(StoreFixtures):
         assert take(do, scope=forged) == ()
         assert [purge.key for purge in take(do)] == ["k"]
 
-    def test_an_object_that_is_queued_can_be_reserved_and_named_again(
+    def test_a_queued_object_can_be_reserved_and_referred_to_again(
         self, do: Client, task: TaskScope
     ) -> None:
         put(do, task, "k", A, ANN)
@@ -371,7 +379,7 @@ class Purging(StoreFixtures):
         if value:
             do(c.ReserveObjects(task, (("k", B, MINE), ("l", A, MINE)), ANN))
 
-    def test_an_object_that_is_being_deleted_cannot_be_named(
+    def test_an_object_that_is_being_deleted_cannot_be_referred_to(
         self, do: Client, task: TaskScope
     ) -> None:
         put(do, task, "k", A, ANN)
@@ -394,7 +402,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
 
-    def test_nobody_reserves_what_they_may_not_write(
+    def test_a_writer_cannot_reserve_objects_of_entries_it_may_not_write(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(c.StartAttempt(attempt.scope))
@@ -409,14 +417,14 @@ class Purging(StoreFixtures):
 
         assert do(c.CountPurges()).waiting == 0
 
-    def test_nobody_reserves_for_an_inactive_asset(self, do: Client) -> None:
+    def test_objects_of_an_inactive_asset_cannot_be_reserved(self, do: Client) -> None:
         do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
         do(c.DeclareDagAssets("sales", ()))
 
         with pytest.raises(AssetInactive):
             do(reserve(AssetScope(name="orders"), "k", A, ANN))
 
-    def test_what_one_writer_reserves_no_other_leaves_to_be_deleted(
+    def test_an_object_reserved_by_one_writer_is_not_queued_by_another(
         self, do: Client, scope: StoreScope
     ) -> None:
         put(do, scope, "k", A, ANN)
@@ -428,7 +436,7 @@ class Purging(StoreFixtures):
         do(c.Set(scope, "k", A, ANN, reservation="other"))
         assert do(c.Get(scope, "k")) == A
 
-    def test_a_staged_write_that_is_dropped_leaves_what_another_has_reserved(
+    def test_a_dropped_staged_write_does_not_queue_an_object_reserved_by_another(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
@@ -438,7 +446,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
 
-    def test_a_name_needs_an_object_that_is_reserved_for_it(
+    def test_a_reference_needs_an_object_reserved_for_its_write(
         self, do: Client, task: TaskScope
     ) -> None:
         do(reserve(task, "k", A, ANN, "other"))
@@ -451,7 +459,7 @@ class Purging(StoreFixtures):
             with pytest.raises(ObjectBusy):
                 do(c.Set(task, "k", A, ANN, reservation=reservation))
 
-    def test_an_object_that_is_gone_is_not_reserved_any_more(
+    def test_a_deleted_object_is_no_longer_reserved(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(reserve(task, "k", A, ANN))
@@ -462,7 +470,7 @@ class Purging(StoreFixtures):
         with pytest.raises(ObjectBusy):
             do(c.Set(task, "k", A, ANN, reservation=MINE))
 
-    def test_a_taker_whose_lease_is_over_is_not_believed(
+    def test_the_report_of_a_taker_whose_lease_has_ended_is_ignored(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
@@ -475,7 +483,7 @@ class Purging(StoreFixtures):
 
         assert do(c.CountPurges()).waiting == 1
 
-    def test_what_is_overwritten_in_place_is_reserved_by_its_key(
+    def test_an_object_overwritten_in_place_is_reserved_by_its_key(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         reference = as_reference("vault/a", in_place=True)
@@ -491,7 +499,7 @@ class Purging(StoreFixtures):
         clock.forward(c.RESERVED_FOR)
         assert [purge.key for purge in take(do)] == ["l"]
 
-    def test_a_person_cannot_go_back_to_what_was_overwritten_in_place(
+    def test_a_user_cannot_rewind_to_an_object_overwritten_in_place(
         self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))

@@ -1,4 +1,4 @@
-"""Random commands, for cases that nobody thought of."""
+"""Random commands, compared with a reference model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retried requests after a lost answer: they are executed once."""
+"""Idempotent requests: a request retried after a lost answer is executed once."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def request(number: int, inner: c.Command[Any], client: str = "ann") -> Once:
 
 
 class Requests(StoreFixtures):
-    def test_what_is_sent_again_gets_the_first_answer(self, do: Client, scope: StoreScope) -> None:
+    def test_a_retried_request_gets_the_first_answer(self, do: Client, scope: StoreScope) -> None:
         write = request(1, Set(scope, "k", "1", ANN))
 
         assert do(write) == do(write)
 
         assert do(Get(scope, "k")) == "1"
 
-    def test_what_is_sent_again_makes_no_second_version(
+    def test_a_retried_request_creates_no_second_version(
         self, do: Client, scope: StoreScope
     ) -> None:
         write = request(1, Set(scope, "k", "1", ANN))
@@ -63,7 +63,7 @@ class Requests(StoreFixtures):
         assert entry is not None
         assert entry.version == version
 
-    def test_what_is_sent_again_makes_no_second_step_of_history(
+    def test_a_retried_request_adds_no_second_version_to_the_history(
         self, do: Client, asset: AssetScope
     ) -> None:
         write = request(1, Set(asset, "k", "1", ANN))
@@ -72,9 +72,7 @@ class Requests(StoreFixtures):
 
         assert len(do(c.History(asset, "k"))) == 1
 
-    def test_what_is_sent_again_undoes_nothing_that_came_after(
-        self, do: Client, scope: StoreScope
-    ) -> None:
+    def test_a_retried_request_undoes_no_later_write(self, do: Client, scope: StoreScope) -> None:
         first = request(1, Set(scope, "k", '"first"', ANN))
         answer = do(first)
         do(Set(scope, "k", '"second"', ANN))
@@ -110,14 +108,14 @@ class Requests(StoreFixtures):
             once = request(number, write)
             assert do(once) == do(once)
 
-    def test_a_compare_and_set_is_not_in_conflict_with_itself(
+    def test_a_retried_compare_and_set_does_not_conflict_with_itself(
         self, do: Client, scope: StoreScope
     ) -> None:
         write = request(1, Set(scope, "k", "1", ANN, if_version=0))
 
         assert do(write) == do(write)
 
-    def test_an_attempt_is_finished_once_and_told_so_twice(
+    def test_a_retried_finish_of_an_attempt_is_executed_once(
         self, do: Client, attempt: TaskWriter
     ) -> None:
         finish = request(1, FinishAttempt(attempt, succeeded=True))
@@ -129,7 +127,7 @@ class Requests(StoreFixtures):
 
         assert [do(start), do(start), do(start)] == [1, 1, 1]
 
-    def test_an_answer_outlives_what_it_was_about(self, do: Client) -> None:
+    def test_the_answer_to_a_retry_outlives_the_run_it_was_about(self, do: Client) -> None:
         do(RegisterTask(TASK))
         write = request(1, Set(TASK, "k", "1", ANN))
         version = do(write)
@@ -137,7 +135,7 @@ class Requests(StoreFixtures):
 
         assert do(write) == version
 
-    def test_the_next_request_is_carried_out_though_it_is_the_same_command(
+    def test_a_new_request_with_the_same_command_is_executed(
         self, do: Client, scope: StoreScope
     ) -> None:
         write = Set(scope, "k", "1", ANN)
@@ -158,7 +156,7 @@ class Requests(StoreFixtures):
 
         assert do(Get(scope, "k")) == '"third"'
 
-    def test_a_number_that_was_used_for_another_command_is_refused_and_writes_nothing(
+    def test_a_request_number_reused_for_another_command_is_refused_and_writes_nothing(
         self, do: Client, scope: StoreScope
     ) -> None:
         do(request(1, Set(scope, "first", "1", ANN)))
@@ -176,7 +174,7 @@ class Requests(StoreFixtures):
         assert do(Get(scope, "first")) == "1"
         assert do(Get(scope, "second")) is None
 
-    def test_what_was_refused_is_tried_anew(self, do: Client, scope: StoreScope) -> None:
+    def test_a_refused_request_can_be_retried(self, do: Client, scope: StoreScope) -> None:
         version = do(Set(scope, "k", '"theirs"', ANN))
         with pytest.raises(VersionConflict):
             do(request(1, Set(scope, "k", '"mine"', ANN, if_version=0)))
@@ -200,7 +198,7 @@ class Requests(StoreFixtures):
         assert do(Get(task, "k")) is None
         assert do(Get(asset, "k")) is None
 
-    def test_each_client_has_numbers_of_its_own(self, do: Client, scope: StoreScope) -> None:
+    def test_each_client_has_its_own_request_numbers(self, do: Client, scope: StoreScope) -> None:
         clients = ["ann", "Ann", "bob", "x" * 64]
 
         for client in clients:
@@ -208,13 +206,13 @@ class Requests(StoreFixtures):
 
         assert [do(Get(scope, client)) for client in clients] == [f'"{name}"' for name in clients]
 
-    def test_a_number_may_be_as_large_as_63_bits_hold(self, do: Client, task: TaskScope) -> None:
+    def test_a_request_number_may_have_63_bits(self, do: Client, task: TaskScope) -> None:
         write = request(2**63 - 1, Set(task, "k", "1", ANN))
 
         assert do(write) == do(write)
 
     @pytest.mark.parametrize("number", [1, 2], ids=["first", "later"])
-    def test_what_is_sent_many_times_at_once_is_carried_out_once(
+    def test_concurrent_copies_of_a_request_are_executed_once(
         self, do: Client, scope: StoreScope, number: int
     ) -> None:
         for before in range(1, number):
@@ -229,21 +227,23 @@ class Requests(StoreFixtures):
         assert entry is not None
         assert entry.version == answers[0]
 
-    def test_an_attempt_that_many_start_at_once_by_one_request_is_one(
+    def test_concurrent_copies_of_a_start_request_start_one_attempt(
         self, do: Client, task: TaskScope
     ) -> None:
         assert do.together([request(1, StartAttempt(task))] * 8) == [1] * 8
 
         assert do(StartAttempt(task)) == 2
 
-    def test_an_end_that_is_told_many_times_at_once_is_one(
+    def test_concurrent_copies_of_a_finish_request_end_the_attempt_once(
         self, do: Client, attempt: TaskWriter
     ) -> None:
         finish = request(1, FinishAttempt(attempt, succeeded=True))
 
         assert do.together([finish] * 8) == [None] * 8
 
-    def test_what_locks_nothing_is_carried_out_once_too(self, do: Client) -> None:
+    def test_concurrent_copies_of_a_request_without_locks_are_executed_once(
+        self, do: Client
+    ) -> None:
         answers = do.together([request(1, RegisterTask(TASK))] * 8)
 
         assert answers == [None] * 8
@@ -258,7 +258,7 @@ class Requests(StoreFixtures):
         assert answers[:8] == answers[8:]
         assert len(set(answers)) == 8
 
-    def test_clients_that_have_been_silent_are_forgotten(
+    def test_inactive_clients_are_forgotten(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         for client in ("silent", "gone", "busy"):
@@ -275,7 +275,7 @@ class Requests(StoreFixtures):
         assert do(Get(task, "silent")) == "2"
         assert do(Get(task, "busy")) == "1"
 
-    def test_what_is_sent_again_is_not_forgotten_sooner_for_it(
+    def test_a_retried_request_is_not_forgotten_earlier(
         self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         write = request(1, Set(task, "k", "1", ANN))

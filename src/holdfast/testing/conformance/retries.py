@@ -1,4 +1,4 @@
-"""Purges on demand: of objects whose deletion has just failed, and of a part of the queue."""
+"""Purges on demand: objects whose deletion has failed, and purges of one scope."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.testing.conformance.purging import (
 
 
 class Retries(StoreFixtures):
-    def test_what_could_not_be_deleted_is_taken_at_once_when_asked_for(
+    def test_a_purge_on_demand_takes_objects_whose_deletion_has_failed(
         self, do: Client, task: TaskScope
     ) -> None:
         put(do, task, "k", A, ANN)
@@ -35,14 +35,14 @@ class Retries(StoreFixtures):
         assert (again.value, again.tries) == (A, 1)
         assert do(c.TakePurges(100, MINUTE, "another", retry=True)).purges == ()
 
-    def test_what_is_reserved_is_not_taken_for_being_asked_for(
+    def test_a_purge_on_demand_does_not_take_reserved_objects(
         self, do: Client, task: TaskScope
     ) -> None:
         do(reserve(task, "k", A, ANN))
 
         assert do(c.TakePurges(100, MINUTE, TAKER, retry=True)).purges == ()
 
-    def test_a_part_of_the_queue_is_counted(
+    def test_the_queue_is_counted_for_one_scope(
         self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         do(c.QueueObjects(((task, "k", A), (named(asset), "k", B), (named(asset), "l", B))))

@@ -1,4 +1,4 @@
-"""Staged writes: they take effect with the attempt's success, all or none."""
+"""Staged writes: applied with the attempt's success, all or none."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Staging(StoreFixtures):
         ]
         assert page.total == 2
 
-    def test_a_list_of_what_was_staged_is_selected_like_any_other(
+    def test_a_list_with_staged_values_is_filtered_like_any_other(
         self, do: Client, asset: AssetScope, attempt: TaskWriter, clock: Clock
     ) -> None:
         version = do(Set(asset, "b", '"old"', ANN))
@@ -75,7 +75,7 @@ class Staging(StoreFixtures):
         assert do(List(asset, limit=1, offset=1, reader=attempt)).found == (found,)
         assert do(List(asset, expiring_before=clock(), reader=attempt)).total == 0
 
-    def test_what_was_staged_is_listed_with_its_asset(
+    def test_staged_values_are_listed_with_their_asset(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         info = do(DeclareAsset("orders", ORDERS_URI))
@@ -123,7 +123,7 @@ class Staging(StoreFixtures):
         assert (entry.value, entry.staged) == ('"new"', True)
         assert (entry.updated_at, entry.version) == (staged_at, version)
 
-    def test_success_applies_what_was_staged(
+    def test_success_applies_staged_writes(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", '"new"', attempt, on_success=True))
@@ -132,7 +132,7 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "k")) == '"new"'
 
-    def test_what_success_applies_is_a_new_version(
+    def test_an_applied_staged_write_is_a_new_version(
         self, do: Client, asset: AssetScope, attempt: TaskWriter, clock: Clock
     ) -> None:
         before = do(Set(asset, "k", '"old"', ANN))
@@ -150,7 +150,7 @@ class Staging(StoreFixtures):
         assert entry.writer.scope == attempt.scope
         assert [step.value for step in do(History(asset, "k"))] == ['"new"', '"old"']
 
-    def test_success_applies_what_was_staged_to_several_assets(
+    def test_success_applies_staged_writes_to_several_assets(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
@@ -174,7 +174,7 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "k")) == "2"
 
-    def test_success_applies_what_was_staged_over_what_others_wrote_meanwhile(
+    def test_success_applies_staged_writes_over_concurrent_writes(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", '"staged"', attempt, on_success=True))
@@ -184,7 +184,7 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "k")) == '"staged"'
 
-    def test_failure_drops_what_was_staged(
+    def test_failure_drops_staged_writes(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", attempt, on_success=True))
@@ -194,7 +194,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k")) is None
         assert do(Get(asset, "k", attempt)) is None
 
-    def test_a_new_attempt_drops_what_the_one_before_had_staged(
+    def test_a_new_attempt_drops_the_staged_writes_of_the_previous_one(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", attempt, on_success=True))
@@ -206,7 +206,7 @@ class Staging(StoreFixtures):
         do(FinishAttempt(retry, succeeded=True))
         assert do(Get(asset, "k")) is None
 
-    def test_what_was_not_staged_stays_after_failure(
+    def test_writes_that_were_not_staged_outlive_a_failure(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", attempt))
@@ -215,7 +215,7 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "k")) == "1"
 
-    def test_map_indices_stage_apart_from_each_other(
+    def test_map_indices_stage_separately(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         mapped = TaskScope(attempt.scope.dag_id, attempt.scope.run_id, attempt.scope.task_id, 0)
@@ -314,7 +314,7 @@ class Staging(StoreFixtures):
         do(FinishAttempt(attempt, succeeded=True))
         assert do(Get(asset, "watermark")) == "7"
 
-    def test_a_staged_advance_does_not_undo_what_others_advanced_meanwhile(
+    def test_a_staged_advance_does_not_undo_concurrent_advances(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
@@ -326,14 +326,14 @@ class Staging(StoreFixtures):
 
         assert do(GetEntry(asset, "watermark")) == before
 
-    def test_a_staged_advance_answers_with_what_would_stand(
+    def test_a_staged_advance_returns_the_value_it_would_leave(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "9", ANN))
 
         assert do(Advance(asset, "watermark", "7", attempt, on_success=True)) == "9"
 
-    def test_a_staged_advance_does_not_bring_back_what_was_rewound_meanwhile(
+    def test_a_staged_advance_does_not_restore_a_value_rewound_concurrently(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "9", ANN))
@@ -344,7 +344,7 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "watermark")) == "7"
 
-    def test_a_staged_advance_goes_on_from_a_staged_set(
+    def test_a_staged_advance_starts_from_a_staged_set(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "9", ANN))
@@ -381,7 +381,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == "5"
         assert do(Get(asset, "cursor")) == '"a"'
 
-    def test_a_staged_advance_over_another_type_written_meanwhile_applies_nothing(
+    def test_a_staged_advance_over_a_concurrently_written_other_type_applies_nothing(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "a", "1", attempt, on_success=True))
@@ -395,7 +395,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == '"text"'
         do(FinishAttempt(attempt, succeeded=False))
 
-    def test_what_was_staged_can_be_read_whatever_was_written_meanwhile(
+    def test_a_staged_value_can_be_read_whatever_was_written_concurrently(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
@@ -404,7 +404,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark", attempt)) == "7"
         assert do(List(asset, reader=attempt)).found[0].entry.value == "7"
 
-    def test_an_asset_that_became_inactive_meanwhile_applies_nothing(
+    def test_staged_writes_to_an_asset_that_became_inactive_are_not_applied(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(DeclareDagAssets("sales", (("customers", CUSTOMERS_URI),)))
@@ -418,7 +418,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k")) is None
         do(FinishAttempt(attempt, succeeded=False))
 
-    def test_deleting_an_asset_drops_what_was_staged_for_it(
+    def test_deleting_an_asset_drops_its_staged_writes(
         self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
@@ -432,7 +432,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
         assert do(Get(CUSTOMERS, "k")) is None
 
-    def test_attempts_that_succeed_at_the_same_time_all_count(
+    def test_concurrent_successes_all_apply_their_staged_writes(
         self, do: Client, asset: AssetScope
     ) -> None:
         writers = []
@@ -449,7 +449,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == "5"
         assert do(List(asset, prefix="part-")).total == 6
 
-    def test_the_accessor_stages_and_reads_what_it_staged(
+    def test_the_accessor_stages_and_reads_staged_values(
         self, do: Client, open_asset_store: Callable[..., Any], attempt: TaskWriter
     ) -> None:
         mine, other = open_asset_store(attempt), open_asset_store()

@@ -1,4 +1,4 @@
-"""Versions: they only ever increase, and a write can be conditional on one."""
+"""Versions: increasing numbers, and writes conditional on a version."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Versions(StoreFixtures):
         assert do(Get(scope, "k")) == "2"
         assert self._version(do, scope, "k") == standing
 
-    def test_if_version_of_a_version_to_come_writes_nothing(
+    def test_if_version_of_a_future_version_writes_nothing(
         self, do: Client, scope: StoreScope
     ) -> None:
         version = do(Set(scope, "k", "1", ANN))
@@ -126,9 +126,7 @@ class Versions(StoreFixtures):
 
         assert do(Get(scope, "k")) == "1"
 
-    def test_if_version_zero_writes_where_there_is_nothing(
-        self, do: Client, scope: StoreScope
-    ) -> None:
+    def test_if_version_zero_writes_an_absent_key(self, do: Client, scope: StoreScope) -> None:
         do(Set(scope, "k", "1", ANN, if_version=0))
 
         assert do(Get(scope, "k")) == "1"
@@ -178,7 +176,7 @@ class Versions(StoreFixtures):
 
         assert do(Get(task, "k")) is None
 
-    def test_if_version_of_one_key_is_no_matter_to_another(
+    def test_if_version_of_one_key_does_not_depend_on_another(
         self, do: Client, scope: StoreScope
     ) -> None:
         version = do(Set(scope, "a", "1", ANN))
@@ -188,7 +186,7 @@ class Versions(StoreFixtures):
 
         assert do(Get(scope, "a")) == "2"
 
-    def test_of_those_that_insist_on_one_version_one_writes(
+    def test_one_of_several_concurrent_writes_on_one_version_succeeds(
         self, do: Client, scope: StoreScope
     ) -> None:
         version = do(Set(scope, "k", '"before"', ANN))
@@ -199,7 +197,7 @@ class Versions(StoreFixtures):
         assert len(refused) == 7
         assert self._version(do, scope, "k") in outcomes
 
-    def test_of_those_that_insist_on_absence_one_writes(
+    def test_one_of_several_concurrent_writes_on_absence_succeeds(
         self, do: Client, scope: StoreScope
     ) -> None:
         outcomes = do.together([Set(scope, "k", str(n), ANN, if_version=0) for n in range(8)])
@@ -207,7 +205,7 @@ class Versions(StoreFixtures):
         refused = [each for each in outcomes if isinstance(each, VersionConflict)]
         assert len(refused) == 7
 
-    def test_the_accessor_insists_on_a_version(self, accessor: Any) -> None:
+    def test_the_accessor_passes_if_version_on(self, accessor: Any) -> None:
         accessor.set("k", 1, if_version=0)
         version = accessor.entry("k").version
 

@@ -1,4 +1,4 @@
-"""Conformance suite of runs, for stores that hold them: DAGs, runs, attempts, events, watches."""
+"""Conformance suite of runs, for stores that hold DAGs, runs, attempts, events and watches."""
 
 from __future__ import annotations
 

@@ -56,7 +56,9 @@ def interrupt(
 
 
 class RunAttempts(RunFixtures):
-    def test_a_task_runs_from_its_attempts_start_on(self, store: Store, clock: Clock) -> None:
+    def test_a_task_is_running_once_its_attempt_has_started(
+        self, store: Store, clock: Clock
+    ) -> None:
         begin(store)
 
         start(store)
@@ -65,7 +67,7 @@ class RunAttempts(RunFixtures):
         assert (running.state, running.attempt) == (TaskState.RUNNING, 1)
         assert (running.started_at, running.ended_at) == (clock.now, None)
 
-    def test_an_attempt_tells_how_it_ended(self, store: Store, clock: Clock) -> None:
+    def test_an_attempt_has_its_outcome(self, store: Store, clock: Clock) -> None:
         begin(store)
         began = clock.now
         writer = start(store)
@@ -87,7 +89,7 @@ class RunAttempts(RunFixtures):
             ),
         )
 
-    def test_a_failure_that_is_tried_again_counts(self, store: Store, clock: Clock) -> None:
+    def test_a_failure_with_a_retry_left_is_counted(self, store: Store, clock: Clock) -> None:
         begin(store)
         ready_at = clock.now + MINUTE
         again = msgspec.structs.replace(FAILED, state=TaskState.UP_FOR_RETRY, ready_at=ready_at)
@@ -105,7 +107,7 @@ class RunAttempts(RunFixtures):
         running = task(store)
         assert (running.ready_at, running.error, running.ended_at) == (None, "", None)
 
-    def test_interruptions_count_while_nothing_else_comes_between(self, store: Store) -> None:
+    def test_only_consecutive_interruptions_are_counted(self, store: Store) -> None:
         begin(store)
         interrupted = Ending(outcome=Outcome.INTERRUPTED, state=TaskState.SCHEDULED)
 
@@ -116,7 +118,7 @@ class RunAttempts(RunFixtures):
 
         assert (task(store).interruptions, task(store).failures) == (0, 1)
 
-    def test_success_takes_effect_all_at_once(self, store: Store) -> None:
+    def test_success_takes_effect_atomically(self, store: Store) -> None:
         begin(store)
         store.execute(c.DeclareAsset("orders", "s3://orders"))
         writer = start(store)
@@ -131,7 +133,7 @@ class RunAttempts(RunFixtures):
         assert (event.number, event.source) == (1, LOAD)
         assert task(store).state is TaskState.SUCCESS
 
-    def test_a_success_that_cannot_stand_leaves_nothing(self, store: Store) -> None:
+    def test_a_success_with_a_conflict_writes_nothing(self, store: Store) -> None:
         begin(store)
         store.execute(c.DeclareAsset("orders", "s3://orders"))
         store.execute(c.DeclareAsset("stock", "s3://stock"))
@@ -178,7 +180,9 @@ class RunAttempts(RunFixtures):
         with pytest.raises(InvalidInput, match="only an attempt that succeeded has events"):
             finish(store, writer, msgspec.structs.replace(FAILED, events=(ORDERS_CHANGED,)))
 
-    def test_tasks_that_end_at_once_with_assets_in_any_order_all_end(self, store: Store) -> None:
+    def test_concurrent_ends_of_tasks_with_the_same_assets_do_not_deadlock(
+        self, store: Store
+    ) -> None:
         begin(store)
         pair = (ORDERS_CHANGED, msgspec.structs.replace(ORDERS_CHANGED, name="b", uri="s3://b"))
         writers = [start(store, scope) for scope in (LOAD, REPORT)]
@@ -190,7 +194,7 @@ class RunAttempts(RunFixtures):
         assert outcomes == [None, None]
         assert len(store.execute(c.ListAssetEvents())) == 4
 
-    def test_a_script_needs_to_say_no_more_than_whether_it_succeeded(self, store: Store) -> None:
+    def test_a_script_reports_only_whether_it_succeeded(self, store: Store) -> None:
         store.execute(c.RegisterTask(LOAD))
         for succeeded in (False, True):
             writer = TaskWriter(LOAD, store.execute(c.StartAttempt(LOAD)))
@@ -210,7 +214,7 @@ class RunAttempts(RunFixtures):
         assert (first.outcome, first.error) == (Outcome.INTERRUPTED, "a newer attempt has begun")
         assert (second.outcome, second.ended_at) == (None, None)
 
-    def test_results_are_the_newest_attempts(self, store: Store) -> None:
+    def test_results_are_those_of_the_newest_attempt(self, store: Store) -> None:
         begin(store)
         first = start(store)
         store.execute(c.PutResult(first, "k", "1"))
@@ -223,7 +227,7 @@ class RunAttempts(RunFixtures):
         with pytest.raises(StaleAttempt):
             store.execute(c.PutResult(first, "k", "3"))
 
-    def test_results_of_a_mapped_task_come_in_the_order_of_its_indices(self, store: Store) -> None:
+    def test_results_of_a_mapped_task_are_in_order_of_map_index(self, store: Store) -> None:
         for index in (10, 2, 0):
             scope = TaskScope(*RUN, "sum", index)
             store.execute(c.RegisterTask(scope))
@@ -245,7 +249,7 @@ class RunAttempts(RunFixtures):
         with pytest.raises(Conflict):
             claim(store, SECOND)
 
-    def test_a_heartbeat_tells_what_is_lost(self, store: Store) -> None:
+    def test_a_heartbeat_returns_lost_runs_and_attempts(self, store: Store) -> None:
         begin(store)
         ended, superseded = start(store), start(store, REPORT)
         finish(store, ended)
@@ -257,7 +261,7 @@ class RunAttempts(RunFixtures):
         assert lost.runs == (RUN,)
         assert set(lost.attempts) == {ended, superseded}
 
-    def test_attempts_that_nobody_supervises_are_interrupted_and_their_tasks_start_again(
+    def test_attempts_without_supervisor_are_interrupted_and_their_tasks_restarted(
         self,
         store: Store,
     ) -> None:
@@ -279,7 +283,7 @@ class RunAttempts(RunFixtures):
             finish(store, zombie)
         assert interrupt(store, SECOND) == ()
 
-    def test_a_task_that_is_interrupted_again_and_again_fails(self, store: Store) -> None:
+    def test_a_task_that_is_interrupted_repeatedly_fails(self, store: Store) -> None:
         begin(store)
         states = []
         for _ in range(3):
@@ -290,7 +294,7 @@ class RunAttempts(RunFixtures):
         assert states == [TaskState.SCHEDULED, TaskState.SCHEDULED, TaskState.FAILED]
         assert task(store).error == "it was killed, 3 times in a row"
 
-    def test_those_alone_whose_lease_has_passed_can_be_interrupted(
+    def test_only_attempts_with_an_expired_lease_can_be_interrupted(
         self, store: Store, clock: Clock
     ) -> None:
         begin(store)
@@ -305,7 +309,7 @@ class RunAttempts(RunFixtures):
         assert attempt.scope == LOAD
         assert task(store, REPORT).state is TaskState.RUNNING
 
-    def test_only_who_holds_the_run_may_interrupt(self, store: Store) -> None:
+    def test_only_the_holder_of_the_run_may_interrupt(self, store: Store) -> None:
         begin(store)
         start(store)
 
@@ -320,7 +324,7 @@ class RunAttempts(RunFixtures):
 
         assert interrupt(store, FIRST) == ()
 
-    def test_what_a_stale_supervisor_tells_is_refused_and_changes_nothing(
+    def test_the_report_of_a_stale_supervisor_is_refused_and_changes_nothing(
         self, store: Store
     ) -> None:
         begin(store)

@@ -62,7 +62,7 @@ def make_run(
 
 
 class Dags(RunFixtures):
-    def test_a_dag_is_as_its_file_has_it(self, store: Store, clock: Clock) -> None:
+    def test_a_dag_is_stored_as_its_file_defines_it(self, store: Store, clock: Clock) -> None:
         spec = loading("sales", ORDERS_SPEC)
 
         save(store, "/dags/ä.py", spec)
@@ -83,7 +83,7 @@ class Dags(RunFixtures):
         assert msgspec.json.decode(info.spec, type=DagSpec) == spec
         assert store.execute(c.ListFiles()) == (FileInfo("/dags/ä.py", clock.now, ""),)
 
-    def test_dags_that_have_left_their_file_are_away(self, store: Store) -> None:
+    def test_dags_removed_from_their_file_are_in_no_file(self, store: Store) -> None:
         save(
             store,
             "a.py",
@@ -101,7 +101,7 @@ class Dags(RunFixtures):
         assert holders(store) == {"other": "b.py", "sales": "", "stock": "a.py", "tax": "a.py"}
         assert store.execute(c.GetRun("sales", "monday"))
 
-    def test_the_dags_of_a_forgotten_file_are_away_and_no_others(
+    def test_only_the_dags_of_a_forgotten_file_are_in_no_file(
         self, store: Store, clock: Clock
     ) -> None:
         save(store, "a.py", loading("sales", ORDERS_SPEC))
@@ -115,7 +115,7 @@ class Dags(RunFixtures):
         assert active(store) == ["customers", "orders"]
         assert [info.file for info in store.execute(c.ListFiles())] == ["a.py"]
 
-    def test_a_dag_that_is_away_for_long_is_stale_and_comes_back_as_it_was(
+    def test_a_dag_that_is_in_no_file_for_long_becomes_stale_and_can_be_restored(
         self, store: Store, clock: Clock
     ) -> None:
         save(store, "a.py", loading("sales", ORDERS_SPEC), seen=True)
@@ -139,7 +139,7 @@ class Dags(RunFixtures):
         assert (info.paused, info.scheduled_until) == (True, DAY.replace(day=20))
         assert active(store) == ["customers", "orders"]
 
-    def test_a_dag_that_no_scheduler_has_had_never_becomes_stale(
+    def test_a_dag_that_no_scheduler_has_seen_never_becomes_stale(
         self, store: Store, clock: Clock
     ) -> None:
         save(store, "by_hand.py", loading("sales", ORDERS_SPEC))
@@ -149,7 +149,7 @@ class Dags(RunFixtures):
         assert store.execute(c.RetireDags(timedelta(0))) == ()
         assert active(store) == ["orders"]
 
-    def test_a_dag_whose_scheduler_stays_away_is_stale_and_keeps_its_assets(
+    def test_a_dag_whose_scheduler_has_stopped_becomes_stale_and_keeps_its_assets(
         self, store: Store, clock: Clock
     ) -> None:
         save(store, "a.py", loading("sales", ORDERS_SPEC), seen=True)
@@ -160,7 +160,7 @@ class Dags(RunFixtures):
         assert active(store) == ["orders"]
         assert store.execute(c.SeeDags(("sales",))) == ("sales",)
 
-    def test_a_scheduler_is_told_what_the_store_does_not_know_it_to_have(
+    def test_a_scheduler_learns_which_of_its_dags_the_store_does_not_have(
         self, store: Store, clock: Clock
     ) -> None:
         save(store, "a.py", dag("sales"), dag("stock"), seen=True)
@@ -177,7 +177,7 @@ class Dags(RunFixtures):
         assert store.execute(c.SeeDags(("sales", *many))) == many
         assert store.execute(c.SeeDags(())) == ()
 
-    def test_an_error_that_nobody_tells_again_is_forgotten(
+    def test_an_import_error_that_is_not_reported_again_is_forgotten(
         self, store: Store, clock: Clock
     ) -> None:
         for file in ("told.py", "left.py"):
@@ -190,7 +190,7 @@ class Dags(RunFixtures):
         errors = {info.file: info.error for info in store.execute(c.ListFiles())}
         assert errors == {"told.py": "Traceback …", "left.py": ""}
 
-    def test_a_file_that_cannot_be_imported_keeps_what_it_held(
+    def test_a_file_that_cannot_be_imported_keeps_its_dags(
         self, store: Store, clock: Clock
     ) -> None:
         save(store, "a.py", loading("sales", ORDERS_SPEC))
@@ -205,7 +205,9 @@ class Dags(RunFixtures):
         save(store, "a.py", dag("sales"))
         assert store.execute(c.ListFiles())[0].error == ""
 
-    def test_a_dag_id_in_two_files_names_both(self, store: Store, clock: Clock) -> None:
+    def test_the_error_for_a_dag_id_in_two_files_names_both(
+        self, store: Store, clock: Clock
+    ) -> None:
         save(store, "a.py", dag("sales"), seen=True)
         clock.forward(timedelta(seconds=20))
         store.execute(c.SeeDags(("sales",)))
@@ -217,7 +219,7 @@ class Dags(RunFixtures):
         assert holders(store) == {"sales": "a.py"}
         assert len(store.execute(c.ListFiles())) == 1
 
-    def test_a_dag_that_no_scheduler_has_any_more_may_be_in_another_file(
+    def test_a_dag_that_no_scheduler_sees_any_more_may_be_in_another_file(
         self, store: Store, clock: Clock
     ) -> None:
         save(store, "by_hand.py", dag("sales"))
@@ -230,7 +232,7 @@ class Dags(RunFixtures):
         assert holders(store) == {"sales": "b.py"}
         assert store.execute(c.GetDag("sales")).paused
 
-    def test_a_dag_may_move_to_another_file_once_the_first_has_let_it_go(
+    def test_a_dag_may_move_to_another_file_once_it_is_removed_from_the_first(
         self, store: Store
     ) -> None:
         save(store, "a.py", dag("sales"), dag("stock"), seen=True)
@@ -266,7 +268,7 @@ class Dags(RunFixtures):
 
         assert active(store) == ["customers", "orders"]
 
-    def test_a_dag_that_moves_from_a_file_that_is_gone_stays_as_it_is(self, store: Store) -> None:
+    def test_a_dag_that_moves_from_a_deleted_file_keeps_its_state(self, store: Store) -> None:
         emit(store, ORDERS_CHANGED)
         save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
         make_run(store, 20)
@@ -289,7 +291,7 @@ class Dags(RunFixtures):
         with pytest.raises(InvalidInput, match="more than one DAG `sales`"):
             save(store, "a.py", dag("stock"), dag("sales"), dag("sales"))
 
-    def test_an_unknown_dag_is_told_with_those_that_there_are(self, store: Store) -> None:
+    def test_the_error_for_an_unknown_dag_names_the_known_ones(self, store: Store) -> None:
         save(store, "a.py", dag("sales"), dag("stock"))
 
         commands: list[c.Command[Any]]
@@ -310,7 +312,7 @@ class Dags(RunFixtures):
         assert store.execute(c.GetDag("sales")).paused
 
     @pytest.mark.parametrize("kind", [RunKind.SCHEDULED, RunKind.MANUAL, RunKind.BACKFILL])
-    def test_a_backfill_makes_no_run_of_a_date_that_has_one(
+    def test_a_backfill_creates_no_run_for_a_date_that_has_one(
         self, store: Store, kind: RunKind
     ) -> None:
         save(store, "a.py", dag("sales"))
@@ -319,9 +321,7 @@ class Dags(RunFixtures):
         with pytest.raises(Conflict, match="sales/there exists already"):
             make_run(store, 20, RunKind.BACKFILL, "again")
 
-    def test_the_schedule_leaves_a_date_to_the_backfill_that_has_made_it(
-        self, store: Store
-    ) -> None:
+    def test_the_schedule_creates_no_run_for_a_backfilled_date(self, store: Store) -> None:
         save(store, "a.py", dag("sales"))
         make_run(store, 20, RunKind.BACKFILL, "backfilled")
         make_run(store, 21, RunKind.MANUAL, "by hand")
@@ -333,7 +333,7 @@ class Dags(RunFixtures):
         assert sorted(run.run_id for run in runs) == ["21", "backfilled", "by hand"]
         assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=21)
 
-    def test_the_schedule_remembers_how_far_it_has_come(self, store: Store) -> None:
+    def test_the_schedule_stores_its_last_date(self, store: Store) -> None:
         save(store, "a.py", dag("sales"))
         make_run(store, 20)
         make_run(store, 10)
@@ -343,7 +343,7 @@ class Dags(RunFixtures):
 
         assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=20)
 
-    def test_the_schedule_passes_over_a_run_that_exists(self, store: Store) -> None:
+    def test_the_schedule_skips_a_run_that_exists(self, store: Store) -> None:
         save(store, "a.py", dag("sales"))
         make_run(store, 20, RunKind.BACKFILL)
 
@@ -352,7 +352,9 @@ class Dags(RunFixtures):
         assert store.execute(c.GetRun("sales", "20")).kind is RunKind.BACKFILL
         assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=20)
 
-    def test_events_while_a_dag_is_away_start_a_run_when_it_is_back(self, store: Store) -> None:
+    def test_events_while_a_dag_is_in_no_file_start_a_run_once_it_is_in_a_file_again(
+        self, store: Store
+    ) -> None:
         save(store, "a.py", dag("sales", ORDERS_SPEC), seen=True)
         emit(store, ORDERS_CHANGED)
         store.execute(c.ForgetFile("a.py", ("sales", "stock")))
@@ -363,7 +365,7 @@ class Dags(RunFixtures):
         assert store.execute(c.CreateAssetRun("sales", "by assets")) is not None
         assert [one.number for one in store.execute(c.RunEvents("sales", "by assets"))] == [1, 2]
 
-    def test_the_schedule_of_a_dag_that_comes_back_goes_on(self, store: Store) -> None:
+    def test_the_schedule_of_a_restored_dag_continues(self, store: Store) -> None:
         save(store, "a.py", dag("sales"))
         make_run(store, 20)
         make_run(store, 31, RunKind.MANUAL)

@@ -1,4 +1,4 @@
-"""Events of assets, and the runs that they start."""
+"""Asset events, and the runs that they start."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Events(RunFixtures):
         with pytest.raises(UnknownAsset):
             store.execute(c.ListAssetEvents(ORDERS))
 
-    def test_an_event_declares_an_asset_that_is_not_known(self, store: Store) -> None:
+    def test_an_event_declares_an_unknown_asset(self, store: Store) -> None:
         emit(store, ORDERS_CHANGED)
 
         [info] = store.execute(c.ListAssets())
         assert (info.name, info.dags, info.orphaned_at) == ("orders", ("producer",), None)
 
-    def test_an_event_wakes_an_asset_that_nobody_declared_any_more(self, store: Store) -> None:
+    def test_an_event_reactivates_an_inactive_asset(self, store: Store) -> None:
         emit(store, ORDERS_CHANGED)
         store.execute(c.DeclareDagAssets("producer", ()))
 
@@ -86,7 +86,7 @@ class Events(RunFixtures):
         assert (info.dags, info.orphaned_at) == (("producer",), None)
         assert len(store.execute(c.ListAssetEvents(ORDERS))) == 2
 
-    def test_events_that_come_at_once_have_numbers_without_gaps(self, store: Store) -> None:
+    def test_concurrent_events_have_numbers_without_gaps(self, store: Store) -> None:
         works = [
             partial(emit, store, ORDERS_CHANGED, CUSTOMERS_CHANGED, dag_id=f"dag{n}")
             for n in range(6)
@@ -97,7 +97,7 @@ class Events(RunFixtures):
         events = store.execute(c.ListAssetEvents(ORDERS))
         assert [event.number for event in events] == [6, 5, 4, 3, 2, 1]
 
-    def test_an_event_starts_a_run_with_it(self, store: Store) -> None:
+    def test_an_event_starts_a_run(self, store: Store) -> None:
         save(store, ORDERS_SPEC)
         assert ask(store) is None
         emit(store, ORDERS_CHANGED, ORDERS_CHANGED)
@@ -115,7 +115,7 @@ class Events(RunFixtures):
 
         assert ask(store) is None
 
-    def test_events_wait_for_those_of_all_assets(self, store: Store) -> None:
+    def test_a_run_waits_for_events_of_all_its_assets(self, store: Store) -> None:
         save(store, AllOf((ORDERS_SPEC, CUSTOMERS_SPEC)))
         emit(store, ORDERS_CHANGED)
         assert ask(store) is None
@@ -128,14 +128,14 @@ class Events(RunFixtures):
         emit(store, ORDERS_CHANGED)
         assert ask(store, "r2") is None
 
-    def test_an_event_of_any_asset_is_enough(self, store: Store) -> None:
+    def test_an_event_of_one_asset_satisfies_an_any_condition(self, store: Store) -> None:
         save(store, AnyOf((ORDERS_SPEC, CUSTOMERS_SPEC)))
         emit(store, CUSTOMERS_CHANGED)
 
         assert ask(store) is not None
         assert taken(store) == [("customers", 1)]
 
-    def test_each_dag_takes_events_for_itself(self, store: Store) -> None:
+    def test_each_dag_consumes_events_independently(self, store: Store) -> None:
         for dag_id in ("sales", "stock"):
             save(store, ORDERS_SPEC, dag_id)
         emit(store, ORDERS_CHANGED)
@@ -153,11 +153,11 @@ class Events(RunFixtures):
 
         assert ask(store) is not None
 
-    def test_a_dag_on_another_schedule_has_no_asset_runs(self, store: Store) -> None:
+    def test_a_dag_with_another_schedule_has_no_asset_runs(self, store: Store) -> None:
         save(store, None)
         assert ask(store) is None
 
-    def test_a_changed_file_loses_no_event_that_waits(self, store: Store) -> None:
+    def test_a_changed_file_loses_no_waiting_event(self, store: Store) -> None:
         save(store, AllOf((ORDERS_SPEC, AssetRefSpec(name="customers"))))
         emit(store, ORDERS_CHANGED)
         emit(store, CUSTOMERS_CHANGED)
@@ -167,7 +167,7 @@ class Events(RunFixtures):
         assert ask(store) is not None
         assert sorted(taken(store), key=str) == [("customers", 1), ("orders", 1)]
 
-    def test_an_asset_that_comes_back_on_a_schedule_is_new_there(self, store: Store) -> None:
+    def test_an_asset_that_returns_to_a_schedule_starts_without_events(self, store: Store) -> None:
         save(store, ORDERS_SPEC)
         save(store, CUSTOMERS_SPEC)
         emit(store, ORDERS_CHANGED)
@@ -177,9 +177,7 @@ class Events(RunFixtures):
         assert ask(store) is None
 
     @pytest.mark.parametrize("ref", [AssetRefSpec(name="orders"), AssetRefSpec(uri="s3://orders")])
-    def test_a_reference_waits_for_an_asset_that_is_not_known_yet(
-        self, store: Store, ref: AssetRefSpec
-    ) -> None:
+    def test_a_reference_waits_for_an_unknown_asset(self, store: Store, ref: AssetRefSpec) -> None:
         save(store, ref)
         assert ask(store) is None
         emit(store, ORDERS_CHANGED)
@@ -197,7 +195,7 @@ class Events(RunFixtures):
         assert ask(store) is not None
         assert taken(store) == [("orders", 2)]
 
-    def test_an_alias_stands_for_any_asset_that_was_reported_under_it(self, store: Store) -> None:
+    def test_an_alias_resolves_to_the_assets_reported_under_it(self, store: Store) -> None:
         save(store, AliasSpec("daily"))
         emit(store, ORDERS_CHANGED)
         assert ask(store) is None
@@ -223,7 +221,7 @@ class Events(RunFixtures):
         ids=["both", "either", "either, the other way round", "reference first", "reference last"],
     )
     @pytest.mark.parametrize("saved", ["once", "again"])
-    def test_an_asset_behind_several_parts_of_a_condition_loses_no_event(
+    def test_an_asset_in_several_parts_of_a_condition_loses_no_event(
         self, store: Store, condition: Condition, saved: str
     ) -> None:
         save(store, condition)
@@ -256,7 +254,7 @@ class Events(RunFixtures):
         [info] = store.execute(c.ListAssets())
         assert (info.dags, info.orphaned_at) == (("sales",), None)
 
-    def test_one_of_the_schedulers_that_ask_at_once_gets_the_run(self, store: Store) -> None:
+    def test_one_of_several_concurrent_schedulers_gets_the_run(self, store: Store) -> None:
         save(store, ORDERS_SPEC)
         emit(store, ORDERS_CHANGED)
 
@@ -265,7 +263,9 @@ class Events(RunFixtures):
         assert sum(isinstance(each, Run) for each in outcomes) == 1
         assert outcomes.count(None) == 5
 
-    def test_every_event_starts_one_run_while_schedulers_and_tasks_race(self, store: Store) -> None:
+    def test_every_event_starts_one_run_with_concurrent_schedulers_and_tasks(
+        self, store: Store
+    ) -> None:
         save(store, AnyOf((ORDERS_SPEC, CUSTOMERS_SPEC)))
 
         def produce(number: int) -> None:
@@ -291,7 +291,7 @@ class Events(RunFixtures):
             ((name, number) for name in ("orders", "customers") for number in range(1, 11)), key=str
         )
 
-    def test_the_run_id_of_an_asset_run_is_new(self, store: Store) -> None:
+    def test_an_asset_run_has_an_unused_run_id(self, store: Store) -> None:
         save(store, ORDERS_SPEC)
         emit(store, ORDERS_CHANGED)
         ask(store)
@@ -307,7 +307,7 @@ class Events(RunFixtures):
         with pytest.raises(NotFound):
             store.execute(c.RunEvents("sales", "r1"))
 
-    def test_a_deleted_asset_takes_its_events_with_it(self, store: Store) -> None:
+    def test_deleting_an_asset_deletes_its_events(self, store: Store) -> None:
         save(store, ORDERS_SPEC)
         emit(store, UNDER_ALIAS)
         ask(store)

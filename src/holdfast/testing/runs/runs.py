@@ -30,7 +30,7 @@ from holdfast.testing.runs.samples import (
 
 
 class Runs(RunFixtures):
-    def test_a_run_is_as_it_was_made(self, store: Store, clock: Clock) -> None:
+    def test_a_run_is_returned_as_it_was_created(self, store: Store, clock: Clock) -> None:
         day = datetime(2026, 1, 31, tzinfo=UTC)
 
         made = store.execute(
@@ -58,22 +58,22 @@ class Runs(RunFixtures):
         )
         assert store.execute(c.GetRun("sales", "Ünïcödé")) == made
 
-    def test_a_run_is_made_once(self, store: Store) -> None:
+    def test_a_run_is_created_once(self, store: Store) -> None:
         create(store)
         with pytest.raises(Conflict, match="run sales/monday exists already"):
             create(store)
 
-    def test_one_of_those_who_make_the_same_run_at_once_makes_it(self, store: Store) -> None:
+    def test_one_of_several_concurrent_creations_of_a_run_succeeds(self, store: Store) -> None:
         outcomes = at_once([partial(create, store)] * 6)
 
         assert sum(isinstance(each, Conflict) for each in outcomes) == 5
         assert outcomes.count(None) == 1
 
-    def test_an_unknown_run_is_said_to_be_so(self, store: Store) -> None:
+    def test_an_unknown_run_is_an_error_that_says_so(self, store: Store) -> None:
         with pytest.raises(NotFound, match="run sales/monday is not known"):
             store.execute(c.GetRun(*RUN))
 
-    def test_a_script_makes_an_external_run_known(self, store: Store) -> None:
+    def test_a_script_registers_an_external_run(self, store: Store) -> None:
         store.execute(c.RegisterTask(TaskScope(*RUN, "load")))
 
         run = store.execute(c.GetRun(*RUN))
@@ -82,7 +82,7 @@ class Runs(RunFixtures):
         with pytest.raises(InvalidInput, match="external"):
             claim(store)
 
-    def test_runs_are_listed_newest_first_and_by_what_is_asked(self, store: Store) -> None:
+    def test_runs_are_listed_newest_first_and_filtered(self, store: Store) -> None:
         for run_id in ("monday", "tuesday"):
             create(store, run_id)
         store.execute(c.CreateRun(dag_id="stock", run_id="monday", kind=RunKind.SCHEDULED))
@@ -99,7 +99,9 @@ class Runs(RunFixtures):
         assert listed(c.ListRuns(kinds=(RunKind.SCHEDULED,))) == everything[:1]
         assert listed(c.ListRuns(limit=1, offset=1)) == everything[1:2]
 
-    def test_who_claims_a_run_holds_it(self, store: Store, clock: Clock) -> None:
+    def test_a_claimed_run_is_held_by_the_claiming_process(
+        self, store: Store, clock: Clock
+    ) -> None:
         create(store)
 
         run = claim(store)
@@ -107,7 +109,7 @@ class Runs(RunFixtures):
         assert (run.state, run.owner) == (RunState.RUNNING, FIRST)
         assert (run.started_at, run.leased_until) == (clock.now, clock.now + MINUTE)
 
-    def test_a_run_that_is_held_cannot_be_claimed_by_another(self, store: Store) -> None:
+    def test_a_held_run_cannot_be_claimed_by_another_process(self, store: Store) -> None:
         create(store)
         claim(store)
 
@@ -115,7 +117,7 @@ class Runs(RunFixtures):
             claim(store, SECOND)
         assert claim(store).owner == FIRST
 
-    def test_a_run_whose_lease_has_passed_is_free(self, store: Store, clock: Clock) -> None:
+    def test_a_run_whose_lease_has_expired_is_free(self, store: Store, clock: Clock) -> None:
         create(store)
         began = claim(store).started_at
         clock.forward(MINUTE)
@@ -140,7 +142,7 @@ class Runs(RunFixtures):
 
         assert claim(store, SECOND).owner == SECOND
 
-    def test_one_of_those_who_claim_at_once_holds_the_run(self, store: Store) -> None:
+    def test_one_of_several_concurrent_claims_of_a_run_succeeds(self, store: Store) -> None:
         create(store)
         rivals = [FIRST, SECOND] * 3
 
@@ -149,7 +151,7 @@ class Runs(RunFixtures):
         holder = store.execute(c.GetRun(*RUN)).owner
         assert [isinstance(each, Run) for each in outcomes] == [each == holder for each in rivals]
 
-    def test_only_who_holds_a_run_may_end_it(self, store: Store, clock: Clock) -> None:
+    def test_only_the_holder_of_a_run_may_end_it(self, store: Store, clock: Clock) -> None:
         create(store)
         claim(store)
 
@@ -162,7 +164,7 @@ class Runs(RunFixtures):
         run = store.execute(c.GetRun(*RUN))
         assert (run.state, run.ended_at, run.owner) == (RunState.SUCCESS, clock.now, None)
 
-    def test_an_end_that_is_told_again_stays(self, store: Store) -> None:
+    def test_a_repeated_end_of_a_run_changes_nothing(self, store: Store) -> None:
         create(store)
         claim(store)
         for _ in range(2):
@@ -185,7 +187,7 @@ class Runs(RunFixtures):
         with pytest.raises(StaleAttempt, match="does not hold run sales/monday: nobody does"):
             store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS))
 
-    def test_a_run_is_not_lost_to_who_has_ended_it(self, store: Store) -> None:
+    def test_a_run_is_not_lost_for_the_process_that_ended_it(self, store: Store) -> None:
         create(store)
         claim(store)
         store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS))
@@ -204,7 +206,7 @@ class Runs(RunFixtures):
         with pytest.raises(InvalidInput, match="running"):
             store.execute(c.FinishRun(*RUN, FIRST, RunState.RUNNING))
 
-    def test_a_deleted_run_takes_all_its_rows_with_it(self, store: Store) -> None:
+    def test_deleting_a_run_deletes_all_its_rows(self, store: Store) -> None:
         begin(store)
         writer = start(store)
         store.execute(c.PutResult(writer, "k", "1"))
@@ -220,7 +222,7 @@ class Runs(RunFixtures):
         with pytest.raises(NotFound):
             change(store, c.TaskChange("load", -1, TaskState.SKIPPED))
 
-    def test_no_more_runs_of_a_dag_begin_than_may_run_at_once(self, store: Store) -> None:
+    def test_a_dag_has_no_more_running_runs_than_its_limit(self, store: Store) -> None:
         store.execute(c.SaveFile("sales.py", (dag("sales"),)))
         for n in range(6):
             create(store, f"run {n}")

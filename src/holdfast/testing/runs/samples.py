@@ -89,7 +89,7 @@ def dag(dag_id: str, condition: Condition | None = None, **options: Any) -> DagS
 
 
 def at_once(works: Sequence[Callable[[], T]]) -> list[T | Exception]:
-    """Return what the functions return or raise when all start at once, each in a thread."""
+    """Run the functions concurrently, each in a thread; return their results or errors."""
     barrier = Barrier(len(works))
 
     def run(work: Callable[[], T]) -> T | Exception:

@@ -1,4 +1,4 @@
-"""Task instances: decisions of the holder of a run, and actions of people."""
+"""Task instances: state changes by the holder of a run, and actions of users."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def mark(
 
 
 class Tasks(RunFixtures):
-    def test_a_task_instance_is_made_where_there_is_none(self, store: Store) -> None:
+    def test_a_missing_task_instance_is_created(self, store: Store) -> None:
         begin(store)
 
         assert task(store) == TaskInstance(
@@ -59,7 +59,7 @@ class Tasks(RunFixtures):
             error="",
         )
 
-    def test_task_instances_are_listed_in_order_and_by_what_is_asked(self, store: Store) -> None:
+    def test_task_instances_are_listed_in_order_and_filtered(self, store: Store) -> None:
         begin(store)
         mapped = (c.TaskChange("load", index, TaskState.SKIPPED) for index in (10, 2))
         change(store, *mapped)
@@ -75,7 +75,7 @@ class Tasks(RunFixtures):
         assert listed(c.ListTaskInstances(states=(TaskState.SKIPPED,))) == everything[1:3]
         assert listed(c.ListTaskInstances(limit=2)) == everything[:2]
 
-    def test_what_waits_can_be_decided(self, store: Store, clock: Clock) -> None:
+    def test_a_waiting_task_can_change_its_state(self, store: Store, clock: Clock) -> None:
         begin(store)
 
         change(store, c.TaskChange("report", -1, TaskState.UPSTREAM_FAILED, "load failed"))
@@ -84,7 +84,7 @@ class Tasks(RunFixtures):
         assert (report.state, report.error) == (TaskState.UPSTREAM_FAILED, "load failed")
         assert report.ended_at == clock.now
 
-    def test_what_runs_or_has_ended_stays_as_it_is(self, store: Store) -> None:
+    def test_a_running_or_ended_task_keeps_its_state(self, store: Store) -> None:
         begin(store)
         start(store)
         finish(store, start(store, REPORT))
@@ -95,7 +95,7 @@ class Tasks(RunFixtures):
         assert task(store).state is TaskState.RUNNING
         assert task(store, REPORT).state is TaskState.SUCCESS
 
-    def test_what_was_removed_can_come_back(self, store: Store) -> None:
+    def test_a_removed_task_can_be_scheduled_again(self, store: Store) -> None:
         begin(store)
         for state in (TaskState.REMOVED, TaskState.SCHEDULED):
             change(store, c.TaskChange("report", -1, state))
@@ -105,7 +105,7 @@ class Tasks(RunFixtures):
             None,
         )
 
-    def test_who_has_lost_the_run_decides_nothing(self, store: Store) -> None:
+    def test_a_process_that_has_lost_the_run_changes_no_task(self, store: Store) -> None:
         begin(store)
         claim(store, SECOND, dead=FIRST)
 
@@ -138,7 +138,7 @@ class Tasks(RunFixtures):
         assert (run.state, run.started_at, run.ended_at) == (RunState.QUEUED, None, None)
         claim(store, SECOND)
 
-    def test_a_run_does_not_end_where_a_task_was_cleared_meanwhile(self, store: Store) -> None:
+    def test_a_run_does_not_end_after_a_concurrent_clear_of_a_task(self, store: Store) -> None:
         begin(store)
         finish(store, start(store))
         clear(store, ("load", -1))
@@ -148,7 +148,7 @@ class Tasks(RunFixtures):
 
         assert store.execute(c.GetRun(*RUN)).state is RunState.RUNNING
 
-    def test_clearing_leaves_a_run_that_is_carried_out_to_its_holder(self, store: Store) -> None:
+    def test_clearing_leaves_a_running_run_to_its_holder(self, store: Store) -> None:
         begin(store)
 
         clear(store, ("load", None))
@@ -164,7 +164,7 @@ class Tasks(RunFixtures):
             (False, "discard", False),
         ],
     )
-    def test_clearing_keeps_the_task_store_of_what_has_not_succeeded(
+    def test_clearing_keeps_the_task_store_of_tasks_that_have_not_succeeded(
         self, store: Store, ended_well: bool, state: str, kept: bool
     ) -> None:
         begin(store)
@@ -191,7 +191,7 @@ class Tasks(RunFixtures):
         with pytest.raises(StaleAttempt):
             finish(store, writer)
 
-    def test_clearing_takes_one_map_index_or_all(self, store: Store) -> None:
+    def test_clearing_applies_to_one_map_index_or_all(self, store: Store) -> None:
         begin(store)
         change(store, *(c.TaskChange("sum", index, TaskState.SKIPPED) for index in range(3)))
 
@@ -206,7 +206,7 @@ class Tasks(RunFixtures):
         with pytest.raises(InvalidInput, match="external"):
             clear(store, ("load", None))
 
-    def test_marking_ends_a_live_attempt_and_drops_what_it_staged(
+    def test_marking_ends_a_live_attempt_and_drops_its_staged_writes(
         self, store: Store, clock: Clock
     ) -> None:
         begin(store)
@@ -225,7 +225,7 @@ class Tasks(RunFixtures):
             finish(store, writer)
         assert store.execute(c.Get(ORDERS, "mark")) is None
 
-    def test_a_task_that_is_marked_failed_says_by_whom(self, store: Store) -> None:
+    def test_a_task_marked_failed_names_the_user(self, store: Store) -> None:
         begin(store)
 
         mark(store, TaskState.FAILED)
@@ -245,7 +245,7 @@ class Tasks(RunFixtures):
 
         assert store.execute(c.Get(LOAD, "page")) is None
 
-    def test_a_task_that_has_ended_can_be_left_alone(self, store: Store) -> None:
+    def test_unless_ended_does_not_mark_an_ended_task(self, store: Store) -> None:
         begin(store)
         finish(store, start(store))
 
@@ -255,7 +255,7 @@ class Tasks(RunFixtures):
 
         assert task(store).state is TaskState.FAILED
 
-    def test_a_task_that_has_not_ended_is_marked_all_the_same(self, store: Store) -> None:
+    def test_unless_ended_marks_a_running_task(self, store: Store) -> None:
         begin(store)
         start(store)
 
@@ -263,17 +263,17 @@ class Tasks(RunFixtures):
 
         assert task(store).state is TaskState.FAILED
 
-    def test_a_task_is_marked_as_ended_only(self, store: Store) -> None:
+    def test_a_task_can_only_be_marked_as_ended(self, store: Store) -> None:
         begin(store)
         with pytest.raises(InvalidInput, match="success or failed"):
             mark(store, TaskState.RUNNING)
 
-    def test_an_unknown_task_is_not_marked(self, store: Store) -> None:
+    def test_an_unknown_task_cannot_be_marked(self, store: Store) -> None:
         create(store)
         with pytest.raises(UnknownTaskInstance):
             mark(store, TaskState.SUCCESS)
 
-    def test_a_task_store_is_discarded_where_it_is_about_another_item(self, store: Store) -> None:
+    def test_a_task_store_of_another_item_is_discarded(self, store: Store) -> None:
         begin(store)
         first, second = "1" * 64, "2" * 64
         writer = start(store)
@@ -287,7 +287,7 @@ class Tasks(RunFixtures):
         assert store.execute(c.Get(LOAD, "page")) is None
         assert not store.execute(c.TakeItem(writer, second))
 
-    def test_only_the_live_attempt_says_which_item_it_works_on(self, store: Store) -> None:
+    def test_only_the_live_attempt_sets_its_item(self, store: Store) -> None:
         begin(store)
         zombie, writer = start(store), start(store)
         store.execute(c.TakeItem(writer, "1" * 64))

@@ -57,7 +57,7 @@ class Watches(RunFixtures):
         store.execute(c.DeclareAsset("orders", "s3://orders"))
 
     @pytest.mark.usefixtures("orders")
-    def test_a_watch_knows_its_asset_and_number(self, store: Store) -> None:
+    def test_a_watch_has_its_asset_and_number(self, store: Store) -> None:
         watch = start(store)
 
         assert (watch.asset.name, watch.asset.uri) == ("orders", "s3://orders")
@@ -66,7 +66,7 @@ class Watches(RunFixtures):
         assert start(store).number == 2
 
     @pytest.mark.usefixtures("orders")
-    def test_watches_are_listed_with_who_has_them(self, store: Store, clock: Clock) -> None:
+    def test_watches_are_listed_with_their_process(self, store: Store, clock: Clock) -> None:
         start(store)
         newest = start(store)
 
@@ -84,7 +84,7 @@ class Watches(RunFixtures):
             )
 
     @pytest.mark.usefixtures("orders")
-    def test_an_asset_that_is_watched_cannot_be_watched_by_another(
+    def test_a_watched_asset_cannot_be_watched_by_another_process(
         self, store: Store, clock: Clock
     ) -> None:
         start(store)
@@ -98,7 +98,7 @@ class Watches(RunFixtures):
         assert start(store, FIRST).number == 3
 
     @pytest.mark.usefixtures("orders")
-    def test_one_of_those_who_start_at_once_watches(self, store: Store) -> None:
+    def test_one_of_several_concurrent_watches_starts(self, store: Store) -> None:
         rivals = [Process("here", pid, "t") for pid in range(6)]
 
         outcomes = at_once([partial(start, store, rival) for rival in rivals])
@@ -107,7 +107,7 @@ class Watches(RunFixtures):
         assert sum(isinstance(each, Conflict) for each in outcomes) == 5
 
     @pytest.mark.usefixtures("orders")
-    def test_what_a_watcher_writes_commits_with_its_event(self, store: Store) -> None:
+    def test_the_writes_of_a_watcher_commit_with_its_event(self, store: Store) -> None:
         watch = start(store)
 
         emit(
@@ -130,7 +130,7 @@ class Watches(RunFixtures):
         assert (event.number, event.source) == (1, None)
 
     @pytest.mark.usefixtures("orders")
-    def test_a_write_that_is_refused_takes_the_event_with_it(self, store: Store) -> None:
+    def test_a_refused_write_discards_the_event(self, store: Store) -> None:
         watch = start(store)
 
         with pytest.raises(VersionConflict):
@@ -145,7 +145,7 @@ class Watches(RunFixtures):
         assert store.execute(c.ListAssetEvents(ORDERS)) == ()
 
     @pytest.mark.usefixtures("orders")
-    def test_an_event_that_is_refused_takes_the_writes_with_it(self, store: Store) -> None:
+    def test_a_refused_event_discards_the_writes(self, store: Store) -> None:
         watch = start(store)
 
         with pytest.raises(InvalidInput, match="reports an event of asset `customers`"):
@@ -172,7 +172,7 @@ class Watches(RunFixtures):
         assert store.execute(c.ListAssetEvents(ORDERS)) == ()
 
     @pytest.mark.usefixtures("orders")
-    def test_a_heartbeat_renews_the_newest_watch_alone(self, store: Store, clock: Clock) -> None:
+    def test_a_heartbeat_renews_only_the_newest_watch(self, store: Store, clock: Clock) -> None:
         stale = start(store)
         watch = start(store)
         clock.forward(MINUTE / 2)
