@@ -20,6 +20,7 @@ from servers import ServerDatabase
 from holdfast import commands as c
 from holdfast.errors import StoreFailed, StoreUnavailable
 from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import Process, RunState, TaskState, Watch
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
@@ -29,6 +30,8 @@ ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HERE = Process("here", 1, "boot")
 
 COMMANDS: list[c.Command[Any]] = [
     c.Get(TASK, "key"),
@@ -67,13 +70,55 @@ COMMANDS: list[c.Command[Any]] = [
     c.AddToLoad("load", 0, 0, (c.ScopeEntries(TASK, (("key", "1", None),)),), ANN),
     c.FinishLoad("load", (), ANN),
     c.DropLoad("load", ANN),
+    c.AliasAssets("orders"),
+    c.ChangeTasks("sales", "monday", HERE, (c.TaskChange("load", -1, TaskState.SKIPPED),)),
+    c.ClaimRun(dag_id="sales", run_id="monday", process=HERE, lease=MINUTE),
+    c.ClearTasks(dag_id="sales", run_id="monday", tasks=(("load", None),), writer=ANN),
+    c.Count(c.ListAssets()),
+    c.CountPurges(),
+    c.CreateAssetRun("sales", "tuesday"),
+    c.CreateRun(dag_id="sales", run_id="tuesday"),
+    c.Emit(Watch(ORDERS, "files", 1)),
+    c.FinishPurges("purger", (1,)),
+    c.FinishRun("sales", "monday", HERE, RunState.FAILED),
+    c.ForgetFile("sales.py"),
+    c.GetDag("sales"),
+    c.GetResults("sales", "monday", "load"),
+    c.GetRun("sales", "monday"),
+    c.Guarded(c.LiveAttempt(TaskWriter(TASK, 1)), c.Get(TASK, "key")),
+    c.Heartbeat(process=HERE, lease=MINUTE, runs=(("sales", "monday"),)),
+    c.InterruptAttempts(dag_id="sales", run_id="monday", process=HERE, limit=1, reason="killed"),
+    c.ListAssetEvents(ORDERS),
+    c.ListAttempts(TASK),
+    c.ListDags(),
+    c.ListFiles(),
+    c.ListRuns(),
+    c.ListTaskInstances(),
+    c.ListWatches(),
+    c.MarkTask(scope=TASK, state=TaskState.FAILED, writer=ANN),
+    c.Once(c.RequestId("client", 1), c.Set(TASK, "key", "1", ANN)),
+    c.PauseDag("sales", paused=True),
+    c.PutResult(TaskWriter(TASK, 1), "return_value", "1"),
+    c.QueueObjects(((TASK, "key", '{"__holdfast_ref__":"x"}'),)),
+    c.ReleaseObjects(TASK, (("key", '{"__holdfast_ref__":"x"}', "reservation"),), ANN),
+    c.ReserveObjects(TASK, (("key", '{"__holdfast_ref__":"x"}', "reservation"),), ANN),
+    c.ReleaseRun("sales", "monday", HERE),
+    c.RetireDags(MINUTE),
+    c.RunEvents("sales", "monday"),
+    c.SaveFile("sales.py", ()),
+    c.SaveFileError("sales.py", "SyntaxError"),
+    c.SeeDags(("sales",)),
+    c.StartWatch(asset=ORDERS, watcher="files", process=HERE, lease=MINUTE),
+    c.TakeItem(TaskWriter(TASK, 1), "0" * 64),
+    c.TakePurges(10, MINUTE, "purger"),
+    c.UnfinishedRuns(),
 ]
 
 
 def test_the_list_of_commands_is_complete() -> None:
     kinds = {kind for kind in vars(c).values() if isinstance(kind, type)}
     commands = {kind for kind in kinds if issubclass(kind, c.Command)}
-    without_tables = {c.Command, c.KeyCommand, c.Now, c.CleanUpBackend}
+    without_tables = {c.Command, c.ScopeCommand, c.KeyCommand, c.Now, c.CleanUpBackend}
     assert {type(command) for command in COMMANDS} == commands - without_tables
 
 
