@@ -104,7 +104,7 @@ def test_declaring_an_asset_that_a_dag_declares_uses_it(connection: Connection) 
 
 
 def test_an_asset_is_given_by_name_or_uri_only(connection: Connection) -> None:
-    with pytest.raises(InvalidInput, match="a name and a URI"):
+    with pytest.raises(InvalidInput, match="its name or its URI"):
         connection.asset_store()
 
 
@@ -235,7 +235,7 @@ class TestAttempt:
     def test_the_number_of_an_attempt_is_known_once_it_has_started(
         self, connection: Connection
     ) -> None:
-        with pytest.raises(InvalidInput, match="has not begun"):
+        with pytest.raises(InvalidInput, match="has not started"):
             _ = connection.task_store(*LOAD).attempt().number
 
     def test_clear_on_success_clears_the_task_store_and_no_other(self) -> None:

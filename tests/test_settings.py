@@ -187,7 +187,7 @@ def test_a_bad_value_is_shown_with_what_is_allowed(tmp_path: Path) -> None:
         "state_store.orphan_grace_days may not be '-2', "
         "found in HOLDFAST__STATE_STORE__ORPHAN_GRACE_DAYS"
     )
-    assert error.hint == "it is a whole number from 0 to 36500"
+    assert error.hint == "give a whole number from 0 to 36500"
 
 
 def test_an_unknown_variable_is_refused_with_a_suggestion(tmp_path: Path) -> None:

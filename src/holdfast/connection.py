@@ -67,7 +67,8 @@ def connect(url: str | None = None, *, token: str | None = None) -> Connection:
         return _connected(_served(url, token, settings), settings)
     if token is not None:
         raise InvalidInput(
-            "a token is given without the URL of a server", hint='connect("http://…", token=…)'
+            "a token is given without the URL of a server",
+            hint='pass both: connect("http://…", token=…)',
         )
     if url is not None:
         database = msgspec.structs.replace(settings.database, url=url)
@@ -88,9 +89,9 @@ def _served(url: str, token: str | None, settings: Settings) -> Store:
     given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
     if not given:
         raise NoToken(
-            "a server wants a token, and there is none",
-            hint=f"connect(url, token=…), or set {TOKEN_VARIABLE}; "
-            "`holdfast auth user-token` makes one",
+            "the server requires a token, and none is given",
+            hint=f"connect(url, token=…), or set {TOKEN_VARIABLE}; `holdfast auth user-token` "
+            "prints one",
         )
     return HttpStore(url, given, retry_window=settings.core.retry_window)
 
@@ -182,7 +183,9 @@ def _asset_store(
     rules: Rules,
 ) -> AssetStore:
     if (name is None) == (uri is None) and not declare:
-        raise InvalidInput("an asset has a name and a URI", hint="give one of them: name= or uri=")
+        raise InvalidInput(
+            "an asset is identified by its name or its URI", hint="give one of them: name= or uri="
+        )
     scope = AssetScope(name=name, uri=uri)
     if declare:
         scope = store.execute(c.DeclareAsset(name, uri)).scope
@@ -214,7 +217,7 @@ class Attempt:
     def number(self) -> int:
         """The number of this attempt, from 1. Raise InvalidInput before the attempt has begun."""
         if self._writer.attempt is None:
-            raise InvalidInput("the attempt has not begun", hint="use it in a `with` statement")
+            raise InvalidInput("the attempt has not started", hint="use it in a `with` statement")
         return self._writer.attempt
 
     @property

@@ -145,7 +145,7 @@ class Core(Section, frozen=True):
     retry_window: Annotated[
         timedelta,
         Meta(
-            description="How long a task waits for a database or server that went away before it "
+            description="How long a task waits for an unavailable database or server before it "
             "fails. `0`: not at all."
         ),
     ] = timedelta(seconds=60)
@@ -155,8 +155,8 @@ class Database(Section, frozen=True):
     url: Annotated[
         str,
         Meta(
-            description="Where state is kept: `sqlite:///…`, `postgresql://…` or `mysql://…`. "
-            "Empty: `holdfast.db` under `core.home`."
+            description="The database: `sqlite:///…`, `postgresql://…` or `mysql://…`. Empty: "
+            "`holdfast.db` under `core.home`."
         ),
         Special(show=without_password, withheld=True),
     ] = ""
@@ -165,8 +165,8 @@ class Database(Section, frozen=True):
         Meta(
             ge=1,
             le=1000,
-            description="Connections that one process opens at most. One that nobody needs for a "
-            "minute is closed when the process next asks the database something.",
+            description="Maximum number of connections of one process. A connection that was "
+            "idle for a minute is closed at the process's next query.",
         ),
     ] = 32
 
@@ -180,8 +180,7 @@ class StateStore(Section, frozen=True):
         Meta(
             ge=0,
             le=A_CENTURY,
-            description="Days until a task entry expires that was written without a retention. "
-            "0: never.",
+            description="Days until a task entry without a retention of its own expires. 0: never.",
         ),
     ] = 30
     clear_on_success: Annotated[
@@ -200,20 +199,21 @@ class StateStore(Section, frozen=True):
         Meta(
             ge=0,
             le=10**9,
-            description="Size of a value's JSON over which a person's write is refused and a "
-            "task's is warned about. 0: no limit.",
+            description="Maximum size of a value's JSON: larger writes by people are refused, "
+            "larger writes by tasks are logged as warnings. 0: no limit.",
         ),
     ] = 65535
     asset_history_limit: Annotated[
-        int, Meta(ge=1, le=10**6, description="Versions kept of each key of an asset.")
+        int,
+        Meta(ge=1, le=10**6, description="Number of versions in the history of each asset key."),
     ] = 100
     orphan_grace_days: Annotated[
         int,
         Meta(
             ge=0,
             le=A_CENTURY,
-            description="Days after which the state of an asset goes that no DAG declares any "
-            "more. 0: at once.",
+            description="Days until the state of an asset that no DAG declares any more is "
+            "deleted. 0: at once.",
         ),
     ] = 7
     cleanup_interval: Annotated[
@@ -229,10 +229,10 @@ class Workers(Section, frozen=True):
     state_backend: Annotated[
         str,
         Meta(
-            description="The worker-side backend, as `package.module.Class`: values stay in the "
-            "workers' own storage, and only references go to the server. "
-            "`holdfast.sdk.state.ObjectStoreBackend` comes with Holdfast. Empty: values go to the "
-            "server."
+            description="The worker-side backend, as `package.module.Class`: values are "
+            "offloaded to the workers' own storage, and only references are sent "
+            "to the server. `holdfast.sdk.state.ObjectStoreBackend` is included. "
+            "Empty: values are sent to the server."
         ),
     ] = ""
     server_url: Annotated[
@@ -249,8 +249,8 @@ class ObjectStore(Section, frozen=True):
     url: Annotated[
         str,
         Meta(
-            description="Where `ObjectStoreBackend` keeps values. Credentials do not belong here: "
-            "they come from the environment of the worker, or from its machine."
+            description="Where `ObjectStoreBackend` stores values. Do not put credentials "
+            "here: they come from the worker's environment or machine."
         ),
         Special(
             allowed="s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
@@ -263,8 +263,8 @@ class ObjectStore(Section, frozen=True):
     former_urls: Annotated[
         tuple[str, ...],
         Meta(
-            description="Where values were kept before `url` was changed: they are still read "
-            "there, and deleted when nothing refers to them. No other place is. In the "
+            description="Earlier values of `url`: objects there are still read, and deleted "
+            "when nothing refers to them. No other URL is used. In the "
             "environment: a JSON list."
         ),
         Special(
@@ -277,15 +277,13 @@ class ObjectStore(Section, frozen=True):
         Meta(
             ge=0,
             le=10**9,
-            description="Size of a value's JSON under which it stays inline. 0: none does.",
+            description="Size of a value's JSON below which the value is stored inline. 0: "
+            "none is.",
         ),
     ] = 0
     compression: Annotated[
         Literal["none", "zstd", "gzip"],
-        Meta(
-            description="How objects are compressed that are written from now on; the others "
-            "stay readable."
-        ),
+        Meta(description="Compression of new objects; existing objects stay readable."),
     ] = "none"
     max_value_bytes: Annotated[
         int,
@@ -302,11 +300,11 @@ class Api(Section, frozen=True):
         str,
         Meta(
             min_length=1,
-            description="The address that the server listens on. `0.0.0.0`: every one.",
+            description="The address that the server listens on. `0.0.0.0`: all addresses.",
         ),
     ] = "127.0.0.1"
     port: Annotated[
-        int, Meta(ge=0, le=65535, description="The port that it listens on. 0: any free one.")
+        int, Meta(ge=0, le=65535, description="The port that it listens on. 0: any free port.")
     ] = 8793
     advertise_url: Annotated[
         str,
@@ -319,23 +317,25 @@ class Api(Section, frozen=True):
         Special(allowed="a URL such as http://host:8793, or empty", parse=_server_url),
     ] = ""
     processes: Annotated[
-        int, Meta(ge=1, le=256, description="How many processes answer requests.")
+        int, Meta(ge=1, le=256, description="Number of processes that answer requests.")
     ] = 1
     signing_key: Annotated[
         str,
         Meta(
-            description="The secret that tokens are signed with, of 32 characters or more. Several "
-            "with commas between: the first signs, and all are accepted. Empty: a key is made on "
-            "first use, and kept in `signing-keys.json` under `core.home`."
+            description="The secret that signs tokens, of 32 characters or more. Several are "
+            "separated by commas: the first signs, and all are accepted. Empty: a "
+            "key is created on first use, and stored in `signing-keys.json` under "
+            "`core.home`."
         ),
         Special(show=_hidden, secret=True, withheld=True),
     ] = ""
     token_lifetime: Annotated[
         timedelta,
         Meta(
-            description="How long the token of a task, watcher or worker is good for. The server "
-            "hands out a new one before it ends, while it is used and its attempt lives. Those of "
-            "handles and jobs last seven days, as long as their attempt or job lives."
+            description="How long the token of a task, watcher or worker is valid. The server "
+            "renews a token before it expires, as long as it is used and its "
+            "attempt is alive. Tokens of handles and jobs are valid for seven "
+            "days, as long as their attempt or job is alive."
         ),
     ] = timedelta(minutes=10)
     tls_certificate: Annotated[
@@ -343,22 +343,22 @@ class Api(Section, frozen=True):
     ] = ""
     tls_key: Annotated[str, Meta(description="The file with the key of that certificate.")] = ""
     max_body_bytes: Annotated[
-        int, Meta(ge=1024, le=2**31, description="The largest body of a request.")
+        int, Meta(ge=1024, le=2**31, description="The maximum size of a request's body.")
     ] = 16 * 2**20
     max_header_bytes: Annotated[
-        int, Meta(ge=1024, le=2**20, description="The largest head of a request.")
+        int, Meta(ge=1024, le=2**20, description="The maximum size of a request's head.")
     ] = 32 * 2**10
     request_timeout: Annotated[
         timedelta,
-        Meta(description="How long a client may take to send a request, and to read the answer."),
+        Meta(description="How long a client may take to send a request, and to read the response."),
     ] = timedelta(seconds=30)
     rate_limit: Annotated[
         int,
         Meta(
             ge=0,
             le=10**6,
-            description="Requests that one token may make in a second, in each process of the "
-            "server. 0: any number.",
+            description="Requests per second allowed for one token, in each process of the "
+            "server. 0: no limit.",
         ),
     ] = 2000
     access_log: Annotated[bool, Meta(description="Log a line for each request.")] = True
@@ -368,10 +368,11 @@ class Dags(Section, frozen=True):
     stale_after: Annotated[
         timedelta,
         Meta(
-            description="How long no scheduler may have had a file with a DAG until the DAG is "
-            "called stale. If a scheduler has seen it go, its assets then count as declared by it "
-            "no more. Its pause, its place in its schedule and the events that wait for it stay, "
-            "until a file has it again."
+            description="How long a DAG may be without a file that a scheduler sees until it "
+            "becomes stale. If a scheduler has seen the file deleted, the DAG's "
+            "assets then no longer count as declared by it. Its pause, its "
+            "progress in its schedule and its pending events stay until a file "
+            "defines it again."
         ),
     ] = timedelta(minutes=10)
 
@@ -432,9 +433,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def database_url(self) -> str:
         if self.withheld and not self.database.url:
             raise InvalidSettings(
-                "a task's process is not told where the database is",
-                hint='use context["task_store"] and context["asset_store"]; for the state of '
-                "others, connect(url, token=…) to a server",
+                "a task's process does not know the database's URL",
+                hint='use context["task_store"] and context["asset_store"]; for other state, '
+                "connect(url, token=…) to a server",
             )
         return self.database.url or f"sqlite:///{self.home / 'holdfast.db'}"
 
@@ -584,8 +585,8 @@ def _read(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidSettings(
             f"{file} is not TOML: {error}",
-            hint="""a section is written [workers], a setting state_backend = "…", text in quotes"""
-            " and numbers without",
+            hint='write a section as [workers], a setting as state_backend = "…", text in '
+            "quotes and numbers without",
         ) from None
 
 
@@ -600,7 +601,7 @@ def _from_file(file: Path, tables: Any) -> dict[str, Given]:
         if not isinstance(keys, dict):
             raise InvalidSettings(
                 f"{section} in {file} is not a section",
-                hint=f"write [{section}] on a line of its own, and its keys below",
+                hint=f"write [{section}] on a line of its own, and its settings below",
             )
         for key, value in keys.items():
             name = f"{section}.{key}"
@@ -639,5 +640,5 @@ def _checked(setting: Declared, given: Given) -> Any:
         shown = "***" if setting.special.secret else without_password(repr(given.value))
         why = f": {error}" if isinstance(error, NotAllowed) else f" may not be {shown}"
         raise InvalidSettings(
-            f"{setting.name}{why}, found in {given.origin}", hint=f"it is {setting.allowed}"
+            f"{setting.name}{why}, found in {given.origin}", hint=f"give {setting.allowed}"
         ) from None

@@ -147,8 +147,8 @@ def test_an_asset_without_loads_has_a_message(holdfast):
     by_key = holdfast("assets", "loads", "orders", "--key", "late")
 
     assert (listed.status, listed.out) == (0, "")
-    assert listed.err == "Asset `orders` has no remembered loads.\n"
-    assert by_key.err == "`late` of asset `orders` has no remembered loads.\n"
+    assert listed.err == "Asset `orders` has no recorded loads.\n"
+    assert by_key.err == "`late` of asset `orders` has no recorded loads.\n"
     assert holdfast("assets", "loads", "orderz").status == 1
 
 

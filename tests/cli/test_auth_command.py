@@ -149,7 +149,7 @@ def test_old_tokens_stay_valid_after_a_key_rotation(holdfast: Callable[..., Resu
     new = holdfast("auth", "user-token", "--role", "viewer").out.strip()
 
     assert (result.status, result.out) == (0, "")
-    assert "for 1h more" in result.err
+    assert "for another 1h" in result.err
     assert keys.read_bytes() != before
     assert verified(old).identity == verified(new).identity
     assert old.split(".")[0] != new.split(".")[0]

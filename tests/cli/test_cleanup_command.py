@@ -161,8 +161,8 @@ def test_inactive_clients_are_forgotten_except_in_a_dry_run(holdfast, mapped, mo
 @pytest.mark.parametrize(
     ("cleans_up", "said"),
     [
-        (True, "The backend custom.Backend has run its own cleanup.\n"),
-        (False, "Skipped: the backend custom.Backend has no cleanup of its own.\n"),
+        (True, "Ran the cleanup of the backend custom.Backend.\n"),
+        (False, "Skipped: the backend custom.Backend has no cleanup.\n"),
     ],
 )
 def test_a_custom_backend_cleans_up_by_itself(custom, holdfast, cleans_up, said):
@@ -175,8 +175,14 @@ def test_a_custom_backend_cleans_up_by_itself(custom, holdfast, cleans_up, said)
 @pytest.mark.parametrize(
     ("cleans_up", "said"),
     [
-        (True, "There is no preview: the backend custom.Backend cleans up by itself.\n"),
-        (False, "Skipped: the backend custom.Backend has no cleanup of its own.\n"),
+        (
+            True,
+            (
+                "No preview: the backend custom.Backend has its own cleanup, which cannot be "
+                "previewed.\n"
+            ),
+        ),
+        (False, "Skipped: the backend custom.Backend has no cleanup.\n"),
     ],
 )
 def test_a_dry_run_never_calls_a_custom_backend(custom, holdfast, cleans_up, said):

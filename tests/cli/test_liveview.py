@@ -262,7 +262,7 @@ def test_a_retry_shows_its_time_and_reason():
 
     (line,) = screen([retry])[2:]
 
-    assert re.search(r"again in 1m (29|30)s: ValueError: no data$", line)
+    assert re.search(r"retry in 1m (29|30)s: ValueError: no data$", line)
 
 
 def test_failures_are_shown_in_full_at_the_end():

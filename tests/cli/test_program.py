@@ -98,7 +98,7 @@ def test_an_unexpected_error_is_one_line_and_a_hint(monkeypatch, capsys):
     assert invoke(["state-store", "list"]) == 1
     assert capsys.readouterr().err == (
         "error: unexpected RuntimeError: two lines\n"
-        "hint: this is a bug; HOLDFAST_TRACEBACK=1 shows where it happened\n"
+        "hint: this is a bug; set HOLDFAST_TRACEBACK=1 to see the traceback\n"
     )
 
 

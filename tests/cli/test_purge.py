@@ -49,10 +49,13 @@ def test_a_purge_deletes_objects_without_references(
     store.execute(c.Delete(TASK, "a", ANN))  # as a server without credentials does
 
     seen = holdfast("state-store", "purge", "--dry-run")
-    assert (seen.status, seen.err) == (0, "1 object to delete, 0 reserved.\n")
+    assert (seen.status, seen.err) == (0, "1 object queued for deletion, 0 reserved.\n")
     done = holdfast("state-store", "purge")
 
-    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert (done.status, done.err) == (
+        0,
+        "Deleted 1 object.\n0 objects queued for deletion, 0 reserved.\n",
+    )
     assert [path.parent.name for path in objects.rglob("*.json")] == ["b"]
     assert task_store.get("b") == 2
 
@@ -102,7 +105,10 @@ def test_a_manual_purge_retries_failed_deletions_at_once(
 
     done = holdfast("state-store", "purge")
 
-    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert (done.status, done.err) == (
+        0,
+        "Deleted 1 object.\n0 objects queued for deletion, 0 reserved.\n",
+    )
     assert list(objects.rglob("*.json")) == []
 
 
@@ -122,8 +128,11 @@ def test_a_purge_can_be_limited_to_one_scope(
     done = holdfast("state-store", "purge", *task)
 
     assert partial.status == 2
-    assert dry.err == "1 object to delete, 0 reserved.\n"
-    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert dry.err == "1 object queued for deletion, 0 reserved.\n"
+    assert (done.status, done.err) == (
+        0,
+        "Deleted 1 object.\n0 objects queued for deletion, 0 reserved.\n",
+    )
     assert [path.parent.name for path in objects.rglob("*.json")] == ["k"]
 
 

@@ -35,7 +35,7 @@ def test_reconcile_without_a_worker_side_backend_is_an_error(
     [
         (["--dag-id", "etl"], 2, "--run-id, --task-id missing"),
         (["--asset", "a", "--dag-id", "d"], 2, "both a task and an asset"),
-        (["--asset", "a", "--asset-uri", "u"], 2, "one of them is enough"),
+        (["--asset", "a", "--asset-uri", "u"], 2, "give one of them"),
         (["--asset", "orderz"], 1, "asset `orderz` is not known"),
         (["--dag-id", "d", "--run-id", "r", "--task-id", "t"], 1, "task d/r/t is not known"),
     ],
@@ -84,7 +84,7 @@ def test_a_backend_that_cannot_be_reconciled_is_an_error(
     ("options", "told"),
     [
         (["--grace", "soon"], "--grace may not be 'soon'"),
-        (["--delete"], "nobody is there to answer"),
+        (["--delete"], "stdin is not a terminal"),
         (["--report", "."], "--report . is not empty"),
     ],
 )

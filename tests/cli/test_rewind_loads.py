@@ -59,13 +59,13 @@ def test_a_rewind_names_the_loads_that_it_undoes(holdfast, orders, tmp_path):
     done = holdfast(*REWIND, "--version", "1")
 
     assert dry.err.splitlines() == [
-        "2 loads would be undone, whose rows the next loads load again:",
+        "2 loads would be undone; the next loads load the rows again:",
         "  load=orders.watermark.000000000002, up to 30, 10 rows",
         f"    {third}",
         "  load=orders.watermark.000000000001, up to 20, 10 rows",
         f"    {second}",
         WHAT_NEXT,
-        "Would put version 1 of `watermark` of asset `orders` back:",
+        "Would restore version 1 of `watermark` of asset `orders`:",
     ]
     assert done.err.splitlines()[0].startswith("2 loads are undone")
     assert json.loads(done.out)["value"] == 10
@@ -114,7 +114,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_same_command(
     done = holdfast(*REWIND, "--version", "1", "--remove-data", "--yes")
     after = holdfast(*REWIND, "--version", "1", "--remove-data", "--yes")
 
-    assert "1 load was undone before and left data:" in done.err
+    assert "1 load was undone by an earlier rewind and left data:" in done.err
     assert not second.exists()
     assert not anew.exists()
     assert after.status == 0
@@ -180,7 +180,7 @@ def test_a_directory_saved_by_another_load_is_kept(holdfast, orders, tmp_path, m
     result = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z", "--remove-data", "--yes")
 
     assert result.status == 1
-    assert f"{first}: this load has not saved what is there" in result.err
+    assert f"{first}: this load did not write the data in it" in result.err
     assert [len(list(place.glob("part-*"))) for place in (first, second)] == [1, 1]
 
 
@@ -193,7 +193,7 @@ def test_loads_without_a_directory_or_a_record_are_reported(holdfast, orders):
     told = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z").err.splitlines()
 
     assert "  load=orders.watermark.000000000001, after 10 up to 15" in told
-    assert "    no directory is remembered" in told
+    assert "    no directory is recorded" in told
 
 
 def test_loads_without_a_record_are_counted(holdfast, orders):
@@ -202,7 +202,7 @@ def test_loads_without_a_record_are_counted(holdfast, orders):
 
     told = holdfast(*REWIND, "--version", "1").err.splitlines()
 
-    assert told[0].startswith("2 more loads are undone, of which no record is left")
+    assert told[0].startswith("2 more loads are undone without a record")
 
 
 def test_a_rewind_to_an_undone_load_warns(holdfast, orders):

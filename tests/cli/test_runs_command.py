@@ -37,7 +37,7 @@ def test_runs_are_listed_newest_first(holdfast, store):
     assert header == "dag\trun\tkind\tstate\tlogical date\tstarted\ttime"
     assert [row.split("\t")[1] for row in rows] == ["r2", "r1"]
     assert rows[0].startswith("etl\tr2\tmanual\trunning\t2026-01-05 03:00:00Z\t")
-    assert result.err == "There are more; --limit says how many to show.\n"
+    assert result.err == "There are more; raise --limit to show them.\n"
 
 
 def test_runs_are_listed_by_dag_and_state(holdfast, store):
@@ -78,10 +78,10 @@ def test_a_run_of_a_dag_in_no_file_is_shown_as_waiting(holdfast, store):
     store.execute(CreateRun(dag_id="etl", run_id="here"))
     store.execute(CreateRun(dag_id="gone", run_id="r1"))
 
-    assert "waits for\ta DAG file that holds `gone`: none does" in (
+    assert "waiting for\ta DAG file that defines `gone`: there is none" in (
         holdfast("runs", "show", "gone", "r1").out.splitlines()
     )
-    assert "waits for" not in holdfast("runs", "show", "etl", "here").out
+    assert "waiting for" not in holdfast("runs", "show", "etl", "here").out
 
 
 def test_a_run_is_shown_as_json(holdfast, store):
@@ -128,9 +128,9 @@ def test_a_run_is_triggered_with_id_and_date(holdfast, store):
     ("options", "status", "message"),
     [
         (("nope",), 1, "DAG `nope` is not known"),
-        (("etl", "--conf", "[1]"), 2, "--conf is no JSON object"),
+        (("etl", "--conf", "[1]"), 2, "--conf is not a JSON object"),
         (("etl", "--conf", "{"), 2, "error: "),
-        (("etl", "--logical-date", "soon"), 2, "--logical-date is no date: 'soon'"),
+        (("etl", "--logical-date", "soon"), 2, "--logical-date is not a date: 'soon'"),
         (("etl", "--run-id", "x" * 251), 2, "the limit is 250"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_backfill_creates_the_missing_runs(holdfast, store):
         "2026-01-04 03:00:00Z\tbackfill__2026-01-04T03:00:00+00:00",
         "2026-01-06 03:00:00Z\tbackfill__2026-01-06T03:00:00+00:00",
     ]
-    assert result.err == "2 runs queued; 1 there already.\n"
+    assert result.err == "2 runs queued; 1 exist already.\n"
     assert backfilled(store) == [line.split("\t")[1] for line in result.out.splitlines()[1:]]
 
 
@@ -174,7 +174,7 @@ def test_a_dry_run_of_a_backfill_shows_the_runs_and_creates_none(holdfast, store
 
     assert backfilled(store) == []
     assert holdfast(*asked).out == planned.out
-    assert planned.err == "3 runs would be queued; 0 there already.\n"
+    assert planned.err == "3 runs would be queued; 0 exist already.\n"
 
 
 def test_a_repeated_backfill_creates_nothing(holdfast, store):
@@ -198,7 +198,7 @@ def test_a_backfill_leaves_out_future_dates(holdfast, store):
     ("options", "message"),
     [
         (("etl", "--from", "2026-02-01", "--to", "2026-01-01"), "--to 2026-01-01 is before"),
-        (("etl", "--from", "yesterday", "--to", "2026-01-01"), "--from is no date: 'yesterday'"),
+        (("etl", "--from", "yesterday", "--to", "2026-01-01"), "--from is not a date: 'yesterday'"),
         (("mart", "--from", "2026-01-01", "--to", "2026-01-02"), "is not scheduled at regular"),
         (("etl", "--from", "2026-01-01"), "Missing option '--to'"),
     ],
@@ -240,4 +240,4 @@ def test_a_running_run_is_not_deleted(holdfast, store):
     result = holdfast("runs", "delete", "etl", "r1", "--yes")
 
     assert result.status == 1
-    assert "is being carried out by process 4711 on here" in result.err
+    assert "is being run by process 4711 on here" in result.err

@@ -244,7 +244,7 @@ def test_a_reference_is_shown_as_one_and_not_set_as_a_value(holdfast, store, tas
         assert "__holdfast" not in table.out
     assert piped.status == 2
     assert piped.err.startswith(
-        "error: VALUE is a reference to s3://lake/object, which is no value"
+        "error: VALUE is a reference to s3://lake/object, which cannot be stored as a value"
     )
     assert store.execute(Get(LOAD, "copy")) is None
 
@@ -280,13 +280,13 @@ def test_set_json_prints_the_written_entry(holdfast, task):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("get", "k"), "whose state"),
-        (("get", "--dag-id", "d", "k"), "whose state"),
-        (("get", "--map-index", "0", "k"), "whose state"),
+        (("get", "k"), "no task instance or asset is named"),
+        (("get", "--dag-id", "d", "k"), "no task instance or asset is named"),
+        (("get", "--map-index", "0", "k"), "no task instance or asset is named"),
         (("get", "--dag-id", "d", "--asset", "a", "k"), "both a task and an asset"),
         (("get", "--asset", "a", "--asset-uri", "u", "k"), "both --asset and --asset-uri"),
-        (("history", "k"), "which asset"),
-        (("list", "--assets", "--asset", "a"), "--assets means every asset"),
+        (("history", "k"), "no asset is named"),
+        (("list", "--assets", "--asset", "a"), "--assets selects all assets"),
         (("list", "--limit", "-1"), "not a whole number"),
         (("list", "--limit", "9" * 30), "not a whole number"),
         (("get", "--asset", ""), "Missing argument"),
@@ -296,7 +296,7 @@ def test_set_json_prints_the_written_entry(holdfast, task):
         (("clear", "--asset", "a", "--all-map-indices", "--yes"), "--all-map-indices is for tasks"),
         (("rewind", "--asset", "a", "k"), "one target"),
         (("rewind", "--asset", "a", "k", "--version", "1", "--run-id", "r"), "one target"),
-        (("rewind", "--asset", "a", "k", "--at", "yesterday"), "--at is no time"),
+        (("rewind", "--asset", "a", "k", "--at", "yesterday"), "--at is not a time"),
         (("rewind", "--asset", "a", "k", "--at", "2026-01-01T00:00:00"), "no time zone"),
         (("list", "--bogus"), "No such option"),
         (("bogus",), "No such command"),
@@ -346,7 +346,7 @@ def test_list_prints_a_page_and_the_command_for_the_next(holdfast, mapped):
     first = holdfast("state-store", "list", "--limit", "2")
     last = holdfast("state-store", "list", "--limit", "2", "--offset", "2")
 
-    assert first.err == "2 of 3 entries; --offset 2 goes on.\n"
+    assert first.err == "2 of 3 entries; --offset 2 shows the next ones.\n"
     assert len(last.out.splitlines()) == 2
     assert last.err == ""
 
@@ -455,7 +455,7 @@ def test_rewind_restores_a_version_as_a_new_one(holdfast, orders, option):
     assert result == (
         0,
         '"2026-01-01"\n',
-        "Put version 1 of `watermark` of asset `orders` back:\n",
+        "Restored version 1 of `watermark` of asset `orders`:\n",
     )
     assert orders.execute(GetEntry(ORDERS, "watermark")).version == 4
 
@@ -467,7 +467,7 @@ def test_a_dry_run_of_a_rewind_changes_nothing(holdfast, orders):
     document = json.loads(holdfast(*args, "--dry-run", "--json").out)
 
     assert shown.out == '"2026-01-02"\n'
-    assert shown.err.startswith("Would put version 2")
+    assert shown.err.startswith("Would restore version 2")
     assert (document["dry_run"], document["put_back"]["version"]) == (True, 2)
     assert orders.execute(GetEntry(ORDERS, "watermark")).version == 3
 
@@ -488,7 +488,7 @@ def test_rewind_to_a_time_before_the_first_write_leaves_the_key_absent(holdfast,
     )
 
     assert (result.status, result.out) == (0, "")
-    assert "absent" in result.err
+    assert "did not exist" in result.err
     assert orders.execute(Get(ORDERS, "watermark")) is None
 
 

@@ -90,7 +90,7 @@ def test_a_mapped_task_without_index_is_an_error(holdfast):
     result = holdfast("tasks", "show", *RUN, "load")
 
     assert result.status == 2
-    assert result.err.endswith("is mapped\nhint: say which map index: 0 to 2\n")
+    assert result.err.endswith("is mapped\nhint: give a map index: 0 to 2\n")
 
 
 @pytest.mark.parametrize("command", ["show", "logs"])
@@ -118,7 +118,7 @@ def test_failed_tasks_are_cleared_and_the_run_continues(holdfast, store):
     assert json.loads(result.out)["cleared"] == [
         {"dag_id": "etl", "run_id": "r1", "task_id": "load", "map_index": 1}
     ]
-    assert result.err.startswith("Cleared 1 task instance.\nhint: a scheduler goes on")
+    assert result.err.startswith("Cleared 1 task instance.\nhint: a scheduler continues")
     assert states(store)["load1"] is TaskState.SCHEDULED
     assert store.execute(GetRun("etl", "r1")).state is RunState.QUEUED
 
@@ -165,8 +165,8 @@ def test_a_failed_task_resumes_and_a_succeeded_one_starts_over(
     ("options", "message"),
     [
         (("--keep-state", "--discard-state", "--yes"), "both --keep-state and --discard-state"),
-        (("--map-index", "1", "--yes"), "--map-index is given and no task"),
-        ((), "asks before it goes on"),
+        (("--map-index", "1", "--yes"), "--map-index is given without a task"),
+        ((), "asks for confirmation"),
     ],
 )
 def test_a_bad_clear_is_refused(holdfast, store, options, message):
@@ -271,7 +271,7 @@ def test_a_task_that_has_not_started_has_no_log(holdfast):
     result = holdfast("tasks", "logs", *RUN, "report")
 
     assert result.status == 1
-    assert "has not begun" in result.err
+    assert "has not started" in result.err
 
 
 def follow(*options: str) -> subprocess.Popen[str]:

@@ -21,7 +21,7 @@ import pytest
             ["import", "backup", "--yes", "--asset", "a", "--dag-id", "d"],
             "both a task and an asset",
         ),
-        (["import", "backup", "--yes", "--assets", "--asset", "a"], "--assets means every asset"),
+        (["import", "backup", "--yes", "--assets", "--asset", "a"], "--assets selects all assets"),
     ],
 )
 def test_bad_usage_is_an_error_without_starting_spark(

@@ -20,7 +20,7 @@ def hello(x=None):
     [
         pytest.param(
             "with DAG('d'):\n    a, b = hello(), hello.override(task_id='b')()\n    a >> b >> a\n",
-            "wait for each other in a circle: hello >> b >> hello",
+            "depend on each other in a cycle: hello >> b >> hello",
             id="a cycle",
         ),
         pytest.param(
@@ -31,7 +31,7 @@ def hello(x=None):
             "two tasks with the id `a`",
             id="two tasks with one id",
         ),
-        pytest.param("", "holds no DAG", id="no DAG"),
+        pytest.param("", "defines no DAG", id="no DAG"),
         pytest.param("with DAG('d') as:\n", "SyntaxError: invalid syntax", id="a syntax error"),
         pytest.param("import os; os._exit(7)\n", "could not be imported", id="os._exit"),
     ],

@@ -96,7 +96,7 @@ def test_a_managed_spark_is_stopped_and_no_retry_is_used(project: Project, stuck
         Outcome.INTERRUPTED,
         Outcome.SUCCESS,
     ]
-    assert "Spark was ended, because" in attempts[1].error
+    assert "Spark was stopped, because" in attempts[1].error
     assert "still runs after 2 s" in attempts[1].error
     assert len(rows(stuck.directory)) == 10
 

@@ -120,7 +120,7 @@ def test_a_run_that_ends_while_the_database_is_unavailable_calls_back_once(
     with project.service("scheduler", "dags", PYTHONPATH=str(project.path("faults"))):
         wait_until(lambda: project.read("notes"))
 
-    assert "; trying again" in project.read("scheduler.err")
+    assert "; retrying" in project.read("scheduler.err")
     assert project.read("notes") == "called\n"
 
 
@@ -151,4 +151,4 @@ def test_callbacks_that_kill_their_supervisor_are_given_up(project: Project) -> 
 
     assert ended.status == 0, ended.err
     assert project.read("notes") == "called\n" * 5
-    assert "callbacks of d/r are not called again: the supervisor died, 5 times" in ended.err
+    assert "callbacks of d/r are not retried: the supervisor died, 5 times" in ended.err

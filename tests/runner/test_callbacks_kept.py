@@ -212,7 +212,7 @@ def test_missing_callbacks_of_a_removed_task_are_logged(project: Project) -> Non
         wait_until(lambda: project.read("notes"))
         project.write("dags/d.py", FAILS_WHEN_TOLD.replace("work()", "other()"))
         project.write("go", "")
-        wait_until(lambda: "has no such task any more" in project.read("scheduler.err"), timeout=60)
+        wait_until(lambda: "no longer has this task" in project.read("scheduler.err"), timeout=60)
 
 
 @pytest.mark.parametrize("dag", [SLOW_OF_A_RUN, SLOW_OF_A_TASK], ids=["run", "task"])
@@ -252,7 +252,7 @@ def test_callbacks_that_are_called_again_wait_for_the_store(project: Project) ->
         os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
         _, said = process.communicate(timeout=60)
 
-    assert "callbacks of task d/r/work wait for the store" in said
+    assert "callbacks of task d/r/work are waiting for the store" in said
     notes = project.read("notes").splitlines()
     assert sorted(notes) == ["begins", "begins", "ends", "failure 2"]
 

@@ -39,7 +39,7 @@ def test_a_stopped_run_ends_cleanly_and_can_be_resumed(
         _, said = process.communicate(timeout=30)
 
     assert process.returncode == 130
-    assert said.endswith("Stopped. Go on with: holdfast run dag.py --run-id r\n"), said
+    assert said.endswith("Stopped. Resume with: holdfast run dag.py --run-id r\n"), said
     assert "Traceback" not in said
     assert project.processes() == []
     assert project.run_of().owner is None

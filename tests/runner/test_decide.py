@@ -378,7 +378,7 @@ def test_a_result_without_length_fails_the_task(value, kind):
 def test_a_task_without_result_cannot_be_mapped_over():
     decision = over_result().decide(one("a", SUCCESS), one("b", SCHEDULED))
 
-    assert decision.changes[0].error == "cannot map over the result of `a`: it left none"
+    assert decision.changes[0].error == "cannot map over the result of `a`: the task returned none"
 
 
 def test_a_path_selects_a_part_of_the_result():
@@ -393,7 +393,7 @@ def test_a_path_without_target_fails_the_task(value):
     run = Run(task("a"), task("b", "a", over=[ResultAxis("a", ("days", 1))]))
     run.left("a", value)
 
-    error = "cannot map over the result of `a`: there is no ['days'][1] in it"
+    error = "cannot map over the result of `a`: it has no ['days'][1]"
     assert run.decide(one("a", SUCCESS)).changes == (TaskChange("b", -1, FAILED, error),)
 
 
@@ -421,7 +421,7 @@ def test_more_combinations_than_could_ever_run_fail_the_task():
     (change,) = run.decide().changes
 
     assert change.state is FAILED
-    assert change.error.endswith("000: the most is 100,000")
+    assert change.error.endswith("000 items: the maximum is 100,000")
 
 
 def test_the_results_of_a_mapped_task_are_mapped_over_one_by_one():

@@ -230,7 +230,7 @@ def test_unreadable_files_and_unusable_names_are_reported_and_the_other_files_ar
     assert "latin\\xff.py has control characters, or bytes that are not UTF-8\nhint: rename" in told
     assert "two\\nlines.py has control characters" in told
     assert "unreadable.py:\n" in told and "Error: [Errno " in told
-    assert "latin\\xff.py cannot be used" in log and "latin\\xff.py is gone" in log
+    assert "latin\\xff.py cannot be used" in log and "latin\\xff.py was deleted" in log
     assert site.dag("linked").file == "team/linked.py"
 
 
@@ -344,7 +344,7 @@ def test_an_emptied_file_is_reported_for_the_runs_that_wait_for_it(
         project.path("dags/h.py").write_text("")
         wait_until(lambda: not site.dag("h").file)
         site.trigger("h", "r")
-        told = "1 run of DAG h waits: no DAG file holds it"
+        told = "1 run of DAG h waits: no DAG file defines it"
         wait_until(lambda: told in project.read("scheduler.err"))
         site.write("h.py", returning("h", "y"))
         assert site.ended("h", "r") is RunState.SUCCESS
@@ -367,7 +367,7 @@ def test_a_stale_dag_is_reported_and_starts_no_run(site: Site, project: Project)
 
     assert "stale since" in listed
     assert asked.status == 1
-    assert "error: DAG `h` is stale since" in asked.err and "no DAG file holds it" in asked.err
+    assert "error: DAG `h` is stale since" in asked.err and "no DAG file defines it" in asked.err
 
 
 def test_any_number_of_runs_may_wait_and_the_oldest_go_first(site: Site, project: Project) -> None:

@@ -53,7 +53,7 @@ def test_an_interrupted_run_resumes_without_its_finished_tasks(project: Project)
         _, said = process.communicate(timeout=30)
 
     assert process.returncode == 130
-    assert said.endswith("Stopped. Go on with: holdfast run dag.py --run-id r\n"), said
+    assert said.endswith("Stopped. Resume with: holdfast run dag.py --run-id r\n"), said
     assert "Traceback" not in said
     assert project.processes() == []
     assert project.states() == {"first": "success", "second": "scheduled"}
@@ -85,7 +85,7 @@ def test_a_second_interrupt_ends_a_task_that_ignores_the_first(project: Project)
 
         assert terminal.finish() == 130
         assert time.monotonic() - before < 5
-        assert "Go on with: holdfast run dag.py --run-id r" in terminal.screen
+        assert "Resume with: holdfast run dag.py --run-id r" in terminal.screen
         assert "Traceback" not in terminal.screen
     wait_until(lambda: not project.processes(), timeout=5)
 

@@ -342,4 +342,4 @@ def test_the_error_of_a_dag_is_reported(site: Site) -> None:
     assert at_first == f"its file {site.path('a.py')} is still being imported"
     told = site.known.why_without("stock")
     assert told == f"its file {site.path('b.py')} is broken; `holdfast dags errors` shows why"
-    assert site.known.why_without("other") == "no DAG file holds it"
+    assert site.known.why_without("other") == "no DAG file defines it"

@@ -55,7 +55,7 @@ def test_another_item_does_not_inherit_the_state_of_the_previous_one(project: Pr
 
     assert seen == [[0, "z", None], [1, "a", None], [2, "b", None], [3, "c", None]]
     log = project.holdfast("tasks", "logs", "d", "r", "load", "--map-index", "1").out
-    assert "map index 1 stands for another item than before" in log
+    assert "map index 1 now has another item" in log
 
 
 def test_the_same_item_resumes(project: Project) -> None:

@@ -459,7 +459,7 @@ def test_the_dag_is_chosen_among_several(project: Project) -> None:
     unknown = project.holdfast("run", "two.py", "--dag-id", "three")
     chosen = project.holdfast("run", "two.py", "--dag-id", "two", "--run-id", "r")
 
-    assert which.status == 2 and "hint: say which: --dag-id one | two" in which.err
+    assert which.status == 2 and "hint: choose one: --dag-id one | two" in which.err
     assert unknown.status == 1 and "has no DAG `three`\nhint: it has: one, two" in unknown.err
     assert chosen.status == 0 and project.result("hello", "two") == ["two"]
 
@@ -475,7 +475,7 @@ def test_a_conf_that_is_not_a_json_object_and_a_missing_file_are_refused(project
         "error: there is no file missing.py\nhint: give the path of a DAG file\n",
     )
     assert broken.status == 2 and broken.err.startswith("error: ")
-    assert number.status == 2 and "--conf is no JSON object: 3" in number.err
+    assert number.status == 2 and "--conf is not a JSON object: 3" in number.err
 
 
 WAITING = """

@@ -426,7 +426,7 @@ def test_a_dag_in_two_files_is_reported_until_it_is_removed_from_one(scheduled: 
 
 
 def test_a_run_whose_dag_is_in_no_file_is_reported_once(scheduled: Scheduled) -> None:
-    told = "1 run of DAG nowhere waits: no DAG file holds it"
+    told = "1 run of DAG nowhere waits: no DAG file defines it"
     scheduled.project.store.execute(c.CreateRun(dag_id="nowhere", run_id="r"))
     wait_until(lambda: told in scheduled.project.read("scheduler.err"))
     scheduled.add("meanwhile", 'with DAG("meanwhile", schedule="@once"):' + ONE_TASK)
@@ -458,7 +458,7 @@ def test_a_dag_whose_file_was_removed_for_a_while_keeps_its_state(scheduled: Sch
     scheduled.ended("after_it")
 
     assert kept == [run]
-    assert "away since" in listed
+    assert "missing since" in listed
     assert paused
     assert scheduled.project.runs("returning") == [run]
 

@@ -107,8 +107,8 @@ def test_the_writes_of_a_zombie_on_another_machine_are_refused(project: Project)
     assert project.read("outcomes") == " ".join(["StaleAttempt"] * 7)
     _check_that_the_second_attempt_stands(project)
     assert project.store.execute(c.GetResults("d", "r", "work", "new")) == ()
-    # It notices at its next heartbeat, or reads the outcome of the other one before.
-    assert "is carried out by another process" in said or "work attempt 2 success" in said
+    # It finds out by its next heartbeat, or sees before that what the other has come to.
+    assert "is now owned by another process" in said or "work attempt 2 success" in said
     assert "Traceback" not in said
     wait_until(lambda: not project.processes())
 

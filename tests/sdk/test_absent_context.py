@@ -25,7 +25,7 @@ def test_a_parameter_is_refused_when_the_file_is_read(
 
     error = parse(ParseStartup(file)).error
 
-    assert f"task `load`: Holdfast has no `{name}` in the context" in error
+    assert f"task `load`: Holdfast does not support its parameter `{name}`" in error
     assert "hint: " in error
 
 
@@ -35,7 +35,9 @@ def test_a_parameter_of_an_asset_function_is_refused(tmp_path: Path) -> None:
 
     error = parse(ParseStartup(file)).error
 
-    assert "asset function `orders`: Holdfast has no `inlet_events`" in error
+    assert (
+        "asset function `orders`: Holdfast does not support its parameter `inlet_events`" in error
+    )
 
 
 def test_a_parameter_with_a_value_in_the_call_is_allowed(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ with DAG("d"):
 """
     pipeline = Pipeline(write_file(tmp_path, HEAD + text))
 
-    expected = "MissingKey: task `load`: Holdfast has no `inlet_events` in the context"
+    expected = "MissingKey: task `load`: Holdfast does not support `inlet_events` in the context"
     assert pipeline.failure("load") == expected
     assert "the context of task `mistyped` has no `logical_dat`" in pipeline.failure("mistyped")
 
@@ -67,7 +69,7 @@ with DAG("d"):
 @pytest.mark.parametrize(
     ("key", "explained"),
     [
-        ("inlet_events", "Holdfast has no `inlet_events` in the context"),
+        ("inlet_events", "Holdfast does not support `inlet_events` in the context"),
         ("asset_state", "there is no asset among its inlets and outlets"),
         ("spark", "decorate it with @task.pyspark"),
     ],

@@ -89,7 +89,7 @@ with DAG("d"):
     pipeline.run("nothing")
 
     assert pipeline.result("after") is True
-    assert "the result of task `other`['key'] is not there" in pipeline.failure("inside")
+    assert "the result of task `other`['key'] does not exist" in pipeline.failure("inside")
 
 
 def test_map_indices_enumerate_all_combinations_with_the_last_argument_fastest(tasks: Make) -> None:
@@ -113,7 +113,7 @@ with DAG("d"):
         [["feb", 2], "a"],
         [["feb", 2], "b"],
     ]
-    assert "no map index 4 any more" in pipeline.failure("load", 4)
+    assert "no longer has map index 4" in pipeline.failure("load", 4)
 
 
 def test_a_task_is_mapped_over_dicts_of_arguments(tasks: Make) -> None:
@@ -372,7 +372,7 @@ with DAG("d"):
         ("__import__('pandas').DataFrame()", "task `t` returned a DataFrame"),
         (
             "type('DataFrame', (), {})()",
-            "task `t` returned a DataFrame: write it, and return its path",
+            "task `t` returned a DataFrame: write the data, and return its path",
         ),
     ],
 )
@@ -800,7 +800,7 @@ with DAG("d"):
     t()
 """)
 
-    assert "task `t` needs Spark, and this run has none" in pipeline.failure("t")
+    assert "task `t` needs Spark, and none is configured for this run" in pipeline.failure("t")
 
 
 def test_a_pushed_key_overrides_that_part_of_the_result(tasks: Make) -> None:

@@ -23,7 +23,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
             a, b, c = (BaseOperator(task_id=name) for name in "abc")
             a >> b >> c >> a
         """,
-        ["DAG `d`", "circle", "a", "b", "c"],
+        ["DAG `d`", "cycle", "a", "b", "c"],
     ),
     "two tasks with one id": (
         """
@@ -46,18 +46,18 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "a cron expression with seconds": (
         "DAG('d', schedule='0 0 0 * * *')",
-        ["it has not five parts"],
+        ["it does not have five fields"],
     ),
     "an unknown preset": ("DAG('d', schedule='@fortnightly')", ["@fortnightly"]),
     "@continuous": ("DAG('d', schedule='@continuous')", ["@continuous"]),
-    "a schedule of another kind": ("DAG('d', schedule=5)", ["5 is no schedule"]),
+    "a schedule of another kind": ("DAG('d', schedule=5)", ["5 is not a schedule"]),
     "a negative schedule": (
         "from datetime import timedelta\nDAG('d', schedule=timedelta(-1))",
         ["its schedule is -1 day"],
     ),
     "an unknown trigger rule": (
         "with DAG('d'): BaseOperator(task_id='a', trigger_rule='all_sucess')",
-        ["task `a`", "'all_sucess' is no trigger rule", "all_success"],
+        ["task `a`", "'all_sucess' is not a trigger rule", "all_success"],
     ),
     "mapped over a number": (
         """
@@ -139,7 +139,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         with DAG("d"):
             f()
         """,
-        ["task `f`", "without its argument `x`"],
+        ["task `f`", "is missing its argument `x`"],
     ),
     "an argument too many": (
         """
@@ -182,7 +182,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         with DAG("d"):
             f() >> f
         """,
-        ["is no task"],
+        ["is not a task"],
     ),
     "a default of a param that is not JSON": (
         "DAG('d', params={'x': {1, 2}})",
@@ -269,7 +269,7 @@ def test_a_task_rereads_a_file_that_is_being_replaced(tmp_path: Path, first: str
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "there is no file"), ("", "holds no DAG `late`"), (WHOLE, "has no task `first`")],
+    [(None, "there is no file"), ("", "has no DAG `late`"), (WHOLE, "has no task `first`")],
 )
 def test_the_error_of_a_task_names_what_its_file_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
@@ -321,10 +321,10 @@ def test_a_param_is_validated(rules: dict[str, Any], value: Any) -> None:
 
 
 def test_a_reference_has_a_name_or_a_uri() -> None:
-    with pytest.raises(ValueError, match="one of name= and uri="):
+    with pytest.raises(ValueError, match="either name= or uri="):
         Asset.ref(name="a", uri="b")
 
 
 def test_an_unknown_type_of_a_param_is_refused() -> None:
-    with pytest.raises(InvalidDag, match="does not know the type 'sting'"):
+    with pytest.raises(InvalidDag, match="has no type 'sting'"):
         Param("a", type=["null", "sting"])

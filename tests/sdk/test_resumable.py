@@ -179,7 +179,9 @@ def test_an_intent_that_is_no_uuid_is_refused(jobs: Pipeline, cluster: Cluster) 
     refused = jobs.run("findable")
 
     assert isinstance(refused, Failed)
-    assert "`run_id.intent` of the task store is '../../escaped', which is no UUID" in refused.error
+    assert (
+        "`run_id.intent` of the task store is '../../escaped', which is not a UUID" in refused.error
+    )
 
 
 def test_a_second_job_after_a_failed_one_is_found_by_its_own_intent(
@@ -203,7 +205,7 @@ def test_without_a_way_to_find_the_job_the_risk_is_logged(
     caplog.clear()
 
     assert jobs.result("job") == "job-1"
-    assert "there may be two. Implement find_job(intent, context) in Job" in caplog.text
+    assert "so two may run. Implement find_job(intent, context) in Job" in caplog.text
     assert cluster.jobs["job-0"]["intent"] == cluster.jobs["job-1"]["intent"]
 
 

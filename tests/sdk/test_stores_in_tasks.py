@@ -200,7 +200,7 @@ return seen
     assert get.startswith("InvalidInput: task `t` has no asset yet")
     assert subscript.startswith("UndeclaredAsset: task `t` does not declare asset `orders`")
     for error in (get, subscript):
-        assert "no task has put an asset behind alias `late` so far" in error
+        assert "no task has added an asset to alias `late` yet" in error
 
 
 @pytest.mark.parametrize("uri", ["s3://lake/orders", "S3://lake/orders/"])
@@ -252,7 +252,7 @@ except TypeError as error:
         "inlets=[orders]",
     )
 
-    assert "is found by asset, not by" in pipeline.result("t")
+    assert "is looked up by asset, not by" in pipeline.result("t")
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ with DAG("d", schedule=[Asset("a", watchers=[AssetWatcher("w", Poll())])]):
 def test_a_trigger_that_does_not_yield_is_an_error_with_a_hint(watcher: Make) -> None:
     pipeline = watcher('self.asset_store.set("k", 1)')
 
-    with pytest.raises(TypeError, match="`run` of Poll is no async generator") as refused:
+    with pytest.raises(TypeError, match="`run` of Poll is not an async generator") as refused:
         pipeline.watch("landing", "poll")
 
     assert "yield TriggerEvent(payload)" in str(refused.value)

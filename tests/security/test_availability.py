@@ -110,7 +110,7 @@ def test_partly_received_bodies_are_bounded_over_all_connections(
 
     assert refused.startswith(b"HTTP/1.1 503 ")
     assert b"retry-after: " in refused
-    assert "bodies of requests have 200,000 bytes: more are refused" in caplog.text
+    assert "request bodies in memory have reached 200,000 bytes: more are refused" in caplog.text
 
 
 def answered(url: str, request: bytes) -> bytes:
@@ -171,7 +171,7 @@ def test_liveness_is_answered_under_any_load(
         assert status(server.url, "/health") == 503
 
     assert status(server.url, "/health/live") == 200
-    assert "requests are under way: more are refused" in caplog.text
+    assert "requests are in progress: more are refused" in caplog.text
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def test_idle_connections_are_closed_before_file_descriptors_run_out(tmp_path: P
         ["400", "400"]
     ]
     assert statuses == [200, 200]
-    assert "there are 200 connections" in (tmp_path / "log").read_text()
+    assert "200 connections are open" in (tmp_path / "log").read_text()
 
 
 def test_the_connection_of_a_running_request_is_not_closed(

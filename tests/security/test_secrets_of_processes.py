@@ -142,13 +142,13 @@ def test_holdfast_does_not_tell_a_task_where_the_database_is(name: str, tmp_path
     assert "hidden.db" not in json.dumps(found)
     assert key not in json.dumps(found)
     for way in ("url", "connect"):
-        assert found[way].startswith("InvalidSettings: a task's process is not told"), way
+        assert found[way].startswith("InvalidSettings: a task's process does not know"), way
 
 
 def test_holdfast_does_not_open_the_embedded_database_in_a_task(tmp_path: Path) -> None:
     found = look_around(tmp_path)
 
-    assert found["connect"].startswith("InvalidSettings: a task's process is not told")
+    assert found["connect"].startswith("InvalidSettings: a task's process does not know")
 
 
 def test_home_is_private(tmp_path: Path) -> None:

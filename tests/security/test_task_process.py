@@ -233,5 +233,5 @@ def test_a_result_that_is_too_large_is_recorded_as_the_error(ran: Project) -> No
     [attempt] = ran.attempts("returns_much")
 
     assert attempt.outcome is Outcome.FAILED
-    assert "its report cannot be sent" in attempt.error
+    assert "its result cannot be sent" in attempt.error
     assert f"the limit is {LARGEST_OF_TASK:,}" in attempt.error

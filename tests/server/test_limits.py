@@ -69,7 +69,7 @@ def test_a_rate_below_one_allows_one_request() -> None:
 
     rate.count(ADMIN)
 
-    with pytest.raises(TooManyRequests, match="more than 1 requests a second"):
+    with pytest.raises(TooManyRequests, match="more than 1 requests per second"):
         rate.count(ADMIN)
 
 

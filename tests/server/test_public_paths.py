@@ -142,7 +142,7 @@ def test_an_unknown_query_is_refused(api: Api) -> None:
     reply = api.ask("GET", "/dags", limt=1)
 
     assert (reply.status, reply.reason) == (422, "invalid")
-    assert reply.json["detail"]["hint"] == "known here: limit"
+    assert reply.json["detail"]["hint"] == "allowed here: limit"
 
 
 @pytest.mark.parametrize(

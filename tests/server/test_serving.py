@@ -261,8 +261,8 @@ def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("missing.pem", "key.pem"), "missing.pem is not a file that can be read"),
-        (("certificate.pem", ""), "go together"),
+        (("missing.pem", "key.pem"), "missing.pem is not a readable file"),
+        (("certificate.pem", ""), "only one of"),
         (("key.pem", "key.pem"), "cannot be used"),
     ],
 )
@@ -294,7 +294,7 @@ def test_keys_readable_by_others_are_an_error(tmp_path: Path) -> None:
     status, said = refused(tmp_path)
 
     assert status == 2
-    assert "others can read it" in said
+    assert "other users can read it" in said
 
 
 def test_a_missing_package_is_an_error(tmp_path: Path) -> None:

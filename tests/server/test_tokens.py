@@ -120,7 +120,7 @@ BAD = {
     "tampered with": tampered(),
     "truncated": signed(claims_of())[:-5],
     "of two parts": signed(claims_of()).rpartition(".")[0],
-    "run out": signed(claims_of(exp=time.time() - 6)),
+    "expired": signed(claims_of(exp=time.time() - 6)),
     "without an end": signed(without(claims_of(), "exp")),
     "with no number as end": signed(claims_of(exp="never")),
     "for somebody else": signed(claims_of(aud="another service")),
@@ -160,7 +160,7 @@ def test_a_cached_token_expires(tokens: Tokens, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(module.time, "time", clock_ahead(606))
 
-    with pytest.raises(Forbidden, match="run out"):
+    with pytest.raises(Forbidden, match="has expired"):
         tokens.verify(text)
 
 

@@ -67,7 +67,7 @@ def test_a_directory_saved_by_another_load_is_kept(settings: Settings, tmp_path:
 
     done = remove(settings, undone(str(directory)))
 
-    assert done.left == {str(directory): "this load has not saved what is there"}
+    assert done.left == {str(directory): "this load did not write the data in it"}
     assert directory.exists()
 
 

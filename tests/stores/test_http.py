@@ -180,7 +180,7 @@ def test_a_new_token_that_is_refused_too_is_an_error(served: ServedStores) -> No
 
 def test_a_malformed_token_is_refused(served: ServedStores) -> None:
     store = HttpStore(served.server.url, A_TOKEN)
-    with store, pytest.raises(Forbidden, match="not one that a server"):
+    with store, pytest.raises(Forbidden, match="not a token of a"):
         store.execute(c.Now())
 
 

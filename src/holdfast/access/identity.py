@@ -95,7 +95,7 @@ class HandleIdentity(msgspec.Struct, frozen=True, tag="handle"):
     user: str = ""
 
     def __str__(self) -> str:
-        return f"a handle of {self.scope}"
+        return f"the handle of {self.scope}"
 
 
 class WorkerIdentity(msgspec.Struct, frozen=True, tag="worker"):
@@ -125,7 +125,7 @@ class CallbackIdentity(msgspec.Struct, frozen=True, tag="callback"):
     task: ChildIdentity | None = None
 
     def __str__(self) -> str:
-        return f"a callback of {self.task or f'run {self.dag_id}/{self.run_id}'}"
+        return f"the callback of {self.task or f'run {self.dag_id}/{self.run_id}'}"
 
 
 class ImportIdentity(msgspec.Struct, frozen=True, tag="import"):

@@ -54,6 +54,6 @@ def issuing(identity: Identity, wanted: Wanted) -> tuple[Wanted, c.Command[Any]]
         ):
             return wanted, Guarded(guard_of(identity), standing(wanted))
     raise Forbidden(
-        f"{identity} may not give a token to {wanted}",
-        hint="workers give tokens to tasks, a task to its own jobs, and editors to all of them",
+        f"{identity} may not issue a token to {wanted}",
+        hint="workers issue tokens to tasks, a task to its own jobs, and editors to all of them",
     )

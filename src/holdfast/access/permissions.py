@@ -321,18 +321,18 @@ def _about(identity: Identity, command: c.Command[Any]) -> str:
     return f" of {scope}" if scope is not None else ""
 
 
-_SUPERVISED: Final = "leave `worker` and `lease` out: only a worker's supervisor may give them"
+_SUPERVISED: Final = "leave out `worker` and `lease`: only a worker's supervisor may set them"
 _HINTS: dict[type, str] = {
-    TaskIdentity: "a task has its own store and those of the assets among its inlets and outlets; "
-    "it writes while it runs",
-    ChildIdentity: "a task has its own store, those of the assets among its inlets and outlets, "
-    "and the results of its own run",
-    JobIdentity: "a job has the stores of the task that submitted it, but for its own intent",
-    HandleIdentity: "a handle has the one store that it was made of",
-    WatcherIdentity: "a watcher has the store of the asset that it watches",
+    TaskIdentity: "a task may use its own store and those of its inlets and outlets, and may "
+    "write only while it runs",
+    ChildIdentity: "a task may use its own store, those of its inlets and outlets, and the "
+    "results of its own run",
+    JobIdentity: "a job may use the stores of the task that submitted it, except its own intent",
+    HandleIdentity: "a handle gives access only to the store that it was created from",
+    WatcherIdentity: "a watcher may use only the store of the asset that it watches",
     UserIdentity: "an editor may write, an admin may do everything: "
     "`holdfast auth user-token --role editor`",
-    WorkerIdentity: "a worker acts for attempts and watchers that it runs",
-    CallbackIdentity: "a callback may read what its task may read, not write",
+    WorkerIdentity: "a worker acts only for attempts and watchers that it runs",
+    CallbackIdentity: "a callback may read what its task may read, but may not write",
     ImportIdentity: "a DAG file may not use the stores while it is imported, only its tasks",
 }

@@ -31,7 +31,7 @@ def check_startable(dag: DagInfo) -> None:
     if dag.stale_at is not None:
         raise Conflict(
             f"DAG `{dag.dag_id}` is stale since {dag.stale_at:%Y-%m-%d %H:%M:%S}Z: no DAG file "
-            "holds it",
+            "defines it",
             hint="put its file back into the DAG directory, or `holdfast run FILE`",
         )
 
@@ -40,6 +40,6 @@ def check_deletable(run: Run, now: datetime) -> None:
     """Raise Conflict where a process is executing the run."""
     if run.leased_until is not None and run.leased_until > now:
         raise Conflict(
-            f"run `{run.run_id}` of `{run.dag_id}` is being carried out by {run.owner}",
-            hint="stop that first, or wait for the end",
+            f"run `{run.run_id}` of `{run.dag_id}` is being run by {run.owner}",
+            hint="stop that process first, or wait until the run ends",
         )

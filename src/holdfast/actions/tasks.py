@@ -38,7 +38,7 @@ def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps
         indices = f"{found[0].scope.map_index} to {found[-1].scope.map_index}"
         raise InvalidInput(
             f"task `{task_id}` of run `{run_id}` of `{dag_id}` is mapped",
-            hint=f"say which map index: {indices}",
+            hint=f"give a map index: {indices}",
         )
     return found[0]
 
@@ -120,7 +120,7 @@ def _not_there(
         )
     return NotFound(
         f"run `{run_id}` of `{dag_id}` has no task `{task_id}`",
-        hint=f"it has: {_first(_ids(known))}" if known else "it has not begun",
+        hint=f"it has: {_first(_ids(known))}" if known else "it has not started",
     )
 
 

@@ -71,7 +71,7 @@ def invoke(args: Sequence[str] | None) -> int:
         if os.environ.get("HOLDFAST_TRACEBACK"):
             raise
         message = " ".join(f"unexpected {type(error).__name__}: {error}".split())
-        return fail(message, "this is a bug; HOLDFAST_TRACEBACK=1 shows where it happened", 1)
+        return fail(message, "this is a bug; set HOLDFAST_TRACEBACK=1 to see the traceback", 1)
 
 
 def fail(message: str, hint: str, status: int) -> int:

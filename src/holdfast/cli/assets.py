@@ -29,7 +29,7 @@ EVENTS_SHOWN = 10
 
 @click.group("assets")
 def command() -> None:
-    """The assets that are known."""
+    """List, show and delete assets."""
 
 
 @command.command("list")
@@ -111,7 +111,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 @command.command("events")
-@click.option("--asset", "name", metavar="NAME", help="Only those of this asset.")
+@click.option("--asset", "name", metavar="NAME", help="Only events of this asset.")
 @limit_option
 @json_option
 def list_events(name: str | None, limit: int, as_json: bool) -> None:
@@ -129,13 +129,13 @@ def list_events(name: str | None, limit: int, as_json: bool) -> None:
 
 @command.command("loads")
 @click.argument("name")
-@click.option("--key", metavar="KEY", help="Only those of the watermark under this key.")
+@click.option("--key", metavar="KEY", help="Only loads of the watermark under this key.")
 @limit_option
 @json_option
 def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
     """List the incremental loads of an asset, newest first.
 
-    They are remembered as far back as the history of its entries goes.
+    Loads are recorded as far back as the history of its entries goes.
     """
     if key is not None:
         check_key(key)
@@ -144,8 +144,9 @@ def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
         asset = store.execute(c.GetAsset(AssetScope(name=name)))
         if key is None and not store.supports(c.List):
             raise NotSupported(
-                "the configured backend cannot list entries, to find the loads among them",
-                hint="say which watermark's: --key watermark",
+                "the configured backend cannot list entries, so it cannot find the loads of an "
+                "asset",
+                hint="name the watermark's key: --key watermark",
             )
         loads = run(as_worker(store, settings), loads_of(asset.scope, key))
     if as_json:
@@ -155,7 +156,7 @@ def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
         print_loads(loads[:limit])
     else:
         where = f"`{key}` of asset `{name}`" if key else f"Asset `{name}`"
-        say(f"{where} has no remembered loads.")
+        say(f"{where} has no recorded loads.")
 
 
 @command.command("delete")
@@ -163,9 +164,9 @@ def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
 @yes_option
 @json_option
 def delete(name: str, yes: bool, as_json: bool) -> None:
-    """Forget an asset with its entries and their history.
+    """Delete an asset with its entries and their history.
 
-    A DAG that declares it makes it known again, empty, when its file is next read.
+    A DAG that declares the asset registers it again, empty, when its file is next read.
     """
     with open_store(load()) as store:
         asset = store.execute(c.GetAsset(AssetScope(name=name)))

@@ -43,7 +43,7 @@ class Duration(click.ParamType[timedelta]):
 
 @click.group("auth")
 def command() -> None:
-    """Tokens for the server, and the key that they are signed with."""
+    """Create tokens for the server, and rotate the key that signs them."""
 
 
 @command.command("task-token")
@@ -55,14 +55,26 @@ def command() -> None:
     type=MAP_INDEX,
     default=-1,
     metavar="N",
-    help="Index of a mapped task instance; -1, the default, where it is not mapped.",
-)
-@click.option("--asset", "names", multiple=True, metavar="NAME", help="An asset that it may use.")
-@click.option(
-    "--asset-uri", "uris", multiple=True, metavar="URI", help="An asset that it may use, by URI."
+    help="Index of a mapped task instance; -1, the default, if it is not mapped.",
 )
 @click.option(
-    "--lifetime", type=Duration(), help="How long it is good for; [api] token_lifetime if not said."
+    "--asset",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="An asset that the token gives access to.",
+)
+@click.option(
+    "--asset-uri",
+    "uris",
+    multiple=True,
+    metavar="URI",
+    help="An asset that the token gives access to, by URI.",
+)
+@click.option(
+    "--lifetime",
+    type=Duration(),
+    help="How long the token is valid; by default [api] token_lifetime.",
 )
 def task_token(
     dag_id: str,
@@ -75,9 +87,9 @@ def task_token(
 ) -> None:
     """Print a token for a worker of your own, as one line of JSON.
 
-    It is good for the attempt of the task instance that is under way, and for the assets that are
-    named. Where there is none, an attempt is begun; a task instance that is not known is registered
-    as part of an external run.
+    The token is valid for the running attempt of the task instance and for the named assets. If no
+    attempt is running, one is started; an unknown task instance is registered as part of an
+    external run.
     """
     settings = load()
     tokens = _tokens(settings)
@@ -102,11 +114,19 @@ def task_token(
     "--role",
     required=True,
     type=click.Choice([role.value for role in Role]),
-    help="What may be done with it: read, write entries and start runs, or everything.",
+    help="What the token allows: reading; writing entries and starting runs; or everything.",
 )
-@click.option("--user", metavar="NAME", help="Whose writes they are; yours if not said.")
 @click.option(
-    "--lifetime", type=Duration(), default="30d", show_default=True, help="How long it is good for."
+    "--user",
+    metavar="NAME",
+    help="The user that writes are attributed to; by default your user name.",
+)
+@click.option(
+    "--lifetime",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    help="How long the token is valid.",
 )
 def user_token(role: str, user: str | None, lifetime: timedelta) -> None:
     """Print a token for a person or tool."""
@@ -116,9 +136,15 @@ def user_token(role: str, user: str | None, lifetime: timedelta) -> None:
 
 
 @command.command("worker-token")
-@click.option("--name", metavar="NAME", help="What logs call the worker; this machine's name.")
 @click.option(
-    "--lifetime", type=Duration(), default="30d", show_default=True, help="How long it is good for."
+    "--name", metavar="NAME", help="The worker's name in logs; by default this machine's name."
+)
+@click.option(
+    "--lifetime",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    help="How long the token is valid.",
 )
 def worker_token(name: str | None, lifetime: timedelta) -> None:
     """Print a token for a worker, which runs attempts and watchers of any DAG."""
@@ -133,16 +159,16 @@ def worker_token(name: str | None, lifetime: timedelta) -> None:
     type=Duration(),
     default="1d",
     show_default=True,
-    help="How long tokens that older keys have signed are still accepted; 0: not at all.",
+    help="How long tokens signed with older keys stay valid; 0: not at all.",
 )
 def rotate_key(overlap: timedelta) -> None:
-    """Sign tokens with a new key from now on. Running servers take it up by themselves."""
+    """Sign new tokens with a new key. Running servers pick it up automatically."""
     _check_packages()
     from holdfast.server.keys import rotate
 
     rotate(load(), overlap)
-    rest = f"for {duration_text(overlap)} more" if overlap else "no more"
-    say(f"Tokens are signed with a new key. Those of older keys are accepted {rest}.")
+    rest = f"for another {duration_text(overlap)}" if overlap else "no longer"
+    say(f"New tokens are signed with a new key. Tokens signed with older keys are accepted {rest}.")
 
 
 def _live_attempt(store: Store, scope: TaskScope) -> int:

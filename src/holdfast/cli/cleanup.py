@@ -26,17 +26,18 @@ from holdfast.store import Store
     "--batch-size",
     type=COUNT,
     metavar="N",
-    help="Rows in one transaction; 0: all in one statement. Overrides state_cleanup_batch_size.",
+    help="Rows per transaction; 0: all in one statement. Overrides state_cleanup_batch_size.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
-@click.option("--verbose", "-v", is_flag=True, help="Show each row that goes.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("--verbose", "-v", is_flag=True, help="Show each deleted row.")
 @json_option
 def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
-    """Delete the task entries that have expired by now.
+    """Delete expired task entries.
 
-    The answers that a server keeps for clients that have been silent for a day go too.
+    Responses that a server stores for retries of clients are deleted too, once a client has been
+    inactive for a day.
 
-    Rows are shown by dag, run, task, map index and key. Also spelled `clean` and
+    Rows are shown by dag, run, task, map index and key. Aliases: `clean` and
     `cleanup-task-states`.
     """
     settings = load()
@@ -63,11 +64,13 @@ def clean_backend(store: Store, name: str, dry_run: bool, as_json: bool) -> None
         called = has_cleanup and not dry_run
         print_document({"backend": name, "dry_run": dry_run, "called": called})
     elif not has_cleanup:
-        click.echo(f"Skipped: the backend {name} has no cleanup of its own.")
+        click.echo(f"Skipped: the backend {name} has no cleanup.")
     elif dry_run:
-        click.echo(f"There is no preview: the backend {name} cleans up by itself.")
+        click.echo(
+            f"No preview: the backend {name} has its own cleanup, which cannot be previewed."
+        )
     else:
-        click.echo(f"The backend {name} has run its own cleanup.")
+        click.echo(f"Ran the cleanup of the backend {name}.")
 
 
 def preview(plan: CleanupPlan, as_json: bool) -> None:

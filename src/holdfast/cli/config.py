@@ -10,7 +10,7 @@ from holdfast.settings import load, rows
 
 @click.group("config")
 def command() -> None:
-    """The settings in force."""
+    """Show the effective settings."""
 
 
 @command.command("list")

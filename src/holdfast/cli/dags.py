@@ -20,7 +20,7 @@ from holdfast.settings import load
 
 @click.group("dags")
 def command() -> None:
-    """The DAGs that are known."""
+    """List, show, pause and unpause DAGs."""
 
 
 @command.command("list")
@@ -54,7 +54,7 @@ def list_dags(as_json: bool) -> None:
             ],
         )
     else:
-        say("There are no DAGs; `holdfast run FILE` or a scheduler makes those of files known.")
+        say("There are no DAGs; `holdfast run FILE` or a scheduler registers the DAGs of files.")
     for file in broken:
         say(f"broken: {file.file}: {last_line(file)}")
     if broken:
@@ -118,7 +118,7 @@ def errors(as_json: bool) -> None:
 @click.argument("dag_id")
 @json_option
 def pause(dag_id: str, as_json: bool) -> None:
-    """Let the schedule start no more runs of a DAG."""
+    """Pause a DAG: its schedule starts no more runs."""
     set_paused(dag_id, True, as_json)
 
 
@@ -126,7 +126,7 @@ def pause(dag_id: str, as_json: bool) -> None:
 @click.argument("dag_id")
 @json_option
 def unpause(dag_id: str, as_json: bool) -> None:
-    """Let the schedule start runs of a DAG again."""
+    """Unpause a DAG: its schedule starts runs again."""
     set_paused(dag_id, False, as_json)
 
 
@@ -167,7 +167,7 @@ def where(dag: DagInfo) -> str:
     """Return the file that holds a DAG, or text that says since when none does."""
     if dag.stale_at is not None:
         return f"stale since {when(dag.stale_at)}"
-    return dag.file or f"away since {when(dag.seen_at)}"
+    return dag.file or f"missing since {when(dag.seen_at)}"
 
 
 def task_cells(task: TaskSpec) -> tuple[str, ...]:

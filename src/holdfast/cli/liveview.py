@@ -249,7 +249,7 @@ def _row(one: TaskInstance, progress: Any, now: datetime) -> Row:
     if state is TaskState.RUNNING:
         detail = "" if progress is None else progress_text(progress)
     elif state is TaskState.UP_FOR_RETRY and one.ready_at is not None and one.ready_at > now:
-        detail = f"again in {duration_text(one.ready_at - now)}: {detail}"
+        detail = f"retry in {duration_text(one.ready_at - now)}: {detail}"
     return Row(label(one.scope), state, one.attempt, one.started_at, one.ended_at, detail)
 
 

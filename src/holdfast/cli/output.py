@@ -10,9 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document, for machines."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def say(text: str) -> None:

@@ -14,14 +14,17 @@ def yes_or_terminal(ctx: click.Context, parameter: click.Parameter, yes: bool) -
     no terminal to ask at."""
     if not yes and not sys.stdin.isatty():
         raise InvalidInput(
-            f"`{ctx.command_path}` asks before it goes on, and nobody is there to answer",
+            f"`{ctx.command_path}` asks for confirmation, and stdin is not a terminal",
             hint="in a script, add --yes",
         )
     return yes
 
 
 yes_option = click.option(
-    "--yes", is_flag=True, callback=yes_or_terminal, help="Do not ask; scripts need it."
+    "--yes",
+    is_flag=True,
+    callback=yes_or_terminal,
+    help="Do not ask for confirmation; required in scripts.",
 )
 
 

@@ -42,7 +42,7 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
 
 @click.command("reconcile")
 @click.option(
-    "--delete", is_flag=True, is_eager=True, help="Delete orphans older than the grace time."
+    "--delete", is_flag=True, is_eager=True, help="Delete orphans older than the grace period."
 )
 @click.option(
     "--grace",
@@ -50,15 +50,17 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
     show_default=True,
     metavar="DURATION",
     callback=_grace,
-    help="How old an object must be to be deleted: 30s, 5m, 1h or 7d.",
+    help="Minimum age of an object to be deleted: 30s, 5m, 1h or 7d.",
 )
 @click.option(
     "--report",
     metavar="DIR",
-    help="Where Spark writes the report, as Parquet; by default under [core] home.",
+    help="Directory for the report, as Parquet; by default under [core] home.",
 )
 @part_options
-@click.option("--yes", is_flag=True, callback=_yes, help="Do not ask; scripts need it.")
+@click.option(
+    "--yes", is_flag=True, callback=_yes, help="Do not ask for confirmation; required in scripts."
+)
 @json_option
 def reconcile(
     scope: StoreScope | None,
@@ -70,8 +72,8 @@ def reconcile(
 ) -> None:
     """Compare the objects in the workers' storage with the references to them, on Spark.
 
-    All of them, or those of one task instance or asset. Pipelines may run meanwhile. The exit
-    status is 1 if a reference has no object.
+    All objects are compared, or those of one task instance or asset. Pipelines may run meanwhile.
+    The exit status is 1 if a reference has no object.
     """
     settings = load()
     backend = storage(settings)
@@ -86,9 +88,9 @@ def reconcile(
     if summary.missing:
         raise ObjectMissing(
             f"{counted(summary.missing, 'reference has', 'references have')} no object: "
-            f"what {'it' if summary.missing == 1 else 'they'} stood for is lost",
-            hint=f"{directory}/missing lists whose they are; restore the objects from a backup, "
-            "or set those keys anew",
+            f"{'its value is' if summary.missing == 1 else 'their values are'} lost",
+            hint=f"{directory}/missing lists the entries; restore the objects from a backup, or "
+            "set those keys again",
         )
 
 
@@ -145,9 +147,9 @@ def delete_orphans(
     done = delete(comparison.orphans(), backend, OffloadStore(store, backend), scope)
     say(f"Deleted {counted(done.deleted, 'object', 'objects')}.")
     if done.failed:
-        say(f"{done.failed:,} could not be deleted; the purge queue tries them again.")
+        say(f"{done.failed:,} could not be deleted; the purge queue retries them.")
     if done.unclear:
-        say(f"{done.unclear:,} were left: it cannot be told whose they are.")
+        say(f"{done.unclear:,} were not deleted: their owners are not known.")
     return done
 
 
@@ -159,20 +161,20 @@ def storage(settings: Settings) -> ObjectStoreBackend:
     name = settings.workers.state_backend
     if not name:
         raise InvalidSettings(
-            "there is no storage of workers to reconcile: [workers] state_backend is not set",
-            hint='with `state_backend = "holdfast.sdk.state.ObjectStoreBackend"` values become '
-            "objects; without one they are in the database",
+            "there is no storage to reconcile: [workers] state_backend is not set",
+            hint='set `state_backend = "holdfast.sdk.state.ObjectStoreBackend"` to offload '
+            "values; without it they are in the database",
         )
     backend = load_backend(name, {ObjectStoreBackend: settings.object_store})
     if not isinstance(backend, ObjectStoreBackend):
         raise NotSupported(
-            f"{name} cannot be reconciled: it has no way to list its objects",
-            hint="`holdfast.sdk.state.ObjectStoreBackend` has",
+            f"{name} cannot be reconciled: it cannot list its objects",
+            hint="use a backend that can, such as `holdfast.sdk.state.ObjectStoreBackend`",
         )
     if backend.url.startswith("memory:"):
         raise NotSupported(
             f"{backend.url} cannot be reconciled: it is in the memory of each worker",
-            hint="set [object_store] url to storage that lasts",
+            hint="set [object_store] url to persistent storage",
         )
     return backend
 
@@ -184,7 +186,8 @@ def report_directory(settings: Settings, given: str | None) -> str:
         if not (settings.spark.master or "local").startswith("local"):
             raise InvalidInput(
                 "Spark runs on other machines, which write the report",
-                hint="name a place that they all reach: --report s3a://bucket/reports/today",
+                hint="name a directory that all of them can reach: --report "
+                "s3a://bucket/reports/today",
             )
         now = datetime.now(UTC)
         return str((settings.home / "reconcile" / f"{now:%Y-%m-%dT%H-%M-%S-%fZ}").absolute())
@@ -201,7 +204,7 @@ def print_summary(summary: Summary, url: str, directory: str) -> None:
         "referenced": summary.named,
         "queued or reserved": summary.queued,
         "orphans": summary.orphan,
-        "orphans within the grace time": summary.young,
+        "orphans within the grace period": summary.young,
         "foreign files": summary.foreign,
     }
     say(f"Objects under {url}:")
@@ -217,5 +220,5 @@ def print_summary(summary: Summary, url: str, directory: str) -> None:
     if largest:
         print_table(("of", "name", "objects", "bytes"), largest)
     if summary.elsewhere:
-        say(f"{summary.elsewhere:,} references lead elsewhere, and were not looked at.")
+        say(f"{summary.elsewhere:,} references point to other storage, and were not checked.")
     say(f"The report is in {directory}.")

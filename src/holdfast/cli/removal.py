@@ -19,7 +19,7 @@ from holdfast.settings import Settings
 
 _LOCAL: Final = re.compile(r"file:(//)?(?=/)")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_FOREIGN: Final = "this load has not saved what is there"
+_FOREIGN: Final = "this load did not write the data in it"
 _HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 

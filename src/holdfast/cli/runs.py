@@ -33,17 +33,17 @@ PAGE = 1000
 
 @click.group("runs")
 def command() -> None:
-    """The runs of DAGs."""
+    """List, start and delete the runs of DAGs."""
 
 
 @command.command("list")
-@click.option("--dag-id", metavar="ID", help="Only those of this DAG.")
+@click.option("--dag-id", metavar="ID", help="Only runs of this DAG.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice([state.value for state in RunState]),
-    help="Only those in this state; may be given several times.",
+    help="Only runs in this state; may be given several times.",
 )
 @limit_option
 @json_option
@@ -74,9 +74,9 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
             ],
         )
     else:
-        say("There are no such runs." if dag_id or states else "There are no runs.")
+        say("There are no matching runs." if dag_id or states else "There are no runs.")
     if more:
-        say("There are more; --limit says how many to show.")
+        say("There are more; raise --limit to show them.")
 
 
 @command.command("show")
@@ -107,7 +107,7 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
             "run": run.run_id,
             "kind": run.kind,
             "state": run.state,
-            "waits for": waiting,
+            "waiting for": waiting,
             "logical date": when(run.logical_date),
             "data interval": " to ".join(when(end) for end in interval if end),
             "conf": run.conf if run.conf != "{}" else "",
@@ -116,7 +116,7 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
             "started": when(run.started_at),
             "ended": when(run.ended_at),
             "time": length_text(run, now),
-            "carried out by": str(run.owner or "") if not run.state.ended else "",
+            "owner": str(run.owner or "") if not run.state.ended else "",
         }
     )
     rows = [row.cells(now) for row in table_rows(tasks, {}, now)]
@@ -125,18 +125,18 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
 
 @command.command("trigger")
 @click.argument("dag_id")
-@click.option("--run-id", metavar="ID", help="A name for the run.")
-@conf_option
 @click.option(
-    "--logical-date", metavar="TIME", help="The time that the run stands for; otherwise now."
+    "--run-id", metavar="ID", help="The run's id; by default derived from the logical date."
 )
+@conf_option
+@click.option("--logical-date", metavar="TIME", help="The run's logical date; by default now.")
 @json_option
 def trigger(
     dag_id: str, run_id: str | None, conf: str | None, logical_date: str | None, as_json: bool
 ) -> None:
-    """Ask for a run of a DAG.
+    """Queue a run of a DAG.
 
-    Its id is printed. A scheduler carries the run out, or `holdfast run FILE --run-id ID`.
+    The run's id is printed. A scheduler runs it, or `holdfast run FILE --run-id ID`.
     """
     with open_store(load()) as store:
         dag = store.execute(c.GetDag(dag_id))
@@ -152,22 +152,22 @@ def trigger(
         click.echo(run.run_id)
     say(f"Queued run `{run.run_id}` of `{dag_id}`.")
     again = f"holdfast run {spec.file} --dag-id {dag_id} --run-id {run.run_id}"
-    say(f"hint: a scheduler carries it out, or `{again}`")
+    say(f"hint: a scheduler runs it, or `{again}`")
 
 
 @command.command("backfill")
 @click.argument("dag_id")
-@click.option("--from", "start", required=True, metavar="DATE", help="The first: 2026-01-01.")
+@click.option("--from", "start", required=True, metavar="DATE", help="First date: 2026-01-01.")
 @click.option(
-    "--to", "end", required=True, metavar="DATE", help="The last: 2026-01-31, the whole day."
+    "--to", "end", required=True, metavar="DATE", help="Last date, inclusive: 2026-01-31."
 )
-@click.option("--dry-run", is_flag=True, help="Only show which runs would be made.")
+@click.option("--dry-run", is_flag=True, help="Only show which runs would be created.")
 @json_option
 def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) -> None:
-    """Ask for the runs that the schedule of a DAG has between two dates and that do not exist.
+    """Queue the missing runs of a DAG's schedule between two dates.
 
-    Dates are in the time zone of the schedule; a time may be given too. A scheduler carries the
-    runs out.
+    Dates are in the time zone of the schedule; a time may be given too. A scheduler executes the
+    runs.
     """
     from holdfast.model.timetable import run_id, slots
 
@@ -178,7 +178,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
         first = moment("--from", start, zone_of(dag))
         last = moment("--to", end, zone_of(dag), end_of_day=True)
         if last < first:
-            raise InvalidInput(f"--to {end} is before --from {start}", hint="exchange them")
+            raise InvalidInput(f"--to {end} is before --from {start}", hint="swap them")
         asked = list(slots(dag, first, min(last, store.execute(c.Now()))))
         taken = logical_dates(store, dag_id)
         rows: list[tuple[datetime, str]] = []
@@ -204,7 +204,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
     elif rows:
         print_table(("logical date", "run"), [(when(date), id) for date, id in rows])
     queued = "would be queued" if dry_run else "queued"
-    say(f"{counted(len(rows), 'run', 'runs')} {queued}; {existing:,} there already.")
+    say(f"{counted(len(rows), 'run', 'runs')} {queued}; {existing:,} exist already.")
 
 
 @command.command("delete")
@@ -213,7 +213,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
 @yes_option
 @json_option
 def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
-    """Forget a run with its task instances, their task stores and logs."""
+    """Delete a run with its task instances, their task stores and logs."""
     from holdfast.actions.logs import run_logs
 
     settings = load()
@@ -253,7 +253,7 @@ def waits_for(store: Store, run: Run) -> str:
     if run.state.ended or run.kind is RunKind.EXTERNAL:
         return ""
     known = {info.dag_id for info in store.execute(c.ListDags())}
-    return "" if run.dag_id in known else f"a DAG file that holds `{run.dag_id}`: none does"
+    return "" if run.dag_id in known else f"a DAG file that defines `{run.dag_id}`: there is none"
 
 
 def length_text(run: Run, now: datetime) -> str:
@@ -283,7 +283,7 @@ def moment(option: str, text: str, zone: tzinfo, end_of_day: bool = False) -> da
         time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(
-            f"{option} is no date: {text!r}", hint="write 2026-01-31 or 2026-01-31T12:00:00Z"
+            f"{option} is not a date: {text!r}", hint="write 2026-01-31 or 2026-01-31T12:00:00Z"
         ) from None
     if end_of_day and len(text) <= len("2026-01-31"):
         time = time.replace(hour=23, minute=59, second=59, microsecond=999999)

@@ -15,7 +15,10 @@ from holdfast.process import hide_this_process
 ROUND = 0.5
 
 with_parent_option = click.option(
-    "--with-parent", type=int, hidden=True, help="End when that process, which started it, does."
+    "--with-parent",
+    type=int,
+    hidden=True,
+    help="Exit when the process with this id, its parent, exits.",
 )
 
 

@@ -26,13 +26,13 @@ from holdfast.settings import load
 from holdfast.store import run as run_steps
 
 map_index_option = click.option(
-    "--map-index", type=MAP_INDEX, metavar="N", help="Which index of a mapped task."
+    "--map-index", type=MAP_INDEX, metavar="N", help="The index of a mapped task."
 )
 
 
 @click.group("tasks")
 def command() -> None:
-    """The task instances of a run."""
+    """List, show, clear and mark the task instances of a run."""
 
 
 @command.command("list")
@@ -94,7 +94,7 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
             "attempt": str(one.attempt),
             "failures": str(one.failures or ""),
             "interruptions": str(one.interruptions or ""),
-            "not before": when(one.ready_at),
+            "next try": when(one.ready_at),
             "started": when(one.started_at),
             "ended": when(one.ended_at),
             "error": one_line(one.error),
@@ -121,10 +121,12 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
 @click.argument("run_id")
 @click.argument("task_ids", nargs=-1, metavar="[TASK_ID]...")
 @map_index_option
-@click.option("--failed", is_flag=True, help="Only those that failed, themselves or upstream.")
-@click.option("--downstream", is_flag=True, help="Also all tasks that come after them.")
-@click.option("--keep-state", is_flag=True, help="Keep their task stores: they resume.")
-@click.option("--discard-state", is_flag=True, help="Drop their task stores: they start over.")
+@click.option("--failed", is_flag=True, help="Only tasks that failed, themselves or upstream.")
+@click.option("--downstream", is_flag=True, help="Also all downstream tasks.")
+@click.option("--keep-state", is_flag=True, help="Keep their task stores: the tasks resume.")
+@click.option(
+    "--discard-state", is_flag=True, help="Delete their task stores: the tasks start over."
+)
 @yes_option
 @json_option
 def clear(
@@ -139,13 +141,12 @@ def clear(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Let tasks of a run run again: those named, or all.
+    """Clear tasks of a run, so that they run again: the named tasks, or all.
 
-    Unless said otherwise, those that had succeeded start over, and all others resume with what
-    their task stores hold.
+    By default, tasks that had succeeded start over, and all others resume with their task stores.
     """
     if map_index is not None and not task_ids:
-        raise InvalidInput("--map-index is given and no task", hint="name the task")
+        raise InvalidInput("--map-index is given without a task", hint="name the task")
     named = [(task_id, map_index) for task_id in task_ids]
     with open_store(load()) as store:
         steps = choose(dag_id, run_id, named, failed=failed, downstream=downstream)
@@ -164,7 +165,7 @@ def clear(
             )
     if concerned:
         say(f"Cleared {counted(len(concerned), 'task instance', 'task instances')}.")
-        say("hint: a scheduler goes on with the run, or `holdfast run FILE --run-id` does")
+        say("hint: a scheduler continues the run, or `holdfast run FILE --run-id` does")
     else:
         say("There is nothing to clear.")
     if as_json:
@@ -176,8 +177,8 @@ def clear(
 @click.argument("run_id")
 @click.argument("task_id")
 @map_index_option
-@click.option("--success", is_flag=True, help="It counts as succeeded.")
-@click.option("--failed", is_flag=True, help="It counts as failed.")
+@click.option("--success", is_flag=True, help="Mark it as succeeded.")
+@click.option("--failed", is_flag=True, help="Mark it as failed.")
 @json_option
 def mark(
     dag_id: str,
@@ -188,12 +189,12 @@ def mark(
     failed: bool,
     as_json: bool,
 ) -> None:
-    """Say what a task has come to, whatever it came to by itself.
+    """Set a task's state to succeeded or failed.
 
-    An attempt of it that runs is ended, and the asset writes that it staged are dropped.
+    A running attempt is ended, and its staged asset writes are discarded.
     """
     if success == failed:
-        raise InvalidInput("it is not said what to mark it", hint="give --success or --failed")
+        raise InvalidInput("no state is given", hint="give --success or --failed")
     settings = load()
     state = TaskState.SUCCESS if success else TaskState.FAILED
     clear = success and settings.state_store.clear_on_success
@@ -215,9 +216,9 @@ def mark(
     "number",
     type=whole_number(1, 2**31 - 1),
     metavar="N",
-    help="Which attempt; otherwise the newest.",
+    help="Number of the attempt; by default the newest.",
 )
-@click.option("--follow", is_flag=True, help="Go on until the attempt ends.")
+@click.option("--follow", is_flag=True, help="Follow the log until the attempt ends.")
 @click.option("--tail", type=COUNT, metavar="N", help="Only the last N lines.")
 def logs(
     dag_id: str,
@@ -228,7 +229,7 @@ def logs(
     follow: bool,
     tail: int | None,
 ) -> None:
-    """Print what an attempt of a task printed."""
+    """Print the log of a task's attempt."""
     from holdfast.actions.logs import log_path
 
     settings = load()
@@ -236,7 +237,9 @@ def logs(
         one = run_steps(store, find(dag_id, run_id, task_id, map_index))
         wanted = number or one.attempt
         if not one.attempt:
-            raise NotFound(f"{one.scope} has not begun", hint="its log begins with its attempt")
+            raise NotFound(
+                f"{one.scope} has not started", hint="there is a log once an attempt has started"
+            )
         if wanted > one.attempt:
             raise NotFound(
                 f"{one.scope} has no attempt {wanted}", hint=f"the newest is {one.attempt}"
@@ -263,8 +266,8 @@ def state_choice(keep: bool, discard: bool) -> Literal["keep", "discard", "defau
 def clear_question(concerned: Sequence[TaskInstance], dag_id: str, run_id: str) -> str:
     what = counted(len(concerned), "task instance", "task instances")
     running = sum(1 for one in concerned if one.state is TaskState.RUNNING)
-    note = f" {running:,} of them run now and are stopped." if running else ""
-    return f"Let {what} of run `{run_id}` of `{dag_id}` run again?{note}"
+    note = f" Running attempts that will be stopped: {running:,}." if running else ""
+    return f"Clear {what} of run `{run_id}` of `{dag_id}`?{note}"
 
 
 def of_instance(one: TaskInstance) -> dict[str, Any]:

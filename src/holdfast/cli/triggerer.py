@@ -12,7 +12,7 @@ from holdfast.settings import load
 @click.command("triggerer")
 @with_parent_option
 def command(with_parent: int | None) -> None:
-    """Run the watchers of assets that the scheduler's DAGs name."""
+    """Run the watchers of assets in the scheduler's DAGs."""
     from holdfast.runner.triggerer import Triggerer
 
     log_to_stderr()

@@ -50,7 +50,7 @@ class _Part:
                 self._backoff.reset()
             self._start_at = now + pause
             name, status = self._arguments[0], self.popen.returncode
-            log.warning("%s ended (%s); again in %.0f s", name, status, pause)
+            log.warning("%s ended (%s); restarting in %.0f s", name, status, pause)
         elif now >= self._start_at:
             self._start()
 

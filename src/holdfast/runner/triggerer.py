@@ -55,11 +55,11 @@ class Triggerer:
         try:
             wanted = self._wanted()
         except StoreUnavailable as error:
-            log.warning("%s; trying again", error.message)
+            log.warning("%s; retrying", error.message)
             return
         for spec, how in list(self._running.items()):
             if wanted.get(spec) != how:
-                log.info("watcher `%s` of asset `%s` ends", spec.name, spec.asset.name)
+                log.info("stopping watcher `%s` of asset `%s`", spec.name, spec.asset.name)
                 self._supervisor.order(Unwatch(spec))
                 del self._running[spec]
         for spec, how in wanted.items():

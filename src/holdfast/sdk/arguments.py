@@ -82,8 +82,7 @@ class TaskArguments(TypedDict, total=False):
 
 
 _ONLY_WHEN_EMPTY: dict[str, str] = {
-    "depends_on_past": "set max_active_runs=1 on the DAG, and keep in the asset store how far "
-    "the data is loaded",
+    "depends_on_past": "set max_active_runs=1 on the DAG, and store a watermark in the asset store",
     "wait_for_downstream": "set max_active_runs=1 on the DAG",
     "max_active_tis_per_dag": "use max_active_tis_per_dagrun, or max_active_runs=1 on the DAG",
     "retry_policy": "use retries, and raise AirflowFailException where a retry would not help",
@@ -152,19 +151,21 @@ def refuse(
     for name, value in given.items():
         if name not in known:
             raise InvalidDag(
-                f"{where} does not take the argument `{name}`",
-                hint="check its spelling, or leave it out",
+                f"{where} has no argument `{name}`",
+                hint="check the spelling, or leave it out",
             )
         if name in only_when_empty and value:
             raise InvalidDag(
-                f"{where}: Holdfast has no `{name}`, so {name}={value!r} would mean nothing",
+                f"{where}: Holdfast does not support `{name}={value!r}`",
                 hint=only_when_empty[name],
             )
 
 
 def count(where: str, name: str, value: Any, *, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidDag(f"{where}: {name} is {value!r}", hint=f"give an integer from {least} on")
+        raise InvalidDag(
+            f"{where}: {name} is {value!r}", hint=f"give an integer of at least {least}"
+        )
     return value
 
 
@@ -190,7 +191,7 @@ def _backoff(where: str, value: Any) -> float:
     if not isinstance(value, int | float) or value < 0:
         raise InvalidDag(
             f"{where}: retry_exponential_backoff is {value!r}",
-            hint="give True, or the number that each delay is multiplied by",
+            hint="give True, or the factor between two delays",
         )
     return float(value)
 
@@ -204,7 +205,7 @@ def _trigger_rule(where: str, value: Any) -> TriggerRule:
         return TriggerRule(value)
     except ValueError:
         raise InvalidDag(
-            f"{where}: {value!r} is no trigger rule", hint=f"one of {', '.join(TriggerRule)}"
+            f"{where}: {value!r} is not a trigger rule", hint=f"use one of {', '.join(TriggerRule)}"
         ) from None
 
 
@@ -215,7 +216,7 @@ def _assets(where: str, name: str, value: Any) -> list[Any]:
     for one in found:
         if not isinstance(one, Asset | AssetRef | AssetAlias):
             raise InvalidDag(
-                f"{where}: {one!r} is among its {name}", hint="give Asset, Asset.ref or AssetAlias"
+                f"{where}: {one!r} is among its {name}", hint="use Asset, Asset.ref or AssetAlias"
             )
     return list(dict.fromkeys(found))
 

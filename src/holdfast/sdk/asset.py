@@ -111,7 +111,7 @@ class AssetRef(BaseAsset):
 
     def __post_init__(self) -> None:
         if (self.name is None) == (self.uri is None):
-            raise InvalidInput("Asset.ref() takes one of name= and uri=")
+            raise InvalidInput("Asset.ref() takes either name= or uri=")
         AssetScope(name=self.name, uri=self.uri)
 
     @property
@@ -140,7 +140,9 @@ class AssetCondition(BaseAsset):
     def __init__(self, *objects: BaseAsset) -> None:
         for one in objects:
             if not isinstance(one, BaseAsset):
-                raise InvalidDag(f"{one!r} is no asset", hint="combine assets, aliases and refs")
+                raise InvalidDag(
+                    f"{one!r} is not an asset", hint="combine assets, aliases and refs"
+                )
         self.objects = objects
 
     def __eq__(self, other: object) -> bool:
@@ -201,8 +203,8 @@ def plain_uri(uri: str) -> str:
     place = parts.netloc
     if parts.password:
         warnings.warn(
-            f"the URI of an asset on {parts.hostname} has a password in it; user and password are "
-            "left out",
+            f"the URI of an asset on {parts.hostname} contains a password; user and password "
+            "are removed",
             UserWarning,
             stacklevel=3,
         )

@@ -58,8 +58,8 @@ def _make_dag(
 ) -> None:
     if "schedule" not in arguments:
         raise InvalidDag(
-            f"asset function `{_name(function)}` has no schedule=",
-            hint="schedule=None for runs that are started by hand",
+            f"asset function `{_name(function)}` has no schedule",
+            hint="use schedule=None for runs that are started manually",
         )
     with DAG(dag_id, **arguments):
         if isinstance(function, TaskFunction):
@@ -68,8 +68,8 @@ def _make_dag(
         for name in inspect.signature(function).parameters:
             if name in NOT_HERE:
                 raise InvalidDag(
-                    f"asset function `{_name(function)}`: Holdfast has no `{name}` in the context "
-                    f"for its parameter `{name}`",
+                    f"asset function `{_name(function)}`: Holdfast does not support its parameter "
+                    f"`{name}`, a key of Airflow's context",
                     hint=NOT_HERE[name],
                 )
         AssetOperator(

@@ -40,9 +40,11 @@ class AssetStores:
         if not isinstance(key, Asset | AssetRef):
             hint = f"Asset.ref(name={key!r})" if isinstance(key, str) else "use the asset itself"
             raise InvalidType(
-                f"the asset store of {self._owner} is found by asset, not by "
+                f"the asset store of {self._owner} is looked up by asset, not by "
                 f"{type(key).__name__} ({key!r})",
-                hint="an alias stands for several assets" if isinstance(key, AssetAlias) else hint,
+                hint="an alias may stand for several assets"
+                if isinstance(key, AssetAlias)
+                else hint,
             )
         for scope, store in zip(self._scopes, self._stores, strict=True):
             if same(scope, key.name, key.uri):
@@ -69,7 +71,7 @@ class AssetStores:
         if len(self._stores) != 1:
             raise InvalidInput(
                 f"{self._owner} declares several assets: {self._names()}",
-                hint=f'say which: context["asset_store"][my_asset]{use}',
+                hint=f'choose one: context["asset_store"][my_asset]{use}',
             )
         return self._stores[0]
 
@@ -84,7 +86,7 @@ class AssetStores:
 
     def _why_empty(self) -> str:
         aliases = ", ".join(f"`{alias}`" for alias in self._aliases)
-        return f"no task has put an asset behind alias {aliases} so far"
+        return f"no task has added an asset to alias {aliases} yet"
 
 
 def distinct(scopes: Iterable[AssetScope]) -> list[AssetScope]:

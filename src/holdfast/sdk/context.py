@@ -62,15 +62,15 @@ ASSET_STORE = ("asset_store", "asset_state", "asset_state_store")
 """The keys of each store in the context."""
 
 NOT_HERE = {
-    "inlet_events": "what is known about an inlet is in its asset store; the events that started "
-    "the run are in triggering_asset_events",
-    "conn": "use the environment, or a client of the system's own",
-    "var": "use params of the DAG, or the environment",
-    "macros": "use datetime and the other modules themselves",
-    "prev_data_interval_start_success": "keep how far the data is loaded in the asset store",
-    "prev_data_interval_end_success": "keep how far the data is loaded in the asset store",
-    "prev_start_date_success": "keep what the next run needs in the asset store",
-    "prev_end_date_success": "keep what the next run needs in the asset store",
+    "inlet_events": "the state of an inlet is in its asset store; the events that started the "
+    "run are in triggering_asset_events",
+    "conn": "use environment variables, or the client library of the system",
+    "var": "use params of the DAG, or environment variables",
+    "macros": "import datetime and other modules directly",
+    "prev_data_interval_start_success": "store a watermark in the asset store",
+    "prev_data_interval_end_success": "store a watermark in the asset store",
+    "prev_start_date_success": "store the data for the next run in the asset store",
+    "prev_end_date_success": "store the data for the next run in the asset store",
 }
 """Keys of Airflow's context that Holdfast does not have, with what to use instead."""
 
@@ -101,12 +101,14 @@ class TaskContext(dict[str, Any]):
         if key in _DATES:
             return MissingKey(
                 f"{name} has no `{key}`: run `{self.get('run_id')}` has no logical date",
-                hint="a run that assets have started has none; use run_id",
+                hint="runs that are started by assets have none; use run_id",
             )
         if key == "spark":
             return MissingKey(f"{name} has no `spark`", hint="decorate it with @task.pyspark")
         if key in NOT_HERE:
-            return MissingKey(f"{name}: Holdfast has no `{key}` in the context", hint=NOT_HERE[key])
+            return MissingKey(
+                f"{name}: Holdfast does not support `{key}` in the context", hint=NOT_HERE[key]
+            )
         known = ", ".join(sorted(self))
         return MissingKey(f"the context of {name} has no `{key}`", hint=f"it has {known}")
 
@@ -133,7 +135,7 @@ def get_current_context() -> Context:
     """Return the context of the running task. Raise OutsideTask if no task runs."""
     if not _current:
         raise OutsideTask(
-            "there is no current context: no task runs here",
-            hint="call get_current_context() inside a task, not while its DAG is made",
+            "there is no current context: no task is running",
+            hint="call get_current_context() inside a task, not while its DAG is defined",
         )
     return _current[-1]

@@ -66,7 +66,7 @@ class DagArguments(TypedDict, total=False):
     allowed_run_types: Any
 
 
-_NO_TEMPLATES = "there are no templates; use the context, such as ds or params, in the task"
+_NO_TEMPLATES = "templates are not rendered; use the context, such as ds or params, in the task"
 
 _ONLY_WHEN_EMPTY = {
     "template_searchpath": _NO_TEMPLATES,
@@ -75,7 +75,7 @@ _ONLY_WHEN_EMPTY = {
     "jinja_environment_kwargs": _NO_TEMPLATES,
     "max_consecutive_failed_dag_runs": "pause the DAG in its on_failure_callback",
     "deadline": "use dagrun_timeout",
-    "fail_fast": "a task whose upstream has failed does not start anyway",
+    "fail_fast": "a task does not start anyway if an upstream task has failed",
     "allowed_run_types": "leave it out",
 }
 
@@ -242,8 +242,8 @@ class DAG:
         except CycleError as error:
             circle = " >> ".join(error.args[1])
             raise InvalidDag(
-                f"{self._where}: its tasks wait for each other in a circle: {circle}",
-                hint="take one of these dependencies out",
+                f"{self._where}: its tasks depend on each other in a cycle: {circle}",
+                hint="remove one of these dependencies",
             ) from None
 
 
@@ -251,7 +251,7 @@ def _tags(where: str, value: Any) -> tuple[str, ...]:
     tags = [value] if isinstance(value, str) else list(value)
     for tag in tags:
         if not isinstance(tag, str):
-            raise InvalidDag(f"{where}: {tag!r} is among its tags", hint="tags are text")
+            raise InvalidDag(f"{where}: {tag!r} is among its tags", hint="use text for tags")
     return tuple(sorted(set(tags)))
 
 

@@ -60,7 +60,7 @@ def each(several: Several) -> list[Dependency]:
         return [several]
     if not isinstance(several, list | tuple | set):
         raise InvalidDag(
-            f"{several!r} is no task, so nothing can come before or after it",
+            f"{several!r} is not a task, so it cannot have dependencies",
             hint="a function decorated with @task becomes a task when it is called",
         )
     return [one for part in several for one in each(part)]
@@ -78,7 +78,7 @@ def chain(*tasks: Dependency | Sequence[Dependency]) -> None:
             continue
         if len(before) != len(after):
             raise InvalidDag(
-                f"chain() has lists of {len(before)} and {len(after)} tasks next to each other",
+                f"chain() has adjacent lists of {len(before)} and {len(after)} tasks",
                 hint="give them the same length, or connect them with >>",
             )
         for first, second in zip(before, after, strict=True):

@@ -31,11 +31,11 @@ class OutletEvent:
         """Add an event of an asset behind this alias. Raise InvalidType if this is no alias."""
         if not isinstance(self.key, AssetAlias):
             raise InvalidType(
-                f"asset `{self.key.name or self.key.uri}` is no alias",
+                f"asset `{self.key.name or self.key.uri}` is not an alias",
                 hint="set outlet_events[asset].extra",
             )
         if not isinstance(asset, Asset):
-            raise InvalidType(f"{asset!r} is no asset", hint='add(Asset("orders"))')
+            raise InvalidType(f"{asset!r} is not an asset", hint='add(Asset("orders"))')
         self.added.append((asset, dict(extra or {})))
 
 

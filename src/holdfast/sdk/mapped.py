@@ -42,7 +42,7 @@ class Partial:
     def _check(self, given: Mapping[str, Any]) -> None:
         for name in given:
             if name not in arguments_of(self._operator):
-                raise InvalidDag(f"{self._where} does not take the argument `{name}`")
+                raise InvalidDag(f"{self._where} has no argument `{name}`")
 
     def _expand(self, expansion: Expansion) -> MappedOperator:
         expansion.check_against(self._shared)
@@ -127,7 +127,8 @@ class Expansion:
         if not is_mappable(value):
             raise InvalidType(
                 f"{self._where} is mapped over {source}, which is a {type(value).__name__}",
-                hint="the task that it is mapped over returns a list or a dict",
+                hint="a mapped task needs a list or a dict: return one from the task that it "
+                "is mapped over",
             )
         return list(value.items()) if isinstance(value, Mapping) else list(value)
 
@@ -140,8 +141,8 @@ class Expansion:
 
     def _gone(self, index: int) -> InvalidDag:
         return InvalidDag(
-            f"{self._where} has no map index {index} any more",
-            hint="what it is mapped over has become shorter since the run started",
+            f"{self._where} no longer has map index {index}",
+            hint="the list or dict that it is mapped over has become shorter since the run started",
         )
 
 

@@ -130,8 +130,8 @@ class TaskNode(Dependency):
 def check_same_dag(before: TaskNode, after: TaskNode) -> None:
     if before.dag is not after.dag:
         raise InvalidDag(
-            f"task `{after.task_id}` of {_dag_of(after)} cannot wait for task `{before.task_id}` "
-            f"of {_dag_of(before)}",
+            f"task `{after.task_id}` of {_dag_of(after)} cannot depend on task "
+            f"`{before.task_id}` of {_dag_of(before)}",
             hint="put both in one DAG, or schedule the second DAG on an asset of the first",
         )
 

@@ -25,7 +25,8 @@ class OperatorMeta(ABCMeta):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if args:
             raise InvalidDag(
-                f"{cls.__name__} takes keyword arguments only", hint='write task_id="…" and so on'
+                f"{cls.__name__} takes keyword arguments only",
+                hint='write task_id="…", for example',
             )
         return super().__call__(**with_defaults(cls, kwargs))
 

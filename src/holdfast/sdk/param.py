@@ -52,14 +52,14 @@ class Param:
         unknown = sorted(set(rules) - set(_RULES) - _ONLY_SHOWN)
         if unknown:
             raise InvalidDag(
-                f"Param() does not know the rule `{unknown[0]}`",
-                hint=f"it knows {', '.join(_RULES)}",
+                f"Param() has no rule `{unknown[0]}`",
+                hint=f"it has {', '.join(_RULES)}",
             )
         kinds = rules.get("type", ())
         for kind in [kinds] if isinstance(kinds, str) else kinds:
             if kind not in _TYPES:
                 raise InvalidDag(
-                    f"Param() does not know the type {kind!r}", hint=f"it knows {', '.join(_TYPES)}"
+                    f"Param() has no type {kind!r}", hint=f"it has {', '.join(_TYPES)}"
                 )
         self.default = default
         self.description = description
@@ -114,6 +114,6 @@ def check_values(params: Mapping[str, Param], values: Mapping[str, Any]) -> None
         if name not in values:
             raise InvalidInput(
                 f"param `{name}` has no default, and the run was started without it",
-                hint=f"--conf '{{\"{name}\": …}}'",
+                hint=f"start it with --conf '{{\"{name}\": …}}'",
             )
         param.check(name, values[name])

@@ -72,8 +72,8 @@ class Results:
                 inner = pushed[0][1] if pushed else inner
             if inner is ABSENT:
                 raise NotFound(
-                    f"{result} is not there: {key!r} is not in what the task returned",
-                    hint=f"it returned {_shown(value)}",
+                    f"{result} does not exist: the returned value has no {key!r}",
+                    hint=f"the task returned {_shown(value)}",
                 )
             value = inner
         return value
@@ -91,5 +91,5 @@ def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, dict):
-        return f"a dict with {', '.join(map(repr, value)) or 'nothing in it'}"
+        return f"a dict with {', '.join(map(repr, value)) or 'no keys'}"
     return f"a {type(value).__name__}"

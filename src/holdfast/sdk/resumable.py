@@ -104,7 +104,7 @@ class ResumableJobMixin(ABC):
         store = task_store(context, self.external_id_key) if self.durable else None
         if store is None:
             if self.durable:
-                self.log.warning("the context has no task store: a retry submits another job")
+                self.log.warning("the context has no task store, so a retry submits a new job")
             context["job_intent"] = str(uuid4())
             external_id = self.submit_job(context)
             self._poll(external_id, context)
@@ -121,7 +121,9 @@ class ResumableJobMixin(ABC):
             if self.is_job_active(status):
                 self.log.info("reconnecting to job %s (%s)", external_id, status)
             else:
-                self.log.warning("job %s has failed (%s); submitting another", external_id, status)
+                self.log.warning(
+                    "job %s has failed (%s); submitting a new one", external_id, status
+                )
                 # In this order: a crash in between leaves an intent whose job is known to fail,
                 # never an id that hides a job submitted after it.
                 store.delete(self.external_id_key)
@@ -170,14 +172,15 @@ class ResumableJobMixin(ABC):
         Raise HoldfastError if the job does not end.
         """
         if external_id is not None and self._is_active(external_id, context):
-            self.log.info("cancelling job %s, as the task was cleared", external_id)
+            self.log.info("cancelling job %s, because the task was cleared", external_id)
             self.cancel_job(external_id, context)
             deadline = time.monotonic() + CANCELLING
             while self._is_active(external_id, context):
                 if time.monotonic() > deadline:
                     raise HoldfastError(
-                        f"job {external_id} goes on {CANCELLING:.0f} s after it was cancelled",
-                        hint="end it by hand, and clear the task again",
+                        f"job {external_id} is still running {CANCELLING:.0f} s after it was "
+                        "cancelled",
+                        hint="stop it manually, and clear the task again",
                     )
                 time.sleep(0.5)
         store.delete(self.external_id_key)
@@ -203,18 +206,19 @@ class ResumableJobMixin(ABC):
         if not isinstance(intent, str) or not is_uuid(intent):
             # It names directories and jobs; anyone who may write the entry could choose any.
             raise InvalidInput(
-                f"`{self._intent_key}` of the task store is {str(intent)[:60]!r}, which is no UUID",
+                f"`{self._intent_key}` of the task store is {str(intent)[:60]!r}, which is not "
+                "a UUID",
                 hint="it was not written by this operator: delete that entry and "
-                f"`{self.external_id_key}`, and look for jobs that still run",
+                f"`{self.external_id_key}`, and check for jobs that are still running",
             )
         context["job_intent"] = intent
         if external_id is not None:
             return external_id
         if type(self).find_job is ResumableJobMixin.find_job:
             self.log.warning(
-                "an earlier attempt ended between submitting its job and storing the job's id, or "
-                "just before; this attempt submits a job again, so there may be two. Implement "
-                "find_job(intent, context) in %s to rule that out",
+                "an earlier attempt ended before it stored the id of its job; this attempt "
+                "submits a job again, so two may run. Implement find_job(intent, context) in "
+                "%s to prevent that",
                 type(self).__name__,
             )
             return None

@@ -73,7 +73,7 @@ class FunctionOperator(BaseOperator):
             if not isinstance(said, Metadata):
                 raise InvalidDag(
                     f"task `{self.task_id}` yielded {said!r}",
-                    hint="a task yields Metadata(asset, extra) only; return its result",
+                    hint="a task yields only Metadata(asset, extra); return its result",
                 )
             context["outlet_events"].note(said)
 
@@ -145,8 +145,8 @@ class TaskFunction:
         if is_running():
             raise InvalidDag(
                 f"{self._where} was called inside a running task",
-                hint=f"call {self.function.__name__}.function(…) to run it here, or connect the "
-                "tasks in the DAG",
+                hint=f"call {self.function.__name__}.function(…) to run it here, or call the "
+                "task in the DAG",
             )
         args, named = self._named(args)
         for name in named:
@@ -201,13 +201,15 @@ class TaskFunction:
 
     def _check_parameters(self) -> None:
         if inspect.isasyncgenfunction(self.function):
-            raise InvalidDag(f"{self._where} is an async generator", hint="return its result")
+            raise InvalidDag(
+                f"{self._where} is an async generator", hint="return the result instead"
+            )
         for name, parameter in self._parameters.items():
             if name in KEYS and parameter.default not in (Parameter.empty, None):
                 raise InvalidDag(
-                    f"{self._where}: its parameter `{name}` gets its value from the context, and "
-                    "has a default",
-                    hint="leave the default out, or call the parameter otherwise",
+                    f"{self._where}: its parameter `{name}` gets its value from the context, "
+                    "and may not have a default",
+                    hint="leave out the default, or rename the parameter",
                 )
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
@@ -237,7 +239,7 @@ class TaskFunction:
         if len(args) > len(free):
             raise InvalidDag(
                 f"{self._where} was called with too many positional arguments",
-                hint=f"it takes {', '.join(free) or 'none'}; the context gives the others",
+                hint=f"it takes {', '.join(free) or 'none'}; the others come from the context",
             )
         return (), dict(zip(free, args, strict=False))
 
@@ -245,7 +247,7 @@ class TaskFunction:
         try:
             given = inspect.signature(self.function).bind_partial(*args, **kwargs)
         except TypeError as error:
-            raise InvalidDag(f"{self._where} was called wrongly: {error}") from None
+            raise InvalidDag(f"{self._where} was called with wrong arguments: {error}") from None
         self._check_missing(given.arguments)
 
     def _check_missing(self, given: Any) -> None:
@@ -256,12 +258,12 @@ class TaskFunction:
             )
             if name in NOT_HERE and name not in given:
                 raise InvalidDag(
-                    f"{self._where}: Holdfast has no `{name}` in the context for its parameter "
-                    f"`{name}`",
+                    f"{self._where}: Holdfast does not support its parameter `{name}`, "
+                    "a key of Airflow's context",
                     hint=NOT_HERE[name],
                 )
             if needed and name not in given and name not in KEYS:
-                raise InvalidDag(f"{self._where} was made without its argument `{name}`")
+                raise InvalidDag(f"{self._where} is missing its argument `{name}`")
             if needed and name == "spark" and name not in given and not self._operator.uses_spark:
                 raise InvalidDag(
                     f"{self._where} has a parameter `spark`", hint="decorate it with @task.pyspark"
@@ -298,7 +300,7 @@ class TaskDecorator:
             return lambda function: TaskFunction(function, operator, arguments)
         if not callable(function):
             raise InvalidDag(
-                f"@task was given {function!r}", hint='give keyword arguments: @task(task_id="…")'
+                f"@task was given {function!r}", hint='use keyword arguments: @task(task_id="…")'
             )
         return TaskFunction(function, operator, arguments)
 

@@ -65,8 +65,8 @@ class TaskInstance:
             return  # a literal that is not JSON: it cannot be distinguished from another
         if self._store.execute(TakeItem(self._writer, hashlib.sha256(item).hexdigest())):
             log.warning(
-                "map index %s stands for another item than before: what its task store held was "
-                "about that item, and is discarded",
+                "map index %s now has another item: its task store was about the previous "
+                "item, and is discarded",
                 self.map_index,
             )
 

@@ -34,15 +34,15 @@ class XComArg(Dependency, Reference):
     def __getitem__(self, key: str | int) -> XComArg:
         if not isinstance(key, str | int):
             raise InvalidDag(
-                f"{self}[{key!r}]: a result is subscripted by text or an integer",
-                hint="do it in the task that takes the result",
+                f"{self}[{key!r}]: the index of a result must be text or an integer",
+                hint="do this in the task that takes the result",
             )
         return XComArg(self.operator, path=(*self.path, key))
 
     def __iter__(self) -> NoReturn:
         raise InvalidDag(
-            f"{self} is not known before the task has run, so it cannot be looped over here",
-            hint="loop in the task that takes it, or use expand()",
+            f"{self} is not known until the task has run, so it cannot be iterated here",
+            hint="iterate in the task that takes it, or use expand()",
         )
 
     def __str__(self) -> str:

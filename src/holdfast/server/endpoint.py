@@ -82,9 +82,9 @@ class Endpoints:
                 self._server = EmbeddedServer(self._store, settings)
             except InvalidSettings as error:
                 raise InvalidSettings(
-                    f"executors and jobs cannot be served: {error.message}",
-                    hint="where another server of Holdfast listens there already, set "
-                    "[workers] server_url to it",
+                    f"the server for executors and jobs cannot start: {error.message}",
+                    hint="if another Holdfast server listens there already, set [workers] "
+                    "server_url to it",
                 ) from None
         return self._server
 

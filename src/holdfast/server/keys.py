@@ -108,7 +108,7 @@ class KeyFile(SigningKeys):
                 return
             keys = _read(self._path)
         except (OSError, InvalidSettings) as error:
-            log.warning("the signing keys stay as they were: %s", error)
+            log.warning("the signing keys were not reloaded: %s", error)
             return
         self._mark = mark
         self._take(keys)
@@ -131,10 +131,10 @@ def rotate(settings: Settings, overlap: timedelta) -> None:
     Raise InvalidSettings where the keys are configured."""
     if settings.api.signing_key:
         raise InvalidSettings(
-            "the signing key is configured, so it is changed there",
-            hint="put a new key and a comma before the old one in "
-            f"{settings.origins.get('api.signing_key', 'api.signing_key')}, start the servers "
-            "again, and remove the old key when its tokens have run out",
+            "the signing key is set in the settings, so it cannot be rotated here",
+            hint="insert a new key and a comma before the old one in "
+            f"{settings.origins.get('api.signing_key', 'api.signing_key')}, restart the "
+            "servers, and remove the old key when its tokens have expired",
         )
     path = settings.home / FILE_NAME
     if not path.exists():
@@ -158,9 +158,9 @@ def _configured(settings: Settings) -> tuple[Key, ...]:
     given = tuple(text.strip() for text in settings.api.signing_key.split(","))
     if any(len(text) < SHORTEST for text in given):
         raise InvalidSettings(
-            f"api.signing_key has a key of less than {SHORTEST} characters, found in "
+            f"api.signing_key contains a key of less than {SHORTEST} characters, found in "
             f"{settings.origins.get('api.signing_key', 'the settings')}",
-            hint="make one with `openssl rand -base64 48`",
+            hint="create one with `openssl rand -base64 48`",
         )
     return tuple(Key(text) for text in given)
 
@@ -204,20 +204,20 @@ def _read(path: Path) -> tuple[Key, ...]:
     try:
         if path.stat().st_mode & 0o077:
             raise InvalidSettings(
-                f"{path} holds the keys that tokens are signed with, and others can read it",
-                hint=f"`chmod 600 {path}`, then `holdfast auth rotate-key --overlap 0` if somebody "
-                "may have",
+                f"{path} contains the keys that sign tokens, and other users can read it",
+                hint=f"run `chmod 600 {path}`; if somebody may have read it, also run `holdfast "
+                "auth rotate-key --overlap 0`",
             )
         keys = msgspec.json.decode(path.read_bytes(), type=_Content).keys
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidSettings(
             f"the signing keys in {path} cannot be read: {error}",
-            hint="if the file is broken, delete it: a new key is made, and tokens are asked for "
-            "anew",
+            hint="if the file is damaged, delete it: a new key is created, and new tokens have "
+            "to be issued",
         ) from None
     if not keys or any(len(key.secret) < SHORTEST for key in keys):
         raise InvalidSettings(
-            f"{path} holds no signing key, or one of less than {SHORTEST} characters",
-            hint="delete the file: a new key is made, and tokens are asked for anew",
+            f"{path} contains no signing key, or one of less than {SHORTEST} characters",
+            hint="delete the file: a new key is created, and new tokens have to be issued",
         )
     return keys

@@ -35,31 +35,31 @@ _METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"
 _REGISTRY = CollectorRegistry()
 _REQUESTS = Counter(
     "holdfast_requests",
-    "Requests that were answered.",
+    "Number of answered requests.",
     ["method", "route", "status"],
     registry=_REGISTRY,
 )
 _SECONDS = Histogram(
     "holdfast_request_seconds",
-    "How long requests took.",
+    "Duration of requests in seconds.",
     ["method", "route"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
     registry=_REGISTRY,
 )
 _COMMANDS = Counter(
     "holdfast_commands",
-    "Commands that were asked of the store.",
+    "Number of commands sent to the store.",
     ["command", "outcome"],
     registry=_REGISTRY,
 )
 under_way = Gauge(
     "holdfast_requests_under_way",
-    "Requests that are being answered.",
+    "Number of requests in progress.",
     multiprocess_mode="livesum",
     registry=_REGISTRY,
 )
 refused_tokens = Counter(
-    "holdfast_refused_tokens", "Requests whose token was not accepted.", registry=_REGISTRY
+    "holdfast_refused_tokens", "Number of requests whose token was refused.", registry=_REGISTRY
 )
 
 
@@ -98,7 +98,7 @@ def of_queue(queue: PurgeQueue) -> bytes:
     """Return the length of the purge queue in Prometheus' format."""
     family = GaugeMetricFamily(
         "holdfast_purge_queue",
-        "Objects in the workers' storage that wait to be deleted, or are reserved.",
+        "Number of objects in the workers' storage that are queued for deletion, or reserved.",
         labels=["state"],
     )
     family.add_metric(["waiting"], queue.waiting)
@@ -111,16 +111,22 @@ def of_loads(loads: Iterable[NewestLoad]) -> bytes:
     """Return the newest load of each asset and watermark in Prometheus' format."""
     labels = ["asset", "key"]
     rows, seconds, ended, watermark = families = [
-        GaugeMetricFamily("holdfast_load_rows", "Rows that the newest load wrote.", labels=labels),
         GaugeMetricFamily(
-            "holdfast_load_duration_seconds", "How long the newest load took.", labels=labels
+            "holdfast_load_rows", "Number of rows that the newest load wrote.", labels=labels
         ),
         GaugeMetricFamily(
-            "holdfast_load_end_timestamp_seconds", "When the newest load ended.", labels=labels
+            "holdfast_load_duration_seconds",
+            "Duration of the newest load in seconds.",
+            labels=labels,
+        ),
+        GaugeMetricFamily(
+            "holdfast_load_end_timestamp_seconds",
+            "Time at which the newest load ended.",
+            labels=labels,
         ),
         GaugeMetricFamily(
             "holdfast_load_watermark_timestamp_seconds",
-            "How far the newest load came, where its cursor is a time or a date.",
+            "Upper bound of the newest load, if its cursor is a time or a date.",
             labels=labels,
         ),
     ]

@@ -66,17 +66,17 @@ def check_tls(settings: Settings) -> None:
         return
     if certificate is None or key is None:
         raise InvalidSettings(
-            "api.tls_certificate and api.tls_key go together", hint="give both, or none"
+            "only one of api.tls_certificate and api.tls_key is set", hint="set both, or neither"
         )
     for name, path in (("tls_certificate", certificate), ("tls_key", key)):
         if not os.access(path, os.R_OK):
-            raise InvalidSettings(f"api.{name}: {path} is not a file that can be read")
+            raise InvalidSettings(f"api.{name}: {path} is not a readable file")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
         raise InvalidSettings(
             f"the certificate in {certificate} and the key in {key} cannot be used: {error}",
-            hint="both are PEM files, and the key is that of the first certificate",
+            hint="both must be PEM files, and the key must belong to the first certificate",
         ) from None
 
 
@@ -92,8 +92,9 @@ def warn_without_tls(settings: Settings) -> None:
         loopback = False
     if not loopback:
         log.warning(
-            "the server listens on %s without TLS: whoever is on the way reads tokens and values; "
-            "set [api] tls_certificate and tls_key, or let only a proxy with TLS reach it",
+            "the server listens on %s without TLS: tokens and values can be read on the "
+            "network; set [api] tls_certificate and tls_key, or allow access only through a "
+            "proxy with TLS",
             host,
         )
 

@@ -39,10 +39,10 @@ class Health(BaseModel):
     """The status of the server."""
 
     status: Literal["ready", "alive"] = Field(
-        description="`ready`: it answers requests. `alive`: it runs, and could not answer them."
+        description="`ready`: it can answer requests. `alive`: it runs, but cannot answer requests."
     )
     version: str
-    why: str | None = Field(None, description="Why it is not ready.")
+    why: str | None = Field(None, description="Why the server is not ready.")
 
 
 class Figures:
@@ -81,12 +81,12 @@ class Figures:
                 with suppress(NotSupported):  # a custom backend has no tables
                     self._figures += metrics.of_loads(await arun(self._store, newest_loads()))
         except (HoldfastError, TimeoutError) as error:
-            log.warning("the store's own figures are not complete: %s", error)
+            log.warning("the metrics of the store are incomplete: %s", error)
 
 
 @router.get("/health", response_model=Health, responses={503: {"model": Health}})
 async def get_health(request: Request) -> Response:
-    """Tell whether the server can answer requests: 200 if its database answers, else 503."""
+    """Report whether the server can answer requests: 200 if its database answers, else 503."""
     body: dict[str, Any] = {"status": "ready", "version": __version__}
     asked = asyncio.ensure_future(store_of(request).aexecute(Now()))
     # Not cancelled on timeout: the driver would wait for the database once more.
@@ -100,13 +100,13 @@ async def get_health(request: Request) -> Response:
 
 @router.get("/health/live", response_model=Health)
 async def get_liveness() -> Response:
-    """Tell that the server runs."""
+    """Report that the server runs."""
     return _json({"status": "alive", "version": __version__}, 200)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
-    """Figures for Prometheus."""
+    """Return metrics in the format of Prometheus."""
     figures: Figures = request.app.state.figures
     text = figures.of_server() + await figures.of_store()
     return Response(text, media_type=metrics.CONTENT_TYPE)

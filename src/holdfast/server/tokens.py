@@ -135,7 +135,7 @@ class Tokens:
             name = jwt.get_unverified_header(text).get("kid")
             key = self._keys.find(name) if isinstance(name, str) else None
             if key is None:
-                raise _refused("it was signed with a key that this server does not know")
+                raise _refused("it was signed with a key that this server does not have")
             claims = jwt.decode(
                 text,
                 key.secret,
@@ -147,11 +147,11 @@ class Tokens:
             )
             verified = msgspec.convert(claims, Verified)
         except jwt.InvalidSignatureError:
-            raise _refused("its signature is not right") from None
+            raise _refused("its signature is not valid") from None
         except (jwt.InvalidTokenError, ValueError, TypeError):
-            raise _refused("it is not one that a server of Holdfast has made") from None
+            raise _refused("it is not a token of a Holdfast server") from None
         if not _is_good(verified):
-            raise _refused("it has run out")
+            raise _refused("it has expired")
         return key.id, verified
 
 
@@ -159,8 +159,8 @@ def open_tokens(settings: Settings) -> Tokens:
     """Return the tokens of the configured keys. Raise InvalidSettings for a lifetime of 0."""
     if not settings.api.token_lifetime:
         raise InvalidSettings(
-            "api.token_lifetime is 0, so no token would be good for anything",
-            hint="10m is the default",
+            "api.token_lifetime is 0, so every token would be expired",
+            hint="use 10m, the default",
         )
     return Tokens(open_keys(settings), settings.api.token_lifetime)
 

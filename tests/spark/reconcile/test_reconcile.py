@@ -222,7 +222,7 @@ def test_the_command_deletes_orphans_and_fails_for_lost_values(
     assert (found["named"]["objects"], found["orphan"]) == (1, {"objects": 1, "bytes": 3})
     assert found["deletion"] == {"queued": 1, "deleted": 1, "failed": 0, "unclear": 0}
     assert status == 1
-    assert "1 reference has no object: what it stood for is lost" in err
+    assert "1 reference has no object: its value is lost" in err
     assert planted.objects() == {live}
 
 

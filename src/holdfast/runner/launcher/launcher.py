@@ -208,7 +208,7 @@ def _open_log(path: str) -> int:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
-        print(f"there will be no log {path}: {error}", file=sys.stderr, flush=True)
+        print(f"the log {path} cannot be written: {error}", file=sys.stderr, flush=True)
         return os.open(os.devnull, os.O_WRONLY)
 
 

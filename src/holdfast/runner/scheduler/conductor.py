@@ -167,7 +167,7 @@ class Conductor:
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
         self.dags.setdefault(dag.dag_id, dag)
-        self._interrupt(active, "the process that carried out the run ended")
+        self._interrupt(active, "the process that executed the run ended")
         if any(task.spark for task in dag.tasks):
             self.warm_spark()
         return active
@@ -200,7 +200,7 @@ class Conductor:
         """Interrupt the running attempts and release the runs."""
         for call in self._calls.values():
             if call.again_at is not None:
-                log.warning("callbacks of %s were not called, and will not be", call.order.whose)
+                log.warning("callbacks of %s were not called and are not retried", call.order.whose)
         self._supervisor.stop()
         self.release()
         self.store.close()
@@ -241,7 +241,7 @@ class Conductor:
             raise RunnerFailed(
                 f"{notice.scope} could not be started, {MOST_INTERRUPTIONS} times in a row: "
                 f"{notice.error}",
-                hint="the launcher's own messages are above",
+                hint="see the launcher's messages above",
             )
 
     def _begin_again(self) -> None:
@@ -284,7 +284,7 @@ class Conductor:
             call.again_at = time.monotonic() + CHECK_INTERVAL * 2 ** (call.tries - 1)
             return
         log.warning(
-            "callbacks of %s are not called again: %s, %s times in a row",
+            "callbacks of %s are not retried: %s, %s times in a row",
             *(call.order.whose, why, MOST_INTERRUPTIONS),
         )
         del self._calls[number]
@@ -334,7 +334,7 @@ class Conductor:
             return
         heartbeat = c.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
         for key in self.store.execute(heartbeat).runs:
-            log.warning("run %s of %s is carried out by another process now", key[1], key[0])
+            log.warning("run %s of %s is now owned by another process", key[1], key[0])
             self.runs.pop(key, None)
 
     def _advance(self, active: ActiveRun) -> None:
@@ -405,7 +405,7 @@ class Conductor:
         """Interrupt attempts that an earlier process's supervisor began and nobody has now."""
         for one in active.tasks:
             if one.state is TaskState.RUNNING and one.scope not in active.ordered:
-                self._interrupt(active, "nobody supervised it any more", expired=True)
+                self._interrupt(active, "no process supervised it any more", expired=True)
                 return
 
     def _call_back_for_pending(self, active: ActiveRun) -> None:
@@ -442,7 +442,7 @@ class Conductor:
             task = active.dag.task(before.scope.task_id)
             if task is None:
                 log.warning(
-                    "callbacks of %s are not called: the DAG has no such task any more",
+                    "callbacks of %s are not called: the DAG no longer has this task",
                     before.scope,
                 )
                 return

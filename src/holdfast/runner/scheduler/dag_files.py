@@ -33,7 +33,7 @@ class DagDirectory:
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
             raise NotFound(
-                f"there is no directory {directory}", hint="give the one that holds the DAG files"
+                f"there is no directory {directory}", hint="give the directory with the DAG files"
             )
         self._directory = Path(os.path.abspath(directory))
         self._seen: dict[str, _Stamp] | None = None

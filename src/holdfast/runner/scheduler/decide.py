@@ -188,7 +188,9 @@ class _Progress:
     def length(self, axes: Sequence[Axis]) -> int:
         length = prod(self.length_of(axis) for axis in axes)
         if length > MOST_INSTANCES:
-            raise _NotMappable(f"cannot map over {length:,}: the most is {MOST_INSTANCES:,}")
+            raise _NotMappable(
+                f"cannot map over {length:,} items: the maximum is {MOST_INSTANCES:,}"
+            )
         return length
 
     def length_of(self, axis: Axis) -> int:
@@ -209,7 +211,9 @@ class _Progress:
             )
         found |= {at: (inside, text) for at, text in pushed.items()}
         if not found:
-            raise _NotMappable(f"cannot map over the result of `{axis.task_id}`: it left none")
+            raise _NotMappable(
+                f"cannot map over the result of `{axis.task_id}`: the task returned none"
+            )
         return _length(*next(iter(found.values())))
 
     def fit_to(self, spec: TaskSpec, task: _Task, wanted: Iterable[int]) -> None:
@@ -340,7 +344,7 @@ def _length(axis: ResultAxis, text: str) -> int:
     try:
         value = _follow(text, axis.path)
     except (LookupError, TypeError):
-        what = f"there is no {_path_text(axis.path)} in it"
+        what = f"it has no {_path_text(axis.path)}"
         raise _NotMappable(f"cannot map over {where}: {what}") from None
     if not isinstance(value, list | dict):
         kind = _KINDS[type(value)]

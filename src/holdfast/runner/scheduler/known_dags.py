@@ -88,7 +88,7 @@ class KnownDags:
         for file in changed:
             self._import(file)
         for file in gone:
-            log.info("%s is gone", printable_path(file))
+            log.info("%s was deleted", printable_path(file))
             self._broken.pop(file, None)
             self._latest.pop(file, None)
             self._put(file, ())
@@ -117,7 +117,7 @@ class KnownDags:
                 return f"its file {file} is broken; `holdfast dags errors` shows why"
             if dag_id in held and self._directory.has(file):
                 return f"its file {file} is still being imported"
-        return "no DAG file holds it"
+        return "no DAG file defines it"
 
     def _recall(self) -> dict[str, set[str]]:
         """Return the DAG ids by file that an earlier scheduler found in this directory."""
@@ -179,7 +179,7 @@ class KnownDags:
                 self._import(file)
         if now >= self._complete_at + self._stale_after.total_seconds():
             for dag_id in self._store.execute(c.RetireDags(self._stale_after)):
-                log.warning("DAG %s is stale: no scheduler has had it for some time", dag_id)
+                log.warning("DAG %s is stale: no scheduler has seen its file for some time", dag_id)
         self._seen_at = now
 
     def _save(self, found: FileParsed) -> None:

@@ -97,7 +97,8 @@ class LocalRun:
             run = self._conductor.store.execute(new)
         elif conf is not None:
             raise InvalidInput(
-                f"run `{run_id}` exists and has its own conf", hint="leave --conf out to go on"
+                f"run `{run_id}` exists already, with its own conf",
+                hint="leave out --conf to resume it",
             )
         if not run.state.ended:
             self._active = self._conductor.adopt(run, dag)
@@ -115,8 +116,8 @@ class LocalRun:
         ended = self._conductor.store.execute(c.GetRun(*active.key))
         if not ended.state.ended:
             raise StaleAttempt(
-                f"run `{ended.run_id}` is carried out by {ended.owner or 'nobody'} now",
-                hint="that process goes on with it",
+                f"run `{ended.run_id}` is now run by {ended.owner or 'no process'}",
+                hint="that process continues it",
             )
         view.update(ended, self._in_order(self.tasks()), {})
         while self._conductor.calls_back:
@@ -166,7 +167,7 @@ def _ends_with(path: Path, name: str) -> bool:
 def _choose(dags: tuple[DagSpec, ...], dag_id: str | None, file: str) -> DagSpec:
     if not dags:
         raise InvalidDag(
-            f"{file} holds no DAG",
+            f"{file} defines no DAG",
             hint="a DAG is made by `with DAG(…)`, by calling a function decorated with @dag, or by "
             "@asset",
         )
@@ -174,7 +175,7 @@ def _choose(dags: tuple[DagSpec, ...], dag_id: str | None, file: str) -> DagSpec
     if dag_id is None:
         if len(dags) > 1:
             raise InvalidInput(
-                f"{file} has {len(dags)} DAGs", hint=f"say which: --dag-id {' | '.join(ids)}"
+                f"{file} has {len(dags)} DAGs", hint=f"choose one: --dag-id {' | '.join(ids)}"
             )
         return dags[0]
     for dag in dags:

@@ -65,7 +65,7 @@ class Scheduler:
                     self._conductor.turn(max(0.0, next_round - time.monotonic()))
                     self._known.save()
                 except StoreUnavailable as error:
-                    log.warning("%s; trying again", error.message)
+                    log.warning("%s; retrying", error.message)
                     stopping.wait(ROUND)
         finally:
             self._conductor.close()
@@ -99,7 +99,7 @@ class Scheduler:
                 raise
             except HoldfastError as error:
                 # For example, another scheduler was quicker; no DAG must stop the others.
-                log.warning("no run of %s was made: %s", dag_id, error.message)
+                log.warning("no run of %s was created: %s", dag_id, error.message)
 
     def _create_scheduled_runs(self, dag: DagSpec, info: DagInfo, most: int) -> None:
         until = info.scheduled_until
@@ -120,13 +120,13 @@ class Scheduler:
                     schedule=True,
                 )
             )
-            log.info("%s is due: run %s", dag.dag_id, run_id)
+            log.info("%s is due: created run %s", dag.dag_id, run_id)
 
     def _create_asset_run(self, dag: DagSpec) -> None:
         run_id = timetable.run_id(RunKind.ASSET, datetime.now(UTC))
         run = self._store.execute(c.CreateAssetRun(dag.dag_id, run_id))
         if run is not None:
-            log.info("assets of %s have changed: run %s", dag.dag_id, run_id)
+            log.info("assets of %s have changed: created run %s", dag.dag_id, run_id)
 
     def _adopt_runs(self, infos: dict[str, DagInfo]) -> None:
         now = datetime.now(UTC)
@@ -204,7 +204,7 @@ class Scheduler:
         except (Conflict, InvalidInput, NotFound) as error:  # another process has it, or had it
             log.info("%s", error.message)
         else:
-            went_on = "goes on" if run.state is RunState.RUNNING else "begins"
+            went_on = "resumes" if run.state is RunState.RUNNING else "starts"
             log.info("run %s of %s %s", run.run_id, run.dag_id, went_on)
 
 

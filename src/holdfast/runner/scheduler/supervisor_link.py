@@ -81,7 +81,7 @@ class SupervisorLink:
         if self._asked > due + 2 * ALIVE:
             self._heard = self._asked  # this process was suspended, and perhaps the other too
         if self._asked > self._heard + SILENCE:
-            log.warning("the supervisor does not answer; starting another one")
+            log.warning("the supervisor does not respond; starting another one")
             self._popen.kill()
             self._heard = time.monotonic()
 
@@ -118,11 +118,11 @@ class SupervisorLink:
         self._starts += 1
         if self._starts > MOST_STARTS:
             raise RunnerFailed(
-                f"the supervisor process ended {self._starts} times as soon as it had started",
-                hint="its own messages are above",
+                f"the supervisor ended {self._starts} times right after it had started",
+                hint="see the supervisor's messages above",
             )
         status = self._popen.returncode
-        log.warning("the supervisor has ended (%s); another one is started", status)
+        log.warning("the supervisor has ended (%s); starting another one", status)
         self._channel.close()
         self._start()
 
@@ -151,7 +151,7 @@ def _listen(
         try:
             notice = upward_decoder.decode(frame[1])
         except msgspec.DecodeError as error:
-            log.warning("the supervisor sent what is no message; starting another one: %s", error)
+            log.warning("the supervisor sent an invalid message; starting another one: %s", error)
             popen.kill()
             break
         if isinstance(notice, NeedToken):
@@ -166,4 +166,4 @@ def _send_token(channel: Channel, settings: Settings) -> None:
     try:
         channel.send(ORDER, encode(_use_server(settings)))
     except (HoldfastError, OSError) as error:
-        log.warning("the supervisor gets no new token: %s", error)
+        log.warning("cannot send a new token to the supervisor: %s", error)

@@ -109,7 +109,7 @@ class Attempt:
         except Exception as error:
             # A bug of ours, which must not leave the task running forever in the store.
             log.exception("supervising %s failed", scope)
-            why = f"its supervisor failed: {type(error).__name__}: {error}"
+            why = f"the supervisor failed: {type(error).__name__}: {error}"
             self._finish(self.writer, Failed(error=why), None)
             return Ended(scope, called=False)
 
@@ -282,9 +282,13 @@ def call_back(
             return True
         if isinstance(report, Failed) and report.file_is_broken:
             return False
-        why = report.error if isinstance(report, Failed) else "their process ended before they did"
+        why = (
+            report.error
+            if isinstance(report, Failed)
+            else "their process ended before they returned"
+        )
         break
-    log.warning("callbacks of %s did not return: %s; see %s", startup.whose, why, path)
+    log.warning("callbacks of %s failed: %s; see %s", startup.whose, why, path)
     return True
 
 
@@ -307,5 +311,5 @@ def _call(
         child.wait()
         child.channel.close()
     if report is None and child.status is None:
-        raise LauncherGone("the process that starts tasks has ended")
+        raise LauncherGone("the launcher has ended")
     return report

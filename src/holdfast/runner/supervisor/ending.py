@@ -66,7 +66,7 @@ def ending_of(
     if stop is StopReason.SPARK or (report is None and status is None):
         reason = "Spark died" if stop else "the launcher died"
         if isinstance(report, Failed) and report.spark_is_busy:
-            reason = f"Spark was ended, because {report.error}"
+            reason = f"Spark was stopped, because {report.error}"
         return _interrupted(instance, reason, now)
     if isinstance(report, Failed) and report.file_is_broken:
         return _interrupted(instance, f"the DAG file cannot be imported: {report.error}", now)
@@ -122,5 +122,5 @@ def _failure(
         return "the task closed its connection to its supervisor"
     if status is not None and status < 0:
         killed = f"its process was killed by {signal.Signals(-status).name}"
-        return f"{killed}; was there too little memory?" if status == -9 else killed
+        return f"{killed}, perhaps for lack of memory" if status == -9 else killed
     return f"its process ended with exit status {status} before the task returned"

@@ -94,7 +94,7 @@ class Child:
     def wait_launched(self) -> None:
         self._launched.wait()
         if self.process is None:
-            raise LauncherGone("the process that starts tasks has ended")
+            raise LauncherGone("the launcher has ended")
 
     def take(self, notice: Notice) -> None:
         if isinstance(notice, Launched):
@@ -149,7 +149,7 @@ class LauncherLink:
         ours, its = socket.socketpair()
         with self._lock:
             if self._closed:
-                raise LauncherGone("the supervisor ends, and starts no more tasks")
+                raise LauncherGone("the supervisor is stopping, and starts no more tasks")
             if self._popen.poll() is not None:
                 self._start()
                 if self._spark:
@@ -188,7 +188,7 @@ class LauncherLink:
             else:
                 self._control.send(ORDER, encode(order))
         except OSError:
-            raise LauncherGone("the process that starts tasks has ended") from None
+            raise LauncherGone("the launcher has ended") from None
 
 
 def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int, Child]) -> None:

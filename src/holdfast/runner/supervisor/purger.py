@@ -60,6 +60,6 @@ class Purger:
                 if (self._stopping and passed > LAST_PASS) or (failed and passed > INTERVAL):
                     return
         except HoldfastError as error:
-            log.warning("objects are left to be purged: %s", error.message)
+            log.warning("objects could not be purged: %s", error.message)
         except Exception:
-            log.exception("objects are left to be purged")
+            log.exception("objects could not be purged")

@@ -24,7 +24,7 @@ _purposes: msgspec.msgpack.Decoder[Purpose] = msgspec.msgpack.Decoder(Purpose)
 
 
 def no_endpoint(purpose: Purpose) -> Endpoint:
-    raise NotSupported("only tasks have handles", hint="use the store itself here")
+    raise NotSupported("only tasks can make handles", hint="use the store directly here")
 
 
 def relay(

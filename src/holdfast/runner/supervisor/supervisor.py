@@ -128,7 +128,7 @@ class Supervisor:
         frame = self._scheduler.receive()
         order = order_decoder.decode(frame[1]) if frame else None
         if not isinstance(order, UseServer):
-            sys.exit("error: the scheduler ended before it sent the address of the server")
+            sys.exit("error: the scheduler ended before it sent the server's address")
         from holdfast.stores.http import HttpStore
 
         return HttpStore(order.url, order.token, retry_window=window, new_token=self._new_token)
@@ -220,9 +220,9 @@ class Supervisor:
             return report
         late = time.monotonic() > began + PARSE_LIMIT
         if report is None and child.status is None:
-            raise LauncherGone("the process that starts tasks has ended")
+            raise LauncherGone("the launcher has ended")
         if report is None and child.status is not None and child.status < 0 and not late:
-            raise _ImportKilled(f"its process was ended by signal {-child.status}")
+            raise _ImportKilled(f"its process was killed by signal {-child.status}")
         why = f"its process ended ({child.status})"
         if isinstance(report, Failed):
             why = report.error
@@ -251,7 +251,7 @@ class Supervisor:
                 return attempt.call_back(order.kind, order.error)
             except StoreUnavailable as error:
                 scope = order.attempt.instance.scope
-                log.warning("callbacks of %s wait for the store: %s", scope, error.message)
+                log.warning("callbacks of %s are waiting for the store: %s", scope, error.message)
                 if self._stopping.wait(STORE_RETRY_PAUSE):
                     raise
 
@@ -293,11 +293,11 @@ class Supervisor:
         try:
             lost = self._store.execute(heartbeat)
         except Forbidden as error:
-            log.warning("%s; another supervisor is needed", error.message)
+            log.warning("%s; a new supervisor is needed", error.message)
             self._scheduler.end_input()
             return
         except HoldfastError as error:
-            log.warning("no heartbeat: %s", error.message)
+            log.warning("the heartbeat failed: %s", error.message)
             return
         for writer in lost.attempts:
             # The end may have been recorded meanwhile; then the attempt is over, not lost.

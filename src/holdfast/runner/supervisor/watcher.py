@@ -51,7 +51,7 @@ class Watching:
                 backoff.reset()
             pause = backoff.pause()
             if failure:
-                log.warning("%s failed: %s; again in %.0f s", self._name, failure, pause)
+                log.warning("%s failed: %s; restarting in %.0f s", self._name, failure, pause)
             self._stopped.wait(pause)
 
     def stop(self) -> None:

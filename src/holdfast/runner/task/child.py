@@ -65,7 +65,7 @@ def main(sock: socket.socket, lifeline: int) -> int:
     try:
         _send(channel, report)
     except OSError:
-        log.warning("the task's connection to its supervisor is closed: nobody hears its report")
+        log.warning("the task's connection to its supervisor is closed: its result is lost")
         status = 1
     atexit._run_exitfuncs()
     _flush()
@@ -78,13 +78,13 @@ def _send(channel: Channel, report: Report) -> None:
     except OSError:
         raise
     except Exception as error:
-        log.exception("the report cannot be sent")
+        log.exception("the task's result cannot be sent")
         why = (
             error.message
             if isinstance(error, HoldfastError)
             else f"{type(error).__name__}: {error}"
         )
-        channel.send(REPORT, encode(Failed(error=f"its report cannot be sent: {why}")))
+        channel.send(REPORT, encode(Failed(error=f"its result cannot be sent: {why}")))
 
 
 def _do_startup(startup: Startup, store: PipeStore, channel: Channel) -> Report:

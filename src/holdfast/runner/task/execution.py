@@ -138,7 +138,7 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
         return
     if startup.spark is None:
         raise InvalidDag(
-            f"task `{operator.task_id}` needs Spark, and this run has none",
+            f"task `{operator.task_id}` needs Spark, and none is configured for this run",
             hint="check the [spark] settings",
         )
     from pyspark import cloudpickle
@@ -165,8 +165,8 @@ def encode_result(task_id: str, result: Any) -> str:
     """
     if type(result).__name__ == "DataFrame":
         raise InvalidType(
-            f"task `{task_id}` returned a DataFrame: write it, and return its path",
-            hint="results are kept with the run, as JSON; data is not",
+            f"task `{task_id}` returned a DataFrame: write the data, and return its path",
+            hint="results are stored with the run, as JSON",
         )
     try:
         return encode(result)
@@ -190,7 +190,7 @@ def call_back(startup: CallbackStartup, store: Store) -> Done | Failed:
         try:
             store = startup.task.rules.offloading.over(store)
         except HoldfastError as error:
-            log.warning("the callback cannot read values that are kept elsewhere: %s", error)
+            log.warning("the callback cannot read offloaded values: %s", error)
         context = task_context(startup.task, store, dag, task)
         callbacks = task._settings.callbacks.get(startup.kind, ())
     context["reason"] = startup.error
@@ -217,7 +217,7 @@ def _exception(startup: CallbackStartup) -> BaseException | str | None:
         try:
             error = pickle.loads(startup.exception)  # noqa: S301  (the task's own process made it)
         except Exception:
-            log.debug("the task's exception cannot be read back", exc_info=True)
+            log.debug("the task's exception could not be restored", exc_info=True)
         else:
             return cast(BaseException, error)
     return startup.error or None

@@ -57,7 +57,7 @@ def load_file(path: str) -> list[DAG]:
     for one in found:
         if one.dag_id in ids:
             raise InvalidDag(
-                f"{path} holds two DAGs with the id `{one.dag_id}`",
+                f"{path} has two DAGs with the id `{one.dag_id}`",
                 hint="give one of them another dag_id",
             )
         ids.add(one.dag_id)
@@ -90,8 +90,8 @@ def _find_dag(path: str, dag_id: str) -> DAG:
         if one.dag_id == dag_id:
             return one
     raise InvalidDag(
-        f"{path} holds no DAG `{dag_id}`",
-        hint=f"it holds {', '.join(one.dag_id for one in dags)}",
+        f"{path} has no DAG `{dag_id}`",
+        hint=f"it has {', '.join(one.dag_id for one in dags)}",
     )
 
 

@@ -66,7 +66,7 @@ def _events(trigger: BaseEventTrigger) -> AsyncIterable[TriggerEvent]:
         if inspect.iscoroutine(events):
             events.close()
         raise InvalidType(
-            f"`run` of {type(trigger).__name__} is no async generator",
+            f"`run` of {type(trigger).__name__} is not an async generator",
             hint="write `async def run(self)` with a `yield TriggerEvent(payload)` in it",
         )
     return events

@@ -64,7 +64,7 @@ def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -
 def utc(time: datetime, what: str) -> datetime:
     """Return the same time in UTC. Raise InvalidInput without a time zone, or out of range."""
     if time.tzinfo is None:
-        raise InvalidInput(f"{what} has no time zone", hint="for UTC, put a Z behind it")
+        raise InvalidInput(f"{what} has no time zone", hint="for UTC, append Z")
     try:
         return time.astimezone(UTC)
     except OverflowError:

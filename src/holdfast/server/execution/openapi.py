@@ -22,16 +22,16 @@ Description: TypeAlias = dict[str, Any]
 bearer = HTTPBearer(
     bearerFormat="JWT",
     scheme_name="worker_token",
-    description="The token of a task, a watcher, a job or a worker: `holdfast auth task-token` and "
-    "`holdfast auth worker-token` make some. A response may have a new one in the header "
-    "`Refreshed-API-Token`, to be used from then on.",
+    description="The token of a task, a watcher, a job or a worker: `holdfast auth task-token` "
+    "and `holdfast auth worker-token` print one. A response may contain a new "
+    "token in the header `Refreshed-API-Token`, to use from then on.",
     auto_error=False,
 )
 
 _RENEWED: Description = {
     "Refreshed-API-Token": {
-        "description": "A new token, to be used from then on, once half of the time of the one "
-        "that was sent is over.",
+        "description": "A new token to use from then on. It is sent once half of the lifetime "
+        "of the request's token is over.",
         "schema": {"type": "string"},
     }
 }
@@ -60,13 +60,13 @@ def _object(properties: Description) -> Description:
 
 _key: Description = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH}
 _asset: Description = {"type": "string", "minLength": 1, "maxLength": MAX_ASSET_LENGTH}
-_value: Description = {"description": "Any JSON value but null."}
+_value: Description = {"description": "Any JSON value except null."}
 
 TI_ID = _parameter(
     "ti_id",
     "path",
     {"type": "string", "format": "uuid"},
-    "The task instance's id: the token's own.",
+    "The task instance's id, which must be that of the token.",
 )
 KEY_IN_PATH = _parameter("key", "path", _key, "The key, percent-encoded.")
 KEY_IN_QUERY = _parameter("key", "query", _key, "The key.")
@@ -82,8 +82,8 @@ REQUEST = _parameter(
     "Idempotency-Key",
     "header",
     {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}:[1-9][0-9]{0,17}$"},
-    "`CLIENT:NUMBER`. A write that comes again under the same is carried out once, and is "
-    "answered alike. A client has one request under way, and numbers them from 1.",
+    "`CLIENT:NUMBER`. A write that is sent again under the same key is executed once, and gets "
+    "the same response. A client sends one request at a time, and numbers its requests from 1.",
 )
 VALUE = _object({"value": _value})
 TASK_VALUE = _object(
@@ -92,7 +92,7 @@ TASK_VALUE = _object(
         "expires_at": {
             "type": ["string", "null"],
             "format": "date-time",
-            "description": "When it expires, with a time zone. null or left out: never.",
+            "description": "When it expires, with a time zone. null or omitted: never.",
         },
     }
 )
@@ -112,11 +112,11 @@ def operation(
     if method == "GET":
         responses[200] = {"content": _json(VALUE), "description": "The value."}
     else:
-        responses[204] = {"description": "It is done."}
+        responses[204] = {"description": "Done."}
     described: Description = {
         "name": f"{name}{by}",
         "operation_id": f"{name}{by}",
-        "description": f"{endpoint.__doc__} It is at `{STATE}…` too.",
+        "description": f"{endpoint.__doc__} Also available at `{STATE}…`.",
         "status_code": 200 if method == "GET" else 204,
         "responses": _renewing(responses),
         "openapi_extra": {"parameters": [*parameters, *(() if method == "GET" else (REQUEST,))]},
@@ -144,7 +144,9 @@ def supported_commands() -> Description:
     names = _json({"type": "array", "items": {"type": "string"}})
     return {
         "operation_id": "list_commands",
-        "responses": {200: {"content": names, "description": "Their names, in order."}},
+        "responses": {
+            200: {"content": names, "description": "The names of the commands, in order."}
+        },
     }
 
 
@@ -155,7 +157,7 @@ def commands() -> Description:
         "operation_id": "post_command",
         "responses": _renewing(
             problems(404, 409, 501, 502, *BODY)
-            | {200: {"content": _json({}), "description": "The command's answer."}}
+            | {200: {"content": _json({}), "description": "The command's result."}}
         ),
         "openapi_extra": {
             "parameters": [REQUEST],

@@ -86,7 +86,7 @@ def _asset_route(
 
 @router.get("/commands", **d.supported_commands())
 async def list_commands(request: Request) -> Response:
-    """The commands that the server's store takes at all."""
+    """List the commands that the server's store supports."""
     _query(request)
     store = store_of(request)
     names = sorted(kind.__name__ for kind in command_types() if store.supports(kind))
@@ -95,7 +95,7 @@ async def list_commands(request: Request) -> Response:
 
 @router.post("/commands", **d.commands())
 async def post_command(request: Request) -> Response:
-    """Carry out any command that the token allows; the answer is the command's own."""
+    """Execute a command that the token allows, and return its result."""
     _query(request)
     limit = settings_of(request).state_store.max_value_storage_bytes
     body = _json(request)
@@ -107,11 +107,11 @@ async def post_command(request: Request) -> Response:
 
 @router.post("/tokens", **d.tokens())
 async def post_token(request: Request) -> Response:
-    """A token for a live attempt, for a job whose intent is current, or for one store."""
+    """Issue a token for a live attempt, for a job whose intent is current, or for one store."""
     _query(request)
     body = _json(request)
     wanted = await read_aside(
-        body, _decoded, body, _wanted, "it names a task's attempt, a job or a store"
+        body, _decoded, body, _wanted, "name a task's attempt, a job or a store"
     )
     bearer, standing = issuing(identity_of(request), wanted)
     await execute_counted(request, standing, "IssueToken")
@@ -208,7 +208,7 @@ def _task(request: Request) -> TaskIdentity | JobIdentity:
         return identity
     raise Forbidden(
         f"this is for tasks and their jobs, and the token is that of {identity}",
-        hint="`holdfast auth task-token` makes one; people use /api/v2",
+        hint="`holdfast auth task-token` prints a token for a task; people use /api/v2",
     )
 
 
@@ -235,7 +235,7 @@ def _check_own(given: str, scope: TaskScope) -> None:
     if not same:
         raise Forbidden(
             f"the token is that of {scope}, whose id is {scope.ti_id}, not {given}",
-            hint="a task has its own store alone",
+            hint="a task can use only its own store",
         )
 
 
@@ -261,7 +261,7 @@ def _flag(name: str, text: str) -> bool:
         return True
     if text.lower() in ("false", "0"):
         return False
-    raise InvalidInput(f"{name} is {text[:40]!r}", hint="it is true or false")
+    raise InvalidInput(f"{name} is {text[:40]!r}", hint="use true or false")
 
 
 def _query(request: Request, *names: str, optional: Sequence[str] = ()) -> dict[str, str]:
@@ -272,10 +272,10 @@ def _query(request: Request, *names: str, optional: Sequence[str] = ()) -> dict[
     try:
         pairs = parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=20)
     except ValueError:
-        raise InvalidInput("the query is not UTF-8, or has too many fields") from None
+        raise InvalidInput("the query is not UTF-8, or has too many parameters") from None
     query = dict(pairs)
     if len(query) < len(pairs):
-        raise InvalidInput("the query has a field twice", hint="give each once")
+        raise InvalidInput("the query has a parameter twice", hint="give each parameter once")
     check_query(query, (*names, *optional))
     for name in names:
         if name not in query:
@@ -294,7 +294,7 @@ def _decoded(
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(f"the body is not what it should be: {error}", hint=hint) from None
+        raise InvalidInput(f"the body is not valid: {error}", hint=hint) from None
 
 
 async def _written(

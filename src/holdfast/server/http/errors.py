@@ -62,15 +62,15 @@ def respond(scope: Scope, error: Exception) -> Response:
         return _response(error.status, error.code, error.message, error.hint, _headers(error))
     if isinstance(error, RequestValidationError):
         message = "; ".join(_validation_message(one) for one in error.errors()[:MOST_DETAILS])
-        return _response(422, "invalid", message, "/openapi.json tells what is expected")
+        return _response(422, "invalid", message, "see /openapi.json for the expected format")
     assert isinstance(error, HTTPException)
     status, path = error.status_code, scope["path"]
     message, hint = str(error.detail), ""
     if status == 404:
-        message, hint = f"there is nothing at {path}", "/openapi.json tells what there is"
+        message, hint = f"there is nothing at {path}", "see /openapi.json for the paths"
     elif status == 405:
-        message = f"{scope['method']} is not possible at {path}"
-        hint = "the header Allow tells what is"
+        message = f"{scope['method']} is not allowed at {path}"
+        hint = "see the header Allow for the allowed methods"
     headers = dict(error.headers or {})
     if status == 405:
         headers["Allow"] = ", ".join(_allowed(scope))
@@ -84,7 +84,7 @@ def unexpected(scope: Scope, error: Exception) -> Response:
     return _response(
         500,
         HoldfastError.code,
-        f"something unexpected happened; the server's log tells more under {scope[REQUEST_ID]}",
+        f"unexpected error; see the server's log for request {scope[REQUEST_ID]}",
         "this is a bug; report it with that part of the log",
     )
 
@@ -135,17 +135,15 @@ def _discreet(error: HoldfastError) -> HoldfastError:
     its message, and the error of a custom backend, which may contain a password. Log them."""
     if isinstance(error, BackendFailed) and (cause := str(error.__cause__ or "")):
         log.error("%s", error.message, exc_info=error.__cause__)
-        return type(error)(
-            error.message.removesuffix(f": {cause}"), hint="the server's log tells more"
-        )
+        return type(error)(error.message.removesuffix(f": {cause}"), hint="see the server's log")
     if isinstance(error, Unanswered):
         log.warning("%s", error.message)
     if type(error) not in (StoreUnavailable, StoreFailed, SchemaMismatch):
         return error
     log.warning("%s", error.message)
     return type(error)(
-        "the database behind the server does not do what it should",
-        hint="wait a moment, and send it again; the server's log tells more",
+        "the server cannot use its database",
+        hint="wait a moment, and send the request again; see the server's log",
     )
 
 

@@ -88,17 +88,19 @@ async def read_aside(body: bytes, read: Callable[..., A], *args: Any) -> A:
 
 def too_large(limit: int) -> HoldfastError:
     if not limit:
-        return RequestTooLarge("no body is taken here", hint="/openapi.json tells where one is")
+        return RequestTooLarge(
+            "this path takes no body", hint="see /openapi.json for the paths that take one"
+        )
     return RequestTooLarge(
-        f"the body of the request is over {limit:,} bytes",
+        f"the request body is over {limit:,} bytes",
         hint="store large values elsewhere and their path here, or raise [api] max_body_bytes",
     )
 
 
 def too_slow(what: str, seconds: float) -> HoldfastError:
     return RequestTooSlow(
-        f"{what} did not come within {seconds:g} s",
-        hint="send it again; [api] request_timeout says how long it may take",
+        f"{what} did not arrive within {seconds:g} s",
+        hint="send it again; [api] request_timeout is the limit",
     )
 
 
@@ -108,7 +110,8 @@ class Overloaded(StoreUnavailable):
 
 def overloaded() -> HoldfastError:
     return Overloaded(
-        "the server has too many requests under way", hint="wait a moment, and send it again"
+        "the server has too many requests in progress",
+        hint="wait a moment, and send the request again",
     )
 
 
@@ -136,7 +139,9 @@ class Bodies:
     def __init__(self, most: int) -> None:
         self._most = most
         self._bytes = 0
-        self._warning = LimitWarning(f"bodies of requests have {most:,} bytes: more are refused")
+        self._warning = LimitWarning(
+            f"request bodies in memory have reached {most:,} bytes: more are refused"
+        )
 
     def hold(self, scope: Scope, size: int) -> None:
         """Record how much of a request's body has been received. Raise Overloaded if it is too
@@ -169,8 +174,7 @@ class Connections:
         self.most = most_connections()
         self._waiting: dict[Closable, None] = {}
         self._warning = LimitWarning(
-            f"there are {self.most:,} connections, the most that this process has: those on which "
-            "nothing comes are closed"
+            f"{self.most:,} connections are open, the limit of this process: idle ones are closed"
         )
 
     def wait(self, connection: Closable) -> None:
@@ -270,7 +274,7 @@ class RateLimit:
         self._ends[bearer] = before if early > 0 else end
         if early > 0:
             raise TooOften(
-                f"more than {self._rate:,} requests a second with one token",
+                f"more than {self._rate:,} requests per second with one token",
                 hint=f"send the next one in {early:.3f} s; [api] rate_limit is the limit",
                 wait=early,
             )

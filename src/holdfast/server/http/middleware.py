@@ -52,7 +52,9 @@ class RequestMiddleware:
         self._rate_limit = RateLimit(api.rate_limit)
         self._log = AccessLog() if api.access_log else None
         self._under_way = 0
-        self._warning = LimitWarning(f"{MOST_UNDER_WAY:,} requests are under way: more are refused")
+        self._warning = LimitWarning(
+            f"{MOST_UNDER_WAY:,} requests are in progress: more are refused"
+        )
         self._name = token_hex(4)
         self._numbers = count(1)
 
@@ -148,8 +150,8 @@ class RequestMiddleware:
                     metrics.refused_tokens.inc()
                     raise
         raise NoToken(
-            "there is no token with the request",
-            hint="send it as `Authorization: Bearer …`; `holdfast auth` makes tokens",
+            "the request has no token",
+            hint="send it as `Authorization: Bearer …`; `holdfast auth` prints tokens",
         )
 
     def _renewed(self, scope: Scope) -> str | None:

@@ -17,8 +17,8 @@ def decoded(part: str, what: str) -> str:
         return part
     if _BROKEN.search(part):
         raise InvalidInput(
-            f"the {what} in the path has a `%` that encodes nothing",
-            hint="a percent sign itself is written %25",
+            f"the {what} in the path has an invalid percent-encoding",
+            hint="write a percent sign as %25",
         )
     try:
         return unquote_to_bytes(part).decode()

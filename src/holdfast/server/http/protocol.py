@@ -118,7 +118,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(
-            RequestRefused("this is not HTTP as it should be", hint="the server speaks HTTP/1.1")
+            RequestRefused("the request is not valid HTTP", hint="the server speaks HTTP/1.1")
         )
 
     def pause_writing(self) -> None:
@@ -209,7 +209,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._in_head and not self._loose_bytes:
             self._close()
         elif self._in_head:
-            self._refuse(too_slow("the head of the request", self._head_seconds))
+            self._refuse(too_slow("the request head", self._head_seconds))
         elif rest > 0:
             self._timer = self.loop.call_later(rest, self._time_is_over)
         else:
@@ -274,6 +274,6 @@ def _response(error: HoldfastError) -> bytes:
 
 def _head_too_large(limit: int) -> HoldfastError:
     return RequestHeadTooLarge(
-        f"the head of the request is over {limit:,} bytes",
+        f"the request head is over {limit:,} bytes",
         hint="[api] max_header_bytes is the limit",
     )

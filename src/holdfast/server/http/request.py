@@ -29,7 +29,7 @@ def identity_of(request: Request) -> Bearer:
     /execution and /api. Raise NoToken where there is none."""
     verified: Verified | None = request.scope.get(VERIFIED)
     if verified is None:
-        raise NoToken("there is no token with the request")
+        raise NoToken("the request has no token")
     return verified.identity
 
 

@@ -16,8 +16,14 @@ def check_query(given: Iterable[str], known: Sequence[str]) -> None:
     for name in given:
         if name not in known:
             shown = get_close_matches(name, known, n=3) or known
-            hint = f"known here: {', '.join(shown)}" if known else "nothing is asked for there"
-            raise InvalidInput(f"the query has `{name[:100]}`, which is not known", hint=hint)
+            hint = (
+                f"allowed here: {', '.join(shown)}"
+                if known
+                else "this path takes no query parameters"
+            )
+            raise InvalidInput(
+                f"the query has `{name[:100]}`, which is not a parameter of this path", hint=hint
+            )
 
 
 def check_content_type(request: Request) -> None:
@@ -25,4 +31,6 @@ def check_content_type(request: Request) -> None:
     JSON."""
     given = request.headers.get("content-type", MEDIA_TYPE)
     if given.partition(";")[0].strip().lower() != MEDIA_TYPE:
-        raise WrongContentType(f"the body is {given[:100]}", hint=f"send it as {MEDIA_TYPE}")
+        raise WrongContentType(
+            f"the content type of the body is {given[:100]}", hint=f"send it as {MEDIA_TYPE}"
+        )

@@ -38,7 +38,7 @@ class AssetStateStoreEntry(StateStoreEntry):
 
 
 class AssetStateStoreCollection(Answer):
-    """Some of the entries, ordered by key, and how many there are in all."""
+    """A page of entries, ordered by key, with the total number."""
 
     asset_state_store: list[AssetStateStoreEntry]
     total_entries: int
@@ -48,7 +48,7 @@ class AssetStateStoreVersion(Stored):
     """One step in the history of a key."""
 
     version: int
-    deleted: bool = Field(description="This step deleted the key; there is no value then.")
+    deleted: bool = Field(description="This version deleted the key, so it has no value.")
     updated_at: datetime
     last_updated_by: LastUpdatedBy
 
@@ -63,18 +63,20 @@ class AssetStateStoreHistory(Answer):
 class RewindBody(Body):
     """The target of a rewind: one of `version`, `run_id` and `at`."""
 
-    version: VersionNumber | None = Field(None, description="As that version left it.")
-    run_id: Id | None = Field(None, description="As it was before that run first wrote it.")
-    at: Time | None = Field(None, description="As it was at that time.")
-    dry_run: bool = Field(False, description="Only tell what would be put back.")
+    version: VersionNumber | None = Field(None, description="Restore this version.")
+    run_id: Id | None = Field(
+        None, description="Restore the value from before this run first wrote."
+    )
+    at: Time | None = Field(None, description="Restore the value at this time.")
+    dry_run: bool = Field(False, description="Only report what would be restored.")
 
 
 class Rewound(Answer):
     """The result of a rewind."""
 
     put_back: AssetStateStoreVersion | None = Field(
-        description="The step that stands again, as a new version. Null, or one that deleted the "
-        "key: it was absent then, and is again."
+        description="The restored version, stored as a new version. Null, or a version that "
+        "deleted the key: the key did not exist then, and is deleted."
     )
     dry_run: bool
 
@@ -98,11 +100,11 @@ async def list_asset_state_store(
 async def get_asset_state_store_history(
     caller: CallerDep, scope: AssetInPath, key: AssetKey
 ) -> AssetStateStoreHistory:
-    """The last versions of a key, newest first, deletions included."""
+    """List the last versions of a key, newest first, including deletions."""
     steps = await caller.aexecute(c.History(scope, key))
     if not steps:
         raise NotFound(
-            f"`{key}` of {scope} has no history", hint="the list of entries shows what there is"
+            f"`{key}` of {scope} has no history", hint="the list of entries shows the keys"
         )
     versions = [of_version(step) for step in steps]
     return AssetStateStoreHistory(versions=versions, total_entries=len(versions))
@@ -112,7 +114,7 @@ async def get_asset_state_store_history(
 async def rewind_asset_state_store(
     caller: CallerDep, scope: AssetInPath, key: AssetKey, body: RewindBody
 ) -> Rewound:
-    """Put an old value back, as a new version."""
+    """Restore an old value, as a new version."""
     target = rewind_target(body.version, body.run_id, body.at)
     step = await caller.aexecute(c.Rewind(scope, key, target, caller.writer, body.dry_run))
     return Rewound(put_back=None if step is None else of_version(step), dry_run=body.dry_run)
@@ -152,7 +154,7 @@ async def patch_asset_state_store(
 
 @router.delete(PATH + "/{key:path}", status_code=204, responses=problems(409))
 async def delete_asset_state_store(caller: CallerDep, scope: AssetInPath, key: AssetKey) -> None:
-    """Delete an entry; its history stays. Nothing happens where there is none."""
+    """Delete an entry; its history stays. If there is none, nothing happens."""
     await caller.aexecute(c.Delete(scope, key, caller.writer))
 
 

@@ -30,7 +30,7 @@ class Caller:
         if not isinstance(identity, UserIdentity):
             raise Forbidden(
                 f"this is for people, and the token is that of {identity}",
-                hint="`holdfast auth user-token` makes one; tasks use /execution",
+                hint="`holdfast auth user-token` prints a token for a person; tasks use /execution",
             )
         self._request = request
         self.writer = ApiWriter(identity.user)
@@ -68,14 +68,14 @@ class Caller:
 
 def _too_large(command: Command[Any], answer: Any) -> ValueTooLarge:
     count = len(answer.found if isinstance(answer, Page) else answer)
-    hint = f"ask for them in parts, with limit={count}"
+    hint = f"request fewer at a time, with limit={count}"
     if isinstance(command, History):
-        hint = "`holdfast state-store history` reads them in parts"
+        hint = "`holdfast state-store history` reads them in pages"
     elif isinstance(command, RunEvents):
-        hint = "`holdfast runs show` reads them in parts"
+        hint = "`holdfast runs show` reads them in pages"
     return ValueTooLarge(
-        f"the first {count} of these have more than {LARGEST_PAGE:,} characters of values, too "
-        "many to list more of them at once",
+        f"the values of the first {count} items have more than {LARGEST_PAGE:,} characters, too "
+        "many for one response",
         hint=hint,
     )
 

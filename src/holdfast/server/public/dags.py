@@ -27,19 +27,21 @@ class Dag(Answer):
     dag_id: str
     description: str
     tags: list[str]
-    fileloc: str = Field(description="The file that holds it, or held it last.")
+    fileloc: str = Field(description="The file that defines it, or defined it last.")
     relative_fileloc: str | None = Field(
-        description="Its path inside the DAG directory; null while no file holds the DAG."
+        description="Its path inside the DAG directory; null while no file defines the DAG."
     )
-    is_stale: bool = Field(description="No file has held it for long.")
+    is_stale: bool = Field(
+        description="No scheduler has seen a file that defines it for some time."
+    )
     is_paused: bool = Field(description="The schedule starts no runs of it.")
     timetable_summary: str | None = Field(
-        description="The schedule as the file has it; null: runs are started by hand."
+        description="The schedule as written in the file; null: runs are started manually."
     )
-    timetable_description: str = Field(description="The schedule in words.")
+    timetable_description: str = Field(description="The schedule as text.")
     next_dagrun_run_after: datetime | None = Field(
-        description="When the schedule starts the next run, which may be overdue; null: not by "
-        "time, or not while it is paused."
+        description="When the schedule starts the next run, possibly overdue; null if the "
+        "schedule is not by time, or the DAG is paused."
     )
     start_date: datetime | None
     end_date: datetime | None
@@ -59,8 +61,8 @@ class DagTask(Answer):
     retries: int
     is_mapped: bool
     uses_spark: bool
-    inlets: list[str] = Field(description="The assets that it reads, by name.")
-    outlets: list[str] = Field(description="The assets that it writes, by name.")
+    inlets: list[str] = Field(description="The assets that the task reads, by name.")
+    outlets: list[str] = Field(description="The assets that the task writes, by name.")
     doc_md: str
 
 
@@ -68,12 +70,12 @@ class DagDetails(Dag):
     """A DAG with its tasks, in an order in which each follows those that it waits for."""
 
     doc_md: str
-    params: Any = Field(description="What a run is started with unless it says otherwise.")
+    params: Any = Field(description="The default params of a run.")
     tasks: list[DagTask]
 
 
 class DagCollection(Answer):
-    """Some of the DAGs, ordered by id, and how many there are in all."""
+    """A page of DAGs, ordered by id, with the total number."""
 
     dags: list[Dag]
     total_entries: int
@@ -82,7 +84,9 @@ class DagCollection(Answer):
 class DagPatch(Body):
     """The changes of a DAG."""
 
-    is_paused: bool = Field(description="Whether the schedule is to start no more runs of it.")
+    is_paused: bool = Field(
+        description="Whether to pause the DAG, so that its schedule starts no more runs."
+    )
 
 
 @router.get("/dags")
@@ -111,7 +115,7 @@ async def get_dag(caller: CallerDep, dag_id: DagId) -> DagDetails:
 
 @router.patch("/dags/{dag_id}", responses=problems(404, *BODY))
 async def patch_dag(caller: CallerDep, dag_id: DagId, body: DagPatch) -> Dag:
-    """Pause a DAG, or let its schedule start runs again."""
+    """Pause or unpause a DAG."""
     await caller.aexecute(c.PauseDag(dag_id, body.is_paused))
     dag = await caller.aexecute(c.GetDag(dag_id))
     return Dag(**fields(dag, await caller.aexecute(c.Now())))

@@ -22,20 +22,20 @@ class StateStoreEntry(Stored):
 
     key: str
     version: int | None = Field(
-        description="Grows with every write; null where the configured backend keeps none."
+        description="Increases with every write; null if the configured backend has no versions."
     )
     updated_at: datetime | None = Field(
-        description="When it was written; null where the configured backend does not tell."
+        description="When it was written; null if the configured backend does not record it."
     )
     last_updated_by: LastUpdatedBy | None = Field(
-        description="Who wrote it last; null where the configured backend does not tell."
+        description="The last writer; null if the configured backend does not record it."
     )
 
 
 class StateStoreValueBody(Body):
     """The value of a key."""
 
-    value: Any = Field(description="Any JSON value but null.", examples=["2026-01-31"])
+    value: Any = Field(description="Any JSON value except null.", examples=["2026-01-31"])
 
 
 def fields(entry: Entry[str]) -> dict[str, Any]:
@@ -59,4 +59,4 @@ async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:
 
 
 def absent(scope: StoreScope, key: str) -> NotFound:
-    return NotFound(f"{scope} has no entry `{key}`", hint="the list of entries shows what there is")
+    return NotFound(f"{scope} has no entry `{key}`", hint="the list of entries shows the keys")

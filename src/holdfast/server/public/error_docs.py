@@ -12,47 +12,45 @@ class ProblemDetail(BaseModel):
     """The error, for programs and for people."""
 
     reason: str = Field(
-        description="What it is, in one word that does not change; docs/reference/errors.md "
-        "lists them as codes.",
+        description="The error's code, which does not change; docs/reference/errors.md lists "
+        "the codes.",
         examples=["not_found"],
     )
     message: str = Field(description="What failed, and where.")
-    hint: str | SkipJsonSchema[None] = Field(
-        default=None, description="What to do next; left out where nothing is known."
-    )
+    hint: str | SkipJsonSchema[None] = Field(default=None, description="What to do next, if known.")
 
 
 class Problem(BaseModel):
-    """The one shape of every error."""
+    """The format of every error."""
 
     detail: ProblemDetail
 
 
 _WAIT = {
     "Retry-After": {
-        "description": "After how many seconds it is worth asking again.",
+        "description": "The number of seconds after which to send the request again.",
         "schema": {"type": "integer"},
     }
 }
 _MEANINGS: dict[int, dict[str, Any]] = {
     401: {
-        "description": "There is no token with the request.",
+        "description": "The request has no token.",
         "headers": {"WWW-Authenticate": {"description": "`Bearer`.", "schema": {"type": "string"}}},
     },
-    403: {"description": "The token is not accepted, or its role does not allow this."},
-    404: {"description": "What is named does not exist."},
-    408: {"description": "The request did not come in time."},
-    409: {"description": "What the store holds stands against it; nothing was written."},
+    403: {"description": "The token is not valid, or does not allow this."},
+    404: {"description": "The named resource does not exist."},
+    408: {"description": "The request did not arrive in time."},
+    409: {"description": "The request conflicts with the stored state; nothing was written."},
     413: {"description": "The body is over the server's limit."},
     415: {"description": "The body is not `application/json`."},
-    422: {"description": "Something in the request may not be so; the message says what."},
+    422: {"description": "The request is not valid; the message says why."},
     429: {
-        "description": "The token is used more often than the server lets one.",
+        "description": "The token exceeds the rate limit.",
         "headers": _WAIT,
     },
     501: {"description": "The configured backend cannot do this."},
     502: {"description": "The configured backend failed."},
-    503: {"description": "The store does not answer at the moment.", "headers": _WAIT},
+    503: {"description": "The store is unavailable.", "headers": _WAIT},
 }
 BODY = (408, 413, 415)
 """Statuses for a body that is invalid as such."""

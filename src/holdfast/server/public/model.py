@@ -34,7 +34,9 @@ def _time(given: Any) -> datetime:
         except (ValueError, OverflowError):
             pass
     raise PydanticCustomError(
-        "time", "this is not a time with a zone; write it as {example}", {"example": EXAMPLE_TIME}
+        "time",
+        "this is not a time with a time zone; write it as {example}",
+        {"example": EXAMPLE_TIME},
     )
 
 
@@ -81,12 +83,15 @@ class LastUpdatedBy(Answer):
     """The last writer of an entry."""
 
     kind: Literal["task", "watcher", "api"]
-    dag_id: str | None = Field(default=None, description="Of the task, and so the next three.")
+    dag_id: str | None = Field(
+        default=None,
+        description="The DAG of the task; null, like the next three, if no task wrote it.",
+    )
     run_id: str | None = None
     task_id: str | None = None
     map_index: int | None = None
     user: str | None = Field(
-        default=None, description="Who wrote through the API, the CLI or a script."
+        default=None, description="The user who wrote it through the API, the CLI or a script."
     )
 
 
@@ -94,10 +99,11 @@ class Stored(Answer):
     """A value, or the reference to an offloaded one."""
 
     value: Any = Field(
-        description="The JSON value; null where there is a reference instead. If that is null too, "
-        "the store holds text that is not JSON, and reading the entry is an error that says so."
+        description="The JSON value; null if there is a reference instead. If the reference is "
+        "null too, the stored text is not JSON, and reading the entry fails with "
+        "an error."
     )
     reference: str | None = Field(
-        description="Where the value is, if a worker-side backend keeps it. Only workers can read "
-        "it."
+        description="The reference to the value, if a worker-side backend has offloaded it. "
+        "Only workers can read the value."
     )

@@ -88,16 +88,14 @@ TaskId = Annotated[str, Depends(_task_id)]
 Key = Annotated[str, Depends(_key)]
 AssetKey = Annotated[str, Depends(_asset_key)]
 
-MapIndex = Annotated[
-    Index, Query(description="Which index of a mapped task; -1: it is not mapped.")
-]
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
-Offset = Annotated[int, Query(ge=0, le=2**31 - 1, description="How many to leave out first.")]
+MapIndex = Annotated[Index, Query(description="Index of a mapped task; -1: it is not mapped.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
+Offset = Annotated[int, Query(ge=0, le=2**31 - 1, description="Number of items to skip.")]
 IfVersion = Annotated[
     VersionNumber | SkipJsonSchema[None],
     Query(
-        description="Write only where the entry has this version, and otherwise answer 409. "
-        "0: only where there is no entry.",
+        description="Write only if the entry has this version; otherwise the response is 409. "
+        "0: only if there is no entry.",
     ),
 ]
 
@@ -107,7 +105,7 @@ def _task(dag_id: DagId, run_id: RunId, task_id: TaskId, map_index: MapIndex = -
 
 
 def _asset(
-    asset_id: Annotated[AssetId, Path(description="The asset's id; the list of assets tells it.")],
+    asset_id: Annotated[AssetId, Path(description="The asset's id, as in the list of assets.")],
 ) -> AssetScope:
     return AssetScope(asset_id)
 
@@ -130,9 +128,10 @@ class EntryPage(NamedTuple):
 
 
 def _asset_entries(
-    key_prefix: Annotated[KeyPrefix, Query(description="Only keys that begin so.")] = "",
+    key_prefix: Annotated[KeyPrefix, Query(description="Only keys with this prefix.")] = "",
     updated_since: Annotated[
-        Time | SkipJsonSchema[None], Query(description="Only what was written then or later.")
+        Time | SkipJsonSchema[None],
+        Query(description="Only entries written at this time or later."),
     ] = None,
     limit: Limit = 100,
     offset: Offset = 0,
@@ -146,7 +145,7 @@ AssetEntries = Annotated[EntryPage, Depends(_asset_entries)]
 def _task_entries(
     page: AssetEntries,
     expiring_before: Annotated[
-        Time | SkipJsonSchema[None], Query(description="Only what expires before then.")
+        Time | SkipJsonSchema[None], Query(description="Only entries that expire before this time.")
     ] = None,
 ) -> EntryPage:
     return page._replace(expiring_before=expiring_before)

@@ -24,7 +24,7 @@ PREFIX = "/api/v2"
 bearer = HTTPBearer(
     bearerFormat="JWT",
     scheme_name="user_token",
-    description="A user's token: `holdfast auth user-token --role viewer|editor|admin` makes one.",
+    description="A user's token: `holdfast auth user-token --role viewer|editor|admin` prints one.",
     auto_error=False,
 )
 

@@ -30,7 +30,7 @@ PATH = "/dags/{dag_id}/dagRuns"
 
 
 class RunOwner(Answer):
-    """The process that carries a run out."""
+    """The process that executes a run."""
 
     hostname: str
     pid: int
@@ -46,33 +46,31 @@ class DagRun(Answer):
     logical_date: datetime | None
     data_interval_start: datetime | None
     data_interval_end: datetime | None
-    conf: Any = Field(description="What it was started with: a JSON object.")
+    conf: Any = Field(description="The run's configuration: a JSON object.")
     queued_at: datetime
     start_date: datetime | None
     end_date: datetime | None
-    owner: RunOwner | None = Field(description="Who carries it out, or did last.")
+    owner: RunOwner | None = Field(description="The process that owns the run, or owned it last.")
 
 
 class DagRunCollection(Answer):
-    """Some of the runs, newest first, and how many there are in all."""
+    """A page of runs, newest first, with the total number."""
 
     dag_runs: list[DagRun]
     total_entries: int
 
 
 class TriggerDagRunBody(Body):
-    """A run that is asked for."""
+    """A request for a run."""
 
     dag_run_id: Id | None = Field(
         None,
-        description="Its id; otherwise one is made from the logical date.",
+        description="The run's id; by default derived from the logical date.",
         examples=["after-the-fix"],
     )
-    logical_date: Time | None = Field(
-        None, description="The time that the run stands for; otherwise now."
-    )
+    logical_date: Time | None = Field(None, description="The run's logical date; by default now.")
     conf: dict[str, Any] | None = Field(
-        None, description="What it is started with.", examples=[{"full": True}]
+        None, description="The run's configuration.", examples=[{"full": True}]
     )
 
 
@@ -88,15 +86,15 @@ async def list_dag_runs(
     caller: CallerDep,
     dag_id: DagId,
     state: Annotated[
-        list[RunState], Query(description="Only those in one of these states.", max_length=20)
+        list[RunState], Query(description="Only runs in one of these states.", max_length=20)
     ] = [],  # noqa: B006  (FastAPI copies it)
     run_type: Annotated[
-        list[RunKind], Query(description="Only those that were started so.", max_length=20)
+        list[RunKind], Query(description="Only runs of one of these kinds.", max_length=20)
     ] = [],  # noqa: B006
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> DagRunCollection:
-    """List the runs of a DAG, newest first. `~` in place of its id: of every DAG."""
+    """List the runs of a DAG, newest first. `~` in place of its id stands for every DAG."""
     listing = c.ListRuns(
         dag_id=None if dag_id == ALL else dag_id,
         states=tuple(dict.fromkeys(state)),
@@ -110,7 +108,7 @@ async def list_dag_runs(
 
 @router.post(PATH, responses=problems(404, 409, *BODY))
 async def trigger_dag_run(caller: CallerDep, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
-    """Ask for a run of a DAG. A scheduler carries it out."""
+    """Queue a run of a DAG. A scheduler executes it."""
     check_startable(await caller.aexecute(c.GetDag(dag_id)))
     now = await caller.aexecute(c.Now())
     try:
@@ -129,7 +127,7 @@ async def get_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> DagRun
 
 @router.delete(PATH + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
 async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> None:
-    """Forget a run that nobody carries out, with its task instances, their state, and the logs
+    """Delete a run that no process is executing, with its task instances, their state, and the logs
     that are on the server's machine. For admins."""
     run = await caller.aexecute(c.GetRun(dag_id, run_id))
     check_deletable(run, await caller.aexecute(c.Now()))
@@ -142,7 +140,7 @@ async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> Non
 async def list_upstream_asset_events(
     caller: CallerDep, dag_id: DagId, run_id: RunId
 ) -> UpstreamAssetEvents:
-    """The asset events that started a run, oldest first."""
+    """List the asset events that started a run, oldest first."""
     events = [of_event(one) for one in await caller.aexecute(c.RunEvents(dag_id, run_id))]
     return UpstreamAssetEvents(asset_events=events, total_entries=len(events))
 

@@ -31,7 +31,7 @@ class TaskStateStoreEntry(StateStoreEntry):
 
 
 class TaskStateStoreCollection(Answer):
-    """Some of the entries, ordered by key, and how many there are in all."""
+    """A page of entries, ordered by key, with the total number."""
 
     task_state_store: list[TaskStateStoreEntry]
     total_entries: int
@@ -40,11 +40,11 @@ class TaskStateStoreCollection(Answer):
 class TaskStateStoreBody(Body):
     """The value of a key, and when it expires."""
 
-    value: Any = Field(description="Any JSON value but null.", examples=[{"rows": 1200}])
+    value: Any = Field(description="Any JSON value except null.", examples=[{"rows": 1200}])
     expires_at: Time | Literal["default"] | None = Field(
         "default",
-        description="When it expires; null: never; `default`, or left out: after "
-        "`[state_store] default_retention_days`.",
+        description="When it expires; null: never; `default`, or omitted: after `[state_store] "
+        "default_retention_days`.",
     )
 
 
@@ -74,15 +74,15 @@ async def set_task_state_store(
     body: TaskStateStoreBody,
     if_version: IfVersion = None,
 ) -> Written:
-    """Write or overwrite an entry of a task instance that is known."""
+    """Write or overwrite an entry of a registered task instance."""
     now = datetime.now(UTC)
     expires_at = body.expires_at
     if expires_at == "default":
         expires_at = default_expiry(None, caller.rules.default_retention, now)
     elif expires_at is not None and expires_at <= now:
         raise InvalidInput(
-            f"expires_at of `{key}` is {expires_at.isoformat()}, so it would be gone at once",
-            hint="give a time to come, null for never, or delete the key",
+            f"expires_at of `{key}` is {expires_at.isoformat()}, which is in the past",
+            hint="give a later time, null for never, or delete the key",
         )
     return await write(caller, scope, key, body.value, expires_at, if_version)
 
@@ -95,13 +95,13 @@ async def patch_task_state_store(
     body: StateStoreValueBody,
     if_version: IfVersion = None,
 ) -> Written:
-    """Write the value of an entry that exists. When it expires stays as it is."""
+    """Write the value of an entry that exists. Its expiry does not change."""
     return await change(caller, scope, key, body.value, if_version)
 
 
 @router.delete(PATH + "/{key:path}", status_code=204, responses=problems(409))
 async def delete_task_state_store(caller: CallerDep, scope: TaskInPath, key: Key) -> None:
-    """Delete an entry. Nothing happens where there is none."""
+    """Delete an entry. If there is none, nothing happens."""
     await caller.aexecute(c.Delete(scope, key, caller.writer))
 
 
@@ -110,7 +110,7 @@ async def clear_task_state_store(
     caller: CallerDep,
     scope: TaskInPath,
     all_map_indices: Annotated[
-        bool, Query(description="Those of every index of the task in this run.")
+        bool, Query(description="Delete the entries of every map index of the task in this run.")
     ] = False,
 ) -> None:
     """Delete every entry of a task instance."""

@@ -25,7 +25,7 @@ class Written(Answer):
     """The result of a write."""
 
     key: str
-    version: int = Field(description="The entry's version from now on; `if_version` takes it.")
+    version: int = Field(description="The entry's new version, for `if_version`.")
     expires_at: datetime | None = Field(description="When it expires; null: never.")
 
 
