@@ -68,6 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.name.startswith("test_random_commands"):
             item.add_marker("chaos")
+            if item.path.parent.name != "sql":
+                item.add_marker("full")
         if item.path.relative_to(ROOT).parts[0] in ONCE:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
         elif is_on_mariadb(item):

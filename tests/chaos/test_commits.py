@@ -54,6 +54,7 @@ class Killer:
         time.sleep(pause)
 
 
+@pytest.mark.full
 def test_attempts_killed_while_spark_commits_leave_each_row_once(
     tmp_path: Path, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 
+
+@pytest.mark.full
 def test_migrate_then_check_then_downgrade(program):
     missing = program("db", "check")
     migrated = program("db", "migrate")

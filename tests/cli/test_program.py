@@ -14,6 +14,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.version import __version__
 
 
+@pytest.mark.full
 def test_the_main_flow_in_an_empty_directory(program, project, task):
     assert program("state-store", "set", *task, "job_id", '"app_1"').status == 0
     assert program("state-store", "get", *task, "job_id").out == '"app_1"\n'
@@ -38,6 +39,7 @@ def test_the_main_flow_in_an_empty_directory(program, project, task):
     assert (project / ".holdfast" / "holdfast.db").exists()
 
 
+@pytest.mark.full
 def test_commands_use_their_exit_statuses_and_streams(program, task):
     assert program("--version") == (0, f"holdfast {__version__}\n", "")
     assert program("state-store", "get", "k").status == 2
@@ -60,6 +62,7 @@ def test_the_program_without_arguments_shows_the_help(program):
     assert "Usage: holdfast" in result.err
 
 
+@pytest.mark.full
 def test_a_reader_that_stops_reading_is_no_error(program, task):
     for key in ("a", "b"):
         program("state-store", "set", *task, key, "1")

@@ -121,6 +121,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_same_command(
     assert "undone" not in after.err
 
 
+@pytest.mark.full
 def test_a_killed_removal_is_finished_by_the_same_command(orders, program, tmp_path):
     first, *later = (loaded(orders, tmp_path, to) for to in (10, 20, 30, 40))
     for directory in later:

@@ -47,6 +47,7 @@ def terminal() -> Callable[..., tuple[int, str]]:
     return call
 
 
+@pytest.mark.full
 def test_answering_no_changes_nothing(terminal, program, task):
     program("state-store", "set", *task, "k", "1")
 
@@ -66,6 +67,7 @@ def test_answering_yes_continues(terminal, program, task):
     assert "Deleted `k` of task etl/r1/load." in screen
 
 
+@pytest.mark.full
 def test_entries_are_a_table_that_shows_keys_and_values_as_they_are(terminal, program, task):
     program("state-store", "set", *task, "[red]:smile:", json_text := '"' + "x" * 500 + '"')
 

@@ -33,6 +33,7 @@ def test_bad_usage_is_an_error_without_starting_spark(
     assert said in result.err
 
 
+@pytest.mark.full
 def test_a_filtered_export_can_be_imported(
     program: Callable[..., Any], task: tuple[str, ...], project: Path
 ) -> None:

@@ -31,6 +31,19 @@ PAGES = [
     ROOT / "README.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"),
 ]
+LONG = {
+    "bulk-load",
+    "custom-backend",
+    "export-import",
+    "incremental-loads",
+    "reconcile",
+    "running-pipelines",
+    "spark-jobs",
+    "state-as-dataframes",
+    "state-in-executors",
+    "watchers",
+}
+"""Pages that start Spark or many processes."""
 FENCED = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"  # → (.+)$")
 FAILURE = re.compile(r"^error: | failed ", re.MULTILINE)
@@ -135,7 +148,11 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.full] * (page.stem in LONG)) for page in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_the_code_blocks_of_the_page_run(page: Path, names: dict[str, Any]) -> None:
     for block in blocks(page):
         if block.note == "no-run":

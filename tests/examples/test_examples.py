@@ -64,6 +64,7 @@ def test_every_example_has_a_test() -> None:
     assert [file.stem for file in examples if f'"{file.stem}"' not in tested] == []
 
 
+@pytest.mark.full
 def test_jobs_are_submitted_once_although_the_run_was_killed(
     start: Start, run: Start, seen: Seen
 ) -> None:
@@ -79,6 +80,7 @@ def test_jobs_are_submitted_once_although_the_run_was_killed(
     assert seen.outcomes("external_job", "export") == ["interrupted", "success"]
 
 
+@pytest.mark.full
 def test_a_job_whose_id_was_never_stored_is_found(start: Start, run: Start, seen: Seen) -> None:
     store = seen.connection.task_store("external_job", RUN, "aggregate")
     killed = start("external_job")
@@ -92,6 +94,7 @@ def test_a_job_whose_id_was_never_stored_is_found(start: Start, run: Start, seen
     assert store.get("remote_job_id") == seen.result("external_job", "aggregate")
 
 
+@pytest.mark.full
 def test_an_ingest_resumes_at_its_cursor(start: Start, run: Start) -> None:
     killed = start("paginated_ingest")
     wait_until(lambda: "page 7" in printed("paginated_ingest", "ingest", 1))
@@ -106,6 +109,7 @@ def test_an_ingest_resumes_at_its_cursor(start: Start, run: Start) -> None:
     assert rows_in("*.json") == list(range(200))
 
 
+@pytest.mark.full
 def test_each_region_resumes_at_its_own_cursor(start: Start, seen: Seen) -> None:
     running = start("paginated_ingest_async")
     wait_until(lambda: "south page 4" in printed("paginated_ingest_async", "ingest", 1))
@@ -120,6 +124,7 @@ def test_each_region_resumes_at_its_own_cursor(start: Start, seen: Seen) -> None
         assert rows_in(f"{region}-*.json") == [f"{region}-{row}" for row in range(100)]
 
 
+@pytest.mark.full
 def test_progress_is_readable_by_other_processes(start: Start, seen: Seen) -> None:
     store = seen.connection.task_store("progress", RUN, "rebuild")
     counts: list[int] = []
@@ -149,6 +154,7 @@ def test_map_indices_move_one_watermark(run: Start, seen: Seen) -> None:
     assert regions == ["east", "north", "south", "west"]
 
 
+@pytest.mark.full
 def test_a_watermark_moves_only_with_success(start: Start, seen: Seen) -> None:
     def load(run_id: str, conf: str) -> int:
         return start("watermark", "--run-id", run_id, "--conf", conf).finish()
@@ -162,6 +168,7 @@ def test_a_watermark_moves_only_with_success(start: Start, seen: Seen) -> None:
     assert seen.result("watermark", "load", "r3") == {"since": "2026-01-02", "days": 4}
 
 
+@pytest.mark.full
 def test_a_killed_watcher_reports_each_file_exactly_once(serve: Start) -> None:
     def loaded() -> list[str]:
         lines = [file.read_text().split(" by ")[0] for file in Path("loaded").glob("*")]
@@ -195,6 +202,7 @@ def test_a_file_backend_stores_the_entries(run: Start, monkeypatch: pytest.Monke
     ]
 
 
+@pytest.mark.full
 def test_a_written_asset_triggers_the_downstream_dag(serve: Start, seen: Seen) -> None:
     serve("scheduler", "asset_functions").read_until("invoices, revenue")
 
@@ -204,6 +212,7 @@ def test_a_written_asset_triggers_the_downstream_dag(serve: Start, seen: Seen) -
     assert json.loads(Path("revenue.json").read_text()) == 30
 
 
+@pytest.mark.full
 def test_a_script_resumes_where_it_was_killed(script: Start, seen: Seen) -> None:
     killed = script("nightly", "2026-01-31")
     killed.read_until("loaded orders-3.csv")
@@ -218,6 +227,7 @@ def test_a_script_resumes_where_it_was_killed(script: Start, seen: Seen) -> None
     assert seen.asset("orders") == {"watermark": "2026-01-31"}
 
 
+@pytest.mark.full
 def test_every_way_of_writing_a_load_has_each_row_once(run: Start, seen: Seen) -> None:
     run("incremental_loads", "--conf", '{"orders": 100}')
     run("incremental_loads", "--conf", '{"orders": 130}', "--run-id", "second")

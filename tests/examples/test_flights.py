@@ -82,6 +82,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
         yield Scene(tmp_path, remote, stack)
 
 
+@pytest.mark.full
 def test_a_killed_pipeline_gives_the_same_tables_and_later_reads_only_new_flights(
     scene: Scene,
 ) -> None:

@@ -202,6 +202,7 @@ def test_the_migrated_schema_equals_the_created_one(url: str, engine: sa.Engine)
     assert structure(engine) == expected
 
 
+@pytest.mark.full
 def test_each_migration_goes_down_and_up_with_data_in_it(
     url: str, engine: sa.Engine, scripts: ScriptDirectory
 ) -> None:
@@ -299,6 +300,7 @@ def test_concurrent_migrations_all_succeed(url: str) -> None:
     assert_works(url)
 
 
+@pytest.mark.full
 def test_a_killed_migration_can_be_run_again(url: str, engine: sa.Engine) -> None:
     for enough in (1, 8, 12, 16, 19):
         process = forks().Process(target=schema.migrate, args=(url,))

@@ -64,11 +64,13 @@ json_values = st.recursive(
 ).filter(lambda value: value is not None)
 
 
+@pytest.mark.full
 @given(json_values)
 def test_every_json_value_round_trips(value: Any) -> None:
     assert decode(encode(value)) == value
 
 
+@pytest.mark.full
 @given(json_values)
 def test_an_encoded_value_is_parsed_to_the_same_value(value: Any) -> None:
     assert decode(parse(encode(value))) == decode(encode(value))

@@ -92,6 +92,7 @@ def test_a_backend_in_any_spelling_serves_tasks_and_assets(project: Project, bac
     assert kept() == [("kept", '"secret"')] * 4
 
 
+@pytest.mark.full
 def test_a_backend_serves_a_watcher(project: Project) -> None:
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()

@@ -86,6 +86,7 @@ def rows(directory: Path) -> list[str]:
     return [line for path in directory.rglob("*.json") for line in path.read_text().splitlines()]
 
 
+@pytest.mark.full
 def test_a_managed_spark_is_stopped_and_no_retry_is_used(project: Project, stuck: WebHdfs) -> None:
     done = project.run_dag(DAG, PLACE=f"{stuck.url}/out")
 
@@ -101,6 +102,7 @@ def test_a_managed_spark_is_stopped_and_no_retry_is_used(project: Project, stuck
     assert len(rows(stuck.directory)) == 10
 
 
+@pytest.mark.full
 def test_an_external_spark_is_not_stopped_and_the_attempt_fails(
     project: Project, stuck: WebHdfs, elsewhere: str
 ) -> None:

@@ -110,6 +110,7 @@ SqlStore.execute = execute_and_fail
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", [AWAY_AFTER_THE_END, ANSWER_LOST], ids=["away", "answer lost"])
 def test_a_run_that_ends_while_the_database_is_unavailable_calls_back_once(
     project: Project, fault: str
@@ -146,6 +147,7 @@ def test_callbacks_killed_with_their_supervisor_are_called_again(
     assert "Traceback" not in said
 
 
+@pytest.mark.full
 def test_callbacks_that_kill_their_supervisor_are_given_up(project: Project) -> None:
     ended = project.run_dag(KILLS)
 

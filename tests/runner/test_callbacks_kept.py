@@ -172,6 +172,7 @@ SqlStore.execute = execute_again
 """
 
 
+@pytest.mark.full
 def test_an_ended_task_is_not_failed_by_the_timeout_of_its_run(project: Project) -> None:
     ended = project.run_dag(OVERDUE)
 
@@ -181,6 +182,7 @@ def test_an_ended_task_is_not_failed_by_the_timeout_of_its_run(project: Project)
     assert len(project.events("a")) == 1
 
 
+@pytest.mark.full
 def test_tasks_ended_by_the_timeout_of_their_run_have_no_callback(project: Project) -> None:
     ended = project.run_dag(TOO_LONG)
 
@@ -189,6 +191,7 @@ def test_tasks_ended_by_the_timeout_of_their_run_have_no_callback(project: Proje
     assert project.states() == {"work": "failed"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("deploy", ["import no_such_module\n", "from holdfast.sdk import DAG\n"])
 def test_callbacks_wait_for_a_file_that_broke_while_the_task_ran(
     project: Project, deploy: str
@@ -206,6 +209,7 @@ def test_callbacks_wait_for_a_file_that_broke_while_the_task_ran(
     assert sorted(project.read("notes").splitlines()) == ["failure 1", "failure run", "works"]
 
 
+@pytest.mark.full
 def test_missing_callbacks_of_a_removed_task_are_logged(project: Project) -> None:
     project.write("dags/d.py", FAILS_WHEN_TOLD)
     with project.service("scheduler", "dags"):
@@ -215,6 +219,7 @@ def test_missing_callbacks_of_a_removed_task_are_logged(project: Project) -> Non
         wait_until(lambda: "no longer has this task" in project.read("scheduler.err"), timeout=60)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dag", [SLOW_OF_A_RUN, SLOW_OF_A_TASK], ids=["run", "task"])
 def test_callbacks_continue_when_all_processes_get_sigterm(project: Project, dag: str) -> None:
     project.write("dags/d.py", dag)
@@ -228,6 +233,7 @@ def test_callbacks_continue_when_all_processes_get_sigterm(project: Project, dag
     assert project.read("notes") == "begins\nends\n"
 
 
+@pytest.mark.full
 def test_callbacks_are_called_if_the_store_fails_at_the_end_of_the_attempt(
     project: Project,
 ) -> None:
@@ -240,6 +246,7 @@ def test_callbacks_are_called_if_the_store_fails_at_the_end_of_the_attempt(
     assert project.read("notes") == "retry 1\nfailure 2\n"
 
 
+@pytest.mark.full
 def test_callbacks_that_are_called_again_wait_for_the_store(project: Project) -> None:
     project.write("faults/sitecustomize.py", AWAY_FOR_A_CALLBACK)
     slow = RETRIES.replace('on_retry_callback=says("retry")', "on_retry_callback=slow")
@@ -257,6 +264,7 @@ def test_callbacks_that_are_called_again_wait_for_the_store(project: Project) ->
     assert sorted(notes) == ["begins", "begins", "ends", "failure 2"]
 
 
+@pytest.mark.full
 def test_callbacks_do_not_depend_on_the_answer_to_an_interruption(project: Project) -> None:
     project.write("faults/sitecustomize.py", INTERRUPTS_TWICE)
     project.write("dags/d.py", HANGS)
@@ -275,6 +283,7 @@ def test_callbacks_do_not_depend_on_the_answer_to_an_interruption(project: Proje
     assert not {worker.pid for worker in workers if worker} & set(project.processes())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("state", ["success", "failed"])
 def test_a_marked_task_has_no_callback_when_its_supervisor_dies(
     project: Project, state: str
@@ -299,6 +308,7 @@ def test_a_task_that_cannot_be_mapped_has_a_callback(project: Project) -> None:
     assert project.read("notes") == "failure 1\n"
 
 
+@pytest.mark.full
 def test_a_task_that_cannot_start_is_retried_with_a_pause(project: Project) -> None:
     nowhere = {"HOLDFAST__WORKERS__SERVER_URL": "http://127.0.0.1:9"}
     project.write("dag.py", CANNOT_MAP)

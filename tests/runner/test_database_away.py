@@ -61,6 +61,7 @@ def on_postgres(server: KillableServer, tmp_path: Path) -> Iterator[Project]:
         yield project
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("ends", "outcomes"),
     [("after it", ["success"]), ("while it is away", ["interrupted", "success"])],

@@ -191,6 +191,7 @@ def link(project: Project, release: str) -> None:
     os.rename(project.path("next"), project.path("current"))
 
 
+@pytest.mark.full
 def test_a_file_that_is_run_manually_is_the_one_that_the_scheduler_has(
     site: Site, project: Project
 ) -> None:
@@ -207,6 +208,7 @@ def test_a_file_that_is_run_manually_is_the_one_that_the_scheduler_has(
     assert site.dag("h").file == "team/h.py"
 
 
+@pytest.mark.full
 def test_unreadable_files_and_unusable_names_are_reported_and_the_other_files_are_used(
     site: Site, project: Project
 ) -> None:
@@ -291,6 +293,7 @@ with DAG("steps"):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["away", "broken"])
 def test_a_running_run_waits_for_its_file(site: Site, project: Project, how: str) -> None:
     steps = TWO_STEPS.replace("WORK /", f"'{project.directory}' + '/' +")
@@ -316,6 +319,7 @@ def test_a_running_run_waits_for_its_file(site: Site, project: Project, how: str
     assert [one.outcome for one in project.attempts("two", "steps")] == ["success"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("broken", ["with DAG('steps') as:\n", "import no_such_module\n"])
 def test_a_file_that_breaks_just_before_a_task_starts_fails_no_task(
     site: Site, project: Project, broken: str
@@ -335,6 +339,7 @@ def test_a_file_that_breaks_just_before_a_task_starts_fails_no_task(
     assert (set(before) <= {"interrupted"}, last) == (True, "success")
 
 
+@pytest.mark.full
 def test_an_emptied_file_is_reported_for_the_runs_that_wait_for_it(
     site: Site, project: Project
 ) -> None:
@@ -352,6 +357,7 @@ def test_an_emptied_file_is_reported_for_the_runs_that_wait_for_it(
     assert project.result("work", "h") == ["y"]
 
 
+@pytest.mark.full
 def test_a_stale_dag_is_reported_and_starts_no_run(site: Site, project: Project) -> None:
     site.write("h.py", returning("h", "x"))
     with project.service("scheduler", "dags", HOLDFAST__DAGS__STALE_AFTER="1s"):
@@ -370,6 +376,7 @@ def test_a_stale_dag_is_reported_and_starts_no_run(site: Site, project: Project)
     assert "error: DAG `h` is stale since" in asked.err and "no DAG file defines it" in asked.err
 
 
+@pytest.mark.full
 def test_any_number_of_runs_may_wait_and_the_oldest_go_first(site: Site, project: Project) -> None:
     busy = returning("busy", "x").replace("schedule=None", "max_active_runs=2")
     site.write("busy.py", busy + returning("other", "y"))

@@ -121,6 +121,7 @@ def test_another_process_uses_the_stores_of_the_attempt_at_the_advertised_addres
     assert json.loads(project.read("endpoint.json"))[0] == f"http://localhost:{port}"
 
 
+@pytest.mark.full
 def test_the_configured_server_issues_the_token_and_refuses_it_after_the_attempt(
     project: Project,
 ) -> None:

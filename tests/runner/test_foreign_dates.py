@@ -41,6 +41,7 @@ sales()
 """
 
 
+@pytest.mark.full
 def test_a_file_with_pendulum_dates_runs(project: Project) -> None:
     project.write("sales.py", FILE)
 
@@ -88,6 +89,7 @@ def test_a_pendulum_duration_is_converted_unchanged(span: pendulum.Duration) -> 
     assert plain.total_seconds() == span.total_seconds()
 
 
+@pytest.mark.full
 def test_a_value_that_cannot_be_registered_is_reported(project: Project) -> None:
     project.write(
         "odd.py",

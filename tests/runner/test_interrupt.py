@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
 from project import Project, wait_until
 from terminal import Terminal
 
@@ -70,6 +71,7 @@ def test_an_interrupted_run_resumes_without_its_finished_tasks(project: Project)
     assert project.tasks()["second"].failures == 0
 
 
+@pytest.mark.full
 def test_a_second_interrupt_ends_a_task_that_ignores_the_first(project: Project) -> None:
     project.write("dag.py", WAITING)
     project.path("stubborn").touch()
@@ -96,6 +98,7 @@ def test_a_second_interrupt_ends_a_task_that_ignores_the_first(project: Project)
     assert project.result("second") == ["result of first"]
 
 
+@pytest.mark.full
 def test_an_interrupt_while_the_file_is_imported_leaves_nothing(project: Project) -> None:
     project.write("dag.py", "import time\nopen('importing', 'w').close()\ntime.sleep(60)\n")
     with Terminal(project, "run", "dag.py") as terminal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from project import Project
 
 DAG = """
@@ -59,6 +60,7 @@ SHORTER = """
     """
 
 
+@pytest.mark.full
 def test_a_task_that_kills_its_launcher_is_retried_with_backoff_and_fails(
     project: Project,
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_task_that_kills_its_launcher_is_retried_with_backoff_and_fails(
     assert all(pause >= wanted for pause, wanted in zip(pauses, least, strict=True)), pauses
 
 
+@pytest.mark.full
 def test_a_task_that_kills_its_supervisor_fails_and_the_run_continues(project: Project) -> None:
     ended = project.run_dag(KILLS_ITS_SUPERVISOR)
 
@@ -103,6 +106,7 @@ def test_a_supervisor_that_cannot_start_is_an_error(project: Project) -> None:
     assert "error: the supervisor ended 4 times right after it had started" in ended.err
 
 
+@pytest.mark.full
 def test_a_file_that_kills_its_supervisor_counts_as_broken(project: Project) -> None:
     ended = project.run_dag(f"{KILL}kill_the_supervisor()")
 

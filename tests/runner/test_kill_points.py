@@ -68,6 +68,7 @@ SPARK = """
     """
 
 
+@pytest.mark.full
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     ("dag", "known", "in_a_round"),

@@ -8,6 +8,7 @@ import time
 from datetime import timedelta
 
 import landing
+import pytest
 from project import Project, wait_until
 
 from holdfast import commands as c
@@ -61,6 +62,7 @@ def prepare(project: Project) -> None:
     project.path("landing/a").touch()
 
 
+@pytest.mark.full
 def test_a_watch_taken_by_another_process_is_resumed_when_it_is_free(project: Project) -> None:
     prepare(project)
     with project.service("triggerer"):
@@ -76,6 +78,7 @@ def test_a_watch_taken_by_another_process_is_resumed_when_it_is_free(project: Pr
     assert "Traceback" not in project.read("triggerer.err")
 
 
+@pytest.mark.full
 def test_a_watch_whose_lease_expired_during_a_stop_is_resumed(project: Project) -> None:
     prepare(project)
     project.write("short/sitecustomize.py", SHORT_LEASE)

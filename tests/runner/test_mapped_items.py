@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from project import Project
 
 FILE = """
@@ -48,6 +49,7 @@ def failed_once(project: Project) -> None:
     assert project.holdfast("run", "d.py", "--run-id", "r").status == 1
 
 
+@pytest.mark.full
 def test_another_item_does_not_inherit_the_state_of_the_previous_one(project: Project) -> None:
     failed_once(project)
 

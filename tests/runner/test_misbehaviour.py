@@ -267,6 +267,7 @@ def test_a_log_has_a_limit(project: Project) -> None:
     assert end.endswith(b"\n[the log ends here: it has reached its limit]\n")
 
 
+@pytest.mark.full
 def test_a_log_that_cannot_be_written_is_reported_and_the_task_runs_without(
     project: Project,
 ) -> None:

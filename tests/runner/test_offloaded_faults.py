@@ -124,6 +124,7 @@ def storage(s3: ObjectServer, shared_project: Callable[..., Project]) -> Storage
     return storage
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("task_id", ["odd_keys", "odd_keys_async"])
 def test_a_key_may_have_any_characters(storage: Storage, task_id: str) -> None:
     assert storage.project.result(task_id, "d", "first") == [True]
@@ -222,6 +223,7 @@ def test_an_object_that_was_deleted_or_changed_is_an_error_that_names_it(storage
     assert repaired == {"written": 4}
 
 
+@pytest.mark.full
 def test_a_temporarily_unavailable_object_store_only_delays_the_run(
     s3: ObjectServer, project: Project
 ) -> None:

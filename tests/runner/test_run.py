@@ -234,6 +234,7 @@ class TestADagThatFails:
     def _ran(self, failures: tuple[Project, Result]) -> None:
         self.project, self.ended = failures
 
+    @pytest.mark.full
     def test_ends_with_status_1_and_a_run_that_failed(self) -> None:
         assert self.ended.status == 1
         assert self.project.run_of().state is RunState.FAILED
@@ -349,6 +350,7 @@ def ran(shared_project: Callable[..., Project]) -> Project:
 
 
 class TestAssets:
+    @pytest.mark.full
     def test_staged_writes_are_visible_downstream_after_a_success(self, ran: Project) -> None:
         assert ran.result("load") == [[7, False]]
         assert ran.result("read") == [7]
@@ -368,6 +370,7 @@ class TestAssets:
         assert ran.read("notes") == "dag succeeded\n"
 
 
+@pytest.mark.full
 def test_no_more_tasks_run_at_once_than_the_limit(project: Project) -> None:
     limited = """
         import os, time
@@ -392,6 +395,7 @@ def test_no_more_tasks_run_at_once_than_the_limit(project: Project) -> None:
     assert max(project.result("work")) == 2
 
 
+@pytest.mark.full
 def test_a_terminal_shows_the_tasks_as_a_table(project: Project) -> None:
     project.write("dag.py", ASSETS)
     with Terminal(project, "run", "dag.py", "--run-id", "r") as terminal:
@@ -425,6 +429,7 @@ PROGRESS = """
     """
 
 
+@pytest.mark.full
 def test_a_terminal_shows_the_progress_on_spark_until_the_task_reports_its_own(
     project: Project,
 ) -> None:
@@ -452,6 +457,7 @@ TWO = """
     """
 
 
+@pytest.mark.full
 def test_the_dag_is_chosen_among_several(project: Project) -> None:
     project.write("two.py", TWO)
 
@@ -530,6 +536,7 @@ def test_a_run_whose_process_was_killed_resumes(project: Project) -> None:
     assert project.tasks()["second"].failures == 0
 
 
+@pytest.mark.full
 def test_an_outlet_that_is_a_reference_has_an_event_and_a_store(project: Project) -> None:
     declared = ("--asset", "orders", "--asset-uri", "s3://lake/orders", "--declare")
     assert project.holdfast("state-store", "set", *declared, "cursor", "1").status == 0

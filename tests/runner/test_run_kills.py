@@ -49,6 +49,7 @@ DAG = """
     """
 
 
+@pytest.mark.full
 @pytest.mark.chaos
 def test_a_run_ends_as_if_nothing_had_happened(tmp_path: Path, rounds: int) -> None:
     for seed in range(max(3, rounds)):

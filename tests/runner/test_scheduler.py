@@ -91,6 +91,7 @@ def scheduled(shared_project: Callable[..., Project]) -> Iterator[Scheduled]:
         assert process.poll() is None, project.read("scheduler.err")
 
 
+@pytest.mark.full
 def test_a_dag_runs_once(scheduled: Scheduled) -> None:
     scheduled.add("once", 'with DAG("once", schedule="@once"):' + ONE_TASK)
 
@@ -100,6 +101,7 @@ def test_a_dag_runs_once(scheduled: Scheduled) -> None:
     assert scheduled.project.result("work", "once", run.run_id) == ["worked"]
 
 
+@pytest.mark.full
 def test_missed_dates_are_caught_up_in_order(scheduled: Scheduled) -> None:
     start = start_of_today() - timedelta(days=3)
     scheduled.add(
@@ -142,6 +144,7 @@ def test_without_catchup_only_the_newest_date_runs(scheduled: Scheduled) -> None
     assert run.logical_date == start + timedelta(hours=3)
 
 
+@pytest.mark.full
 def test_events_start_no_run_before_the_start_date_or_after_the_end_date(
     scheduled: Scheduled,
 ) -> None:
@@ -178,6 +181,7 @@ with DAG("producer"):
     assert scheduled.project.result("read", "late", reopened.run_id) == [1]
 
 
+@pytest.mark.full
 def test_an_event_of_an_asset_starts_the_dags_scheduled_on_it(scheduled: Scheduled) -> None:
     scheduled.add(
         "assets",
@@ -231,6 +235,7 @@ with DAG("second_producer"):
     assert len(scheduled.project.runs("consumer")) == 1
 
 
+@pytest.mark.full
 def test_a_run_is_triggered_with_its_conf(scheduled: Scheduled) -> None:
     scheduled.add(
         "manual",
@@ -253,6 +258,7 @@ with DAG("manual", params={"who": "nobody"}):
     assert scheduled.project.result("greet", "manual", "mine") == ["Ada"]
 
 
+@pytest.mark.full
 def test_a_backfill_runs_its_dates_within_the_limit_of_active_runs(scheduled: Scheduled) -> None:
     scheduled.add(
         "filled",
@@ -287,6 +293,7 @@ with DAG("filled", schedule="@daily", start_date=datetime(2020, 1, 1), max_activ
     assert max(active) <= 2
 
 
+@pytest.mark.full
 def test_a_paused_dag_waits(scheduled: Scheduled) -> None:
     scheduled.add(
         "paused",
@@ -303,6 +310,7 @@ def test_a_paused_dag_waits(scheduled: Scheduled) -> None:
     assert scheduled.ended("paused")[0].state is RunState.SUCCESS
 
 
+@pytest.mark.full
 def test_files_are_read_again_when_they_change(scheduled: Scheduled) -> None:
     text = (
         'with DAG("changing"):\n\n    @task\n    def work():\n        return "old"\n\n    work()\n'
@@ -354,6 +362,7 @@ if not os.path.exists("killed"):
 with DAG("heavy", schedule="@once"):"""
 
 
+@pytest.mark.full
 def test_a_file_whose_import_was_killed_is_imported_again(scheduled: Scheduled) -> None:
     scheduled.add("heavy", DIES_ONCE + ONE_TASK)
 
@@ -363,6 +372,7 @@ def test_a_file_whose_import_was_killed_is_imported_again(scheduled: Scheduled) 
     assert run.state is RunState.SUCCESS
 
 
+@pytest.mark.full
 def test_a_file_whose_assets_conflict_with_another_is_reported_and_the_other_continues(
     scheduled: Scheduled,
 ) -> None:
@@ -390,6 +400,7 @@ def test_a_file_whose_assets_conflict_with_another_is_reported_and_the_other_con
     assert len(scheduled.project.events("stock")) == 2
 
 
+@pytest.mark.full
 def test_a_dag_whose_file_is_renamed_keeps_its_state(scheduled: Scheduled) -> None:
     scheduled.add("renamed", 'with DAG("renamed", schedule="@once"):' + ONE_TASK)
     scheduled.ended("renamed")
@@ -407,6 +418,7 @@ def test_a_dag_whose_file_is_renamed_keeps_its_state(scheduled: Scheduled) -> No
     assert (after.paused, after.scheduled_until) == (True, before.scheduled_until)
 
 
+@pytest.mark.full
 def test_a_dag_in_two_files_is_reported_until_it_is_removed_from_one(scheduled: Scheduled) -> None:
     text = 'with DAG("twice", is_paused_upon_creation=True):' + ONE_TASK
     scheduled.add("one", text)
@@ -425,6 +437,7 @@ def test_a_dag_in_two_files_is_reported_until_it_is_removed_from_one(scheduled: 
     assert not twice.paused
 
 
+@pytest.mark.full
 def test_a_run_whose_dag_is_in_no_file_is_reported_once(scheduled: Scheduled) -> None:
     told = "1 run of DAG nowhere waits: no DAG file defines it"
     scheduled.project.store.execute(c.CreateRun(dag_id="nowhere", run_id="r"))
@@ -436,6 +449,7 @@ def test_a_run_whose_dag_is_in_no_file_is_reported_once(scheduled: Scheduled) ->
     assert scheduled.project.run_of("nowhere", "r").state is RunState.QUEUED
 
 
+@pytest.mark.full
 def test_a_dag_whose_file_was_removed_for_a_while_keeps_its_state(scheduled: Scheduled) -> None:
     text = (
         'with DAG("returning", schedule=timedelta(days=1), catchup=True,\n'
@@ -502,6 +516,7 @@ with DAG("cleared"):
         [found] = project.result("work", "cleared")
         return int(found)
 
+    @pytest.mark.full
     def test_a_failed_task_resumes_and_a_succeeded_one_starts_over(
         self, scheduled: Scheduled
     ) -> None:
@@ -566,6 +581,7 @@ def test_another_scheduler_resumes_the_runs_of_a_stopped_one(
     ]
 
 
+@pytest.mark.full
 def test_the_dag_of_a_file_removed_while_no_scheduler_ran_is_in_no_file(project: Project) -> None:
     project.write("dags/here.py", HEAD + 'with DAG("here"):' + ONE_TASK)
     project.write("dags/gone.py", HEAD + 'with DAG("gone"):' + ONE_TASK)

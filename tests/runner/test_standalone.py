@@ -6,6 +6,7 @@ import os
 import signal
 
 import landing
+import pytest
 from project import Project, wait_until
 
 
@@ -16,6 +17,7 @@ def _landed(project: Project, name: str, count: int) -> None:
     wait_until(lambda: project.runs("d")[-1].state == "success")
 
 
+@pytest.mark.full
 def test_the_parts_work_together_and_are_restarted_when_they_die(project: Project) -> None:
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()

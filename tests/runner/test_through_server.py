@@ -160,6 +160,7 @@ def postgres_sockets(pid: int, url: str) -> list[str]:
     ]
 
 
+@pytest.mark.full
 def test_tokens_that_expired_while_the_server_was_down_cost_no_attempt(
     project: Project, servers: list[Served]
 ) -> None:

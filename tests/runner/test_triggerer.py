@@ -20,6 +20,7 @@ def _files_in_events(project: Project) -> list[str]:
     return [extra["payload"]["file"] for extra in project.events("landed")]
 
 
+@pytest.mark.full
 def test_an_event_of_a_watcher_starts_the_dags_scheduled_on_its_asset(project: Project) -> None:
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()

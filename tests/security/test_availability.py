@@ -199,6 +199,7 @@ def server_with_files(soft: int, hard: int, home: Path) -> Iterator[tuple[int, s
         process.stdout.close()
 
 
+@pytest.mark.full
 def test_idle_connections_are_closed_before_file_descriptors_run_out(tmp_path: Path) -> None:
     with server_with_files(300, 400, tmp_path) as (pid, url):
         limits = Path(f"/proc/{pid}/limits").read_text()

@@ -45,6 +45,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mark", ["", "a mark that it does not have"])
 def test_taking_over_a_run_kills_no_process_that_is_not_a_task(
     project: Project, bystander: subprocess.Popen[bytes], mark: str

@@ -145,6 +145,7 @@ def test_holdfast_does_not_tell_a_task_where_the_database_is(name: str, tmp_path
         assert found[way].startswith("InvalidSettings: a task's process does not know"), way
 
 
+@pytest.mark.full
 def test_holdfast_does_not_open_the_embedded_database_in_a_task(tmp_path: Path) -> None:
     found = look_around(tmp_path)
 

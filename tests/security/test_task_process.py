@@ -175,6 +175,7 @@ def outcomes(ran: Project) -> dict[str, str]:
     return dict(outcomes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("attack", FORBIDDEN)
 def test_a_task_may_not_execute_forbidden_commands(attack: str, outcomes: dict[str, str]) -> None:
     assert outcomes[attack] == "forbidden"

@@ -39,6 +39,7 @@ def test_a_token_over_the_rate_limit_has_to_wait(make_served: Callable[..., Serv
     assert other.status == 200
 
 
+@pytest.mark.full
 def test_after_retry_after_a_token_is_accepted_again(
     make_served: Callable[..., Served],
 ) -> None:

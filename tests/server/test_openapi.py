@@ -117,6 +117,7 @@ def operations_in(description: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
             yield path, operation
 
 
+@pytest.mark.full
 def test_the_description_is_valid(description: dict[str, Any]) -> None:
     schemathesis.openapi.from_dict(description).validate()
 

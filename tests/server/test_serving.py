@@ -128,6 +128,7 @@ def test_a_server_stops_at_ctrl_c_despite_an_idle_connection(tmp_path: Path) -> 
         get(address, "/health")
 
 
+@pytest.mark.full
 def test_a_process_that_dies_is_replaced_and_none_outlives_the_first(tmp_path: Path) -> None:
     name = 'holdfast_requests_total{method="GET",route="/health/live",status="200"}'
 
@@ -153,6 +154,7 @@ def test_a_process_that_dies_is_replaced_and_none_outlives_the_first(tmp_path: P
     assert (len(first), len(second), left) == (2, 2, [])
 
 
+@pytest.mark.full
 def test_a_server_ends_with_the_given_parent_process(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, sys, time;"

@@ -58,6 +58,7 @@ def write(served: Served, task: TaskIdentity) -> Answer:
     return served.ask("PUT", path, {"value": 1}, token=task)
 
 
+@pytest.mark.full
 def test_requests_are_answered_while_the_database_hangs_and_executed_again_after_it(
     served: Served, database: KillableServer
 ) -> None:

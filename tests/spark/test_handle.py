@@ -430,6 +430,7 @@ def _elsewhere(handle: TaskHandle) -> Any:
     return eval(travelled)(handle, shared)
 
 
+@pytest.mark.full
 def test_a_handle_waits_for_an_unavailable_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def asset_store(connection: Connection) -> AssetStore:
     return connection.asset_store(name="orders", declare=True)
 
 
+@pytest.mark.full
 def test_every_kind_of_function_can_use_the_stores(
     spark: SparkSession, task_store: TaskStore, asset_store: AssetStore
 ) -> None:
@@ -148,6 +149,7 @@ def test_an_error_of_a_handle_is_shown_where_the_query_is(
         spark.range(1).mapInArrow(write, "id long").collect()
 
 
+@pytest.mark.full
 def test_a_function_catches_errors_by_the_classes_of_its_file(
     spark: SparkSession, task_store: TaskStore
 ) -> None:
@@ -204,6 +206,7 @@ def test_a_function_catches_errors_by_the_classes_that_it_imports_itself(
     assert task_store.keys() == [*caught, "k"]
 
 
+@pytest.mark.full
 def test_there_is_one_class_of_each_error_in_an_executor(
     spark: SparkSession, task_store: TaskStore
 ) -> None:

@@ -200,6 +200,7 @@ def prepared(root: Path, step: int, occupied: bool, sources: dict[str, Path]) ->
     return base
 
 
+@pytest.mark.full
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     ("occupied", "exchanges"),
@@ -254,6 +255,7 @@ def stopped() -> Iterator[list[Any]]:
         process.join()
 
 
+@pytest.mark.full
 @pytest.mark.chaos
 @pytest.mark.parametrize("edition", ["old", "new"])
 @pytest.mark.parametrize("occupied", [False, True], ids=["new", "replaced"])

@@ -71,6 +71,7 @@ def test_a_directory_saved_by_another_load_is_kept(settings: Settings, tmp_path:
     assert directory.exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 def test_a_load_is_removed_and_one_of_another_store_at_its_path_is_not(
     settings: Settings, local_spark: SparkSession, tmp_path: Path, where: str

@@ -23,6 +23,7 @@ def test_a_session_computes_in_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
+@pytest.mark.full
 def test_the_executors_of_the_cluster_have_no_holdfast(
     spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:

@@ -258,6 +258,7 @@ def killed_once(tmp_path: Path) -> Iterator[Path]:
         assert connection.task_store("d", "r", "t").keys() == ["done/0"]
 
 
+@pytest.mark.full
 def test_after_a_kill_only_the_last_second_is_done_again(killed_once: Path) -> None:
     done = [int(line) for line in (killed_once / "notes").read_text().split()]
 

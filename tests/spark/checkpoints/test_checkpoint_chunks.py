@@ -37,6 +37,7 @@ def partitions_stay(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
+@pytest.mark.full
 def test_each_chunk_has_its_own_directory_which_is_replaced_whole(
     spark: SparkSession, tmp_path: Path, partitions_stay: None
 ) -> None:
@@ -80,6 +81,7 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 NAMES = ["007", "010", "1e3", "2026-01-01", "ü x", "x/y", "c=d", "null", "漢"]
 
 
+@pytest.mark.full
 def test_chunks_are_read_under_the_names_of_their_items(
     spark: SparkSession, tmp_path: Path, layout: str
 ) -> None:
@@ -305,6 +307,7 @@ def test_a_task_killed_during_a_chunk_does_only_the_rest(
     assert sorted(os.listdir(tmp_path / "out")) == [f"chunk={number}" for number in range(8)]
 
 
+@pytest.mark.full
 def test_chunks_of_different_schemas_are_read_together(
     classic_spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def check(spark: SparkSession, zombie: Zombie, paths: list[str]) -> None:
         assert rows_of(spark.read.parquet(str(zombie.out))) == rows
 
 
+@pytest.mark.full
 def test_the_commit_of_a_killed_attempts_job_after_its_successor_is_not_visible(
     spark: SparkSession, zombie: Zombie
 ) -> None:
@@ -108,6 +109,7 @@ def test_the_commit_of_a_killed_attempts_job_after_its_successor_is_not_visible(
     check(spark, zombie, paths)
 
 
+@pytest.mark.full
 def test_the_commit_of_a_killed_attempts_job_before_its_successor_is_not_visible(
     spark: SparkSession, zombie: Zombie
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_local_driver_is_submitted_once_and_its_end_is_recorded(spark_submit: 
     assert cluster.status(str(uuid4())).state is State.UNKNOWN
 
 
+@pytest.mark.full
 def test_a_local_driver_runs_while_its_program_does_and_can_be_ended(spark_submit: Path) -> None:
     program = spark_submit / "bin" / "spark-submit"
     program.write_text("#!/bin/sh\nsleep 100\n")

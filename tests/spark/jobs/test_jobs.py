@@ -179,6 +179,7 @@ def site(
     site.close()
 
 
+@pytest.mark.full
 def test_applications_run_with_all_their_arguments(site: Site) -> None:
     with zipfile.ZipFile(site.directory / "greeting.zip", "w") as packed:
         packed.writestr("greeting.py", "TEXT = 'good morning'")
@@ -227,6 +228,7 @@ def test_applications_run_with_all_their_arguments(site: Site) -> None:
     assert "hint: check the numbers and sizes in conf=" in site.log("refused")
 
 
+@pytest.mark.full
 def test_a_job_outlives_its_runner_is_found_again_and_ends_when_its_task_is_cleared(
     site: Site,
 ) -> None:
@@ -261,6 +263,7 @@ def test_a_job_outlives_its_runner_is_found_again_and_ends_when_its_task_is_clea
     assert "KILLED" in site.drivers().values()
 
 
+@pytest.mark.full
 def test_a_job_continues_while_the_master_and_the_store_are_unavailable(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

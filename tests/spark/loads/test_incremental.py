@@ -44,6 +44,7 @@ def ids(df: DataFrame) -> list[int]:
     return sorted(row.id for row in df.collect())
 
 
+@pytest.mark.full
 def test_each_load_writes_the_rows_after_the_previous_one(
     spark: SparkSession, events: AssetStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -74,6 +75,7 @@ def test_each_load_writes_the_rows_after_the_previous_one(
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
@@ -107,6 +109,7 @@ def test_a_cursor_of_any_type_is_compared_exactly_in_any_time_zone(
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.full
 def test_late_rows_and_those_at_the_boundary_are_loaded_once(
     spark: SparkSession, events: AssetStore
 ) -> None:
@@ -212,6 +215,7 @@ def test_a_null_cursor_fails_the_write_or_is_skipped_or_included(
     assert Table().load(skipped) == Loaded(1, None, 1)
 
 
+@pytest.mark.full
 def test_a_backfill_does_not_move_the_watermark(spark: SparkSession, events: AssetStore) -> None:
     df, table = frame(spark, [(number, number) for number in range(10)]), Table()
     table.load(incremental(df, events, cursor="at", initial=8))
@@ -229,6 +233,7 @@ def test_a_backfill_does_not_move_the_watermark(spark: SparkSession, events: Ass
     assert len(table.parts) == 2
 
 
+@pytest.mark.full
 def test_the_source_filters(
     spark: SparkSession, events: AssetStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

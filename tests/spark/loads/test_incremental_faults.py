@@ -194,6 +194,7 @@ def test_too_many_rows_to_remember_are_an_error_that_moves_nothing(
     assert orders.get("watermark")["value"] == 2
 
 
+@pytest.mark.full
 def test_a_key_given_later_duplicates_nothing_and_warns(
     local_spark: SparkSession,
     df: DataFrame,
@@ -214,6 +215,7 @@ def test_a_key_given_later_duplicates_nothing_and_warns(
     assert table.rows() == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
 
 
+@pytest.mark.full
 def test_a_key_of_another_kind_is_an_error_with_a_hint(
     local_spark: SparkSession, orders: AssetStore
 ) -> None:
@@ -251,6 +253,7 @@ def test_a_written_load_leaves_no_listener(
     assert len(listeners.listListeners()) == before
 
 
+@pytest.mark.full
 def test_a_lag_does_not_reach_before_the_initial_value(
     local_spark: SparkSession, orders: AssetStore
 ) -> None:
@@ -263,6 +266,7 @@ def test_a_lag_does_not_reach_before_the_initial_value(
     assert table.rows() == [(8, 8), (9, 9)]
 
 
+@pytest.mark.full
 def test_without_a_key_rows_within_the_lag_are_read_again_to_be_replaced(
     df: DataFrame, orders: AssetStore
 ) -> None:
@@ -273,6 +277,7 @@ def test_without_a_key_rows_within_the_lag_are_read_again_to_be_replaced(
     assert len(orders.history("watermark")) == 2
 
 
+@pytest.mark.full
 def test_a_load_is_written_once(df: DataFrame, orders: AssetStore) -> None:
     load = incremental(df, orders, cursor="at")
     Table().load(load)
@@ -281,6 +286,7 @@ def test_a_load_is_written_once(df: DataFrame, orders: AssetStore) -> None:
         Table().load(load)
 
 
+@pytest.mark.full
 def test_a_superseded_load_is_not_written(df: DataFrame, orders: AssetStore) -> None:
     slow, fast = incremental(df, orders, cursor="at"), incremental(df, orders, cursor="at")
     table = Table()
@@ -314,6 +320,7 @@ def test_an_error_of_the_function_is_raised_unchanged(df: DataFrame, orders: Ass
     assert Table().load(load).rows == 3
 
 
+@pytest.mark.full
 def test_the_condition_reaches_a_database_which_is_read_once(
     local_spark: SparkSession, orders: AssetStore, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,6 +156,7 @@ class Lake:
         return sorted(row for number in numbers for row in self.directories[number])
 
 
+@pytest.mark.full
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -79,6 +79,7 @@ def test_nulls_are_not_duplicates_of_each_other(
     assert load.write(lambda new: None).rows == 3
 
 
+@pytest.mark.full
 def test_only_the_rows_of_the_load_are_checked(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:
@@ -92,6 +93,7 @@ def test_only_the_rows_of_the_load_are_checked(
     assert load.write(lambda new: None).rows == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", [None, ["at"]])
 def test_rows_that_fail_a_check_are_quarantined(
     spark: SparkSession, orders: AssetStore, tmp_path: Path, key: list[str] | None
@@ -115,6 +117,7 @@ def test_rows_that_fail_a_check_are_quarantined(
     assert orders.get("watermark")["value"] == 13
 
 
+@pytest.mark.full
 def test_a_changed_schema_fails_a_contract_or_is_reported(
     classic_spark: SparkSession, orders: AssetStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,6 +171,7 @@ def test_a_backfill_does_not_change_the_contract(
     assert len(orders.history("watermark/schema")) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("bad", "loaded"), [((10, 19), 20), ((0, 14), 15), ((15, 29), 15), ((0, 29), 0)]
 )

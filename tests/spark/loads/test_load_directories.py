@@ -41,6 +41,7 @@ def ids(df: DataFrame) -> list[int]:
     return sorted(row.id for row in df.collect())
 
 
+@pytest.mark.full
 def test_readers_see_finished_loads_and_each_row_once(
     spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_load_without_rows_leaves_no_directory(
     assert not target.exists()
 
 
+@pytest.mark.full
 def test_a_repeated_backfill_replaces_its_directory(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -163,6 +165,7 @@ def test_before_the_first_load_no_rows_are_read(
             read_loads(spark, asset, str(path))
 
 
+@pytest.mark.full
 def test_an_abandoned_load_is_not_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -183,6 +186,7 @@ def test_an_abandoned_load_is_not_read(
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3]
 
 
+@pytest.mark.full
 def test_superseded_loads_stay_superseded_whatever_fails_after_them(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -216,6 +220,7 @@ def test_superseded_loads_stay_superseded_whatever_fails_after_them(
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.full
 def test_of_two_concurrent_loads_the_one_that_wrote_last_succeeds(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -234,6 +239,7 @@ def test_of_two_concurrent_loads_the_one_that_wrote_last_succeeds(
     assert asset.get("watermark/load")["rows"] == 2
 
 
+@pytest.mark.full
 def test_a_backfill_is_read_once_it_has_succeeded(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -257,6 +263,7 @@ def test_a_backfill_is_read_once_it_has_succeeded(
     assert ids(read_loads(classic_spark, asset, target)) == [0, 1, 2, 3]
 
 
+@pytest.mark.full
 def test_a_load_restored_by_a_rewind_is_read_again(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -277,6 +284,7 @@ def test_a_load_restored_by_a_rewind_is_read_again(
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4]
 
 
+@pytest.mark.full
 def test_a_load_undone_by_a_rewind_is_not_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -297,6 +305,7 @@ def test_a_load_undone_by_a_rewind_is_not_read(
     assert ids(read_loads(classic_spark, asset, target)) == [1, 2, 3, 4]
 
 
+@pytest.mark.full
 def test_a_retry_with_other_checks_or_another_format_replaces_what_was_saved(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -319,6 +328,7 @@ def test_a_retry_with_other_checks_or_another_format_replaces_what_was_saved(
     assert ids(classic_spark.read.parquet(str(bad))) == [3]
 
 
+@pytest.mark.full
 def test_many_attempts_and_superseded_loads_are_read_with_one_condition(
     classic_spark: SparkSession,
     store: Connection,
@@ -351,6 +361,7 @@ def test_names_do_not_depend_on_how_the_asset_is_addressed(
     assert ids(read_loads(classic_spark, by_name, target)) == [1]
 
 
+@pytest.mark.full
 def test_backfills_of_different_ranges_have_different_names(
     classic_spark: SparkSession, store: Connection
 ) -> None:
@@ -434,6 +445,7 @@ def test_partitions_are_read_with_the_types_that_they_had(
     assert [one[:4] for one in found.collect()] == [row[:4]]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["parquet", "orc"])
 def test_added_and_widened_columns_are_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str, format: str
@@ -466,6 +478,7 @@ def test_a_column_saved_as_two_types_is_an_error(
         read_loads(classic_spark, asset, target)
 
 
+@pytest.mark.full
 def test_rows_that_pass_a_corrected_check_are_no_longer_in_quarantine(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -492,6 +505,7 @@ def test_rows_that_pass_a_corrected_check_are_no_longer_in_quarantine(
     assert "quarantine" not in store.asset_store(name="orders").get("watermark/load")
 
 
+@pytest.mark.full
 def test_a_backfill_during_a_load_keeps_its_columns(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -529,6 +543,7 @@ def test_a_script_that_dies_after_the_watermark_has_recorded_its_columns(
     assert sorted(map(tuple, found)) == [(1, 1, None), (2, 2**40, "x")]
 
 
+@pytest.mark.full
 def test_the_columns_of_an_undone_load_are_ignored(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -548,6 +563,7 @@ def test_the_columns_of_an_undone_load_are_ignored(
     assert sorted(map(tuple, found)) == [(1, 1), (2, 2)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("again", ["saved", "written"])
 def test_a_load_saved_elsewhere_by_a_failed_attempt_is_not_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str, again: str
@@ -582,6 +598,7 @@ def test_rows_without_any_cursor_value_cannot_be_saved(
     assert load.write(lambda new: None).rows == 1
 
 
+@pytest.mark.full
 def test_a_manually_set_and_copied_watermark_does_not_determine_the_loads(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def ids(df: DataFrame) -> list[int]:
     return sorted(row.id for row in df.collect())
 
 
+@pytest.mark.full
 def test_rows_that_arrive_during_a_load_belong_to_the_next(
     spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:
@@ -141,6 +142,7 @@ def test_a_past_time_is_no_end_for_files_listed_earlier(
         assert load.write(lambda new: None).to == NOON
 
 
+@pytest.mark.full
 def test_rows_between_an_end_and_a_later_watermark_are_checked(
     classic_spark: SparkSession, events: AssetStore
 ) -> None:
@@ -178,6 +180,7 @@ def test_an_end_before_the_watermark_moves_nothing_back(
     assert events.get("watermark")["value"] == "2026-01-31T14:00:00.000000Z"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
@@ -204,6 +207,7 @@ def test_portions_come_to_an_end_and_are_together_all_rows(
     assert 3 <= len(sizes) <= 10
 
 
+@pytest.mark.full
 def test_a_portion_never_splits_rows_of_the_same_value(
     classic_spark: SparkSession, events: AssetStore
 ) -> None:
@@ -221,6 +225,7 @@ def test_a_portion_that_is_not_written_ends_the_loop_with_an_error(
         list(portions(df, events, cursor="at", max_rows=1))
 
 
+@pytest.mark.full
 def test_portions_in_an_attempt_stay_when_it_fails(
     classic_spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,6 +254,7 @@ def test_portions_in_an_attempt_stay_when_it_fails(
     assert [row[0] for row in table.rows()] == list(range(10))
 
 
+@pytest.mark.full
 def test_the_rows_of_the_lag_are_not_a_portion_of_their_own(
     classic_spark: SparkSession, events: AssetStore
 ) -> None:

@@ -52,6 +52,7 @@ def test_another_format_than_that_of_the_loads_is_refused(
         read_loads(classic_spark, orders, str(tmp_path / "out"), format="json")
 
 
+@pytest.mark.full
 def test_loads_of_two_formats_are_read_from_a_path_each(
     spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
@@ -67,6 +68,7 @@ def test_loads_of_two_formats_are_read_from_a_path_each(
         read_loads(spark, orders, str(tmp_path / "out"), format="json")
 
 
+@pytest.mark.full
 def test_columns_of_json_whose_spelling_changes_are_refused(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
@@ -77,6 +79,7 @@ def test_columns_of_json_whose_spelling_changes_are_refused(
         read_loads(classic_spark, orders, str(tmp_path / "out"))
 
 
+@pytest.mark.full
 def test_columns_of_csv_in_another_order_are_refused(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
@@ -87,6 +90,7 @@ def test_columns_of_csv_in_another_order_are_refused(
         read_loads(classic_spark, orders, str(tmp_path / "out"))
 
 
+@pytest.mark.full
 def test_options_of_csv_that_change_are_refused_unless_they_are_given(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
@@ -100,6 +104,7 @@ def test_options_of_csv_that_change_are_refused_unless_they_are_given(
     assert rows.count() == 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("output", [{"format": "json"}, {"partition_by": "x"}])
 def test_a_float_that_was_written_as_text_is_not_read_as_a_double(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, output: dict[str, Any]
@@ -123,6 +128,7 @@ def test_a_float_in_parquet_is_read_as_a_double(
     assert sorted(row.x for row in rows) == [0.1, 0.10000000149011612]
 
 
+@pytest.mark.full
 def test_two_ways_of_saving_below_one_path_are_named(
     classic_spark: SparkSession,
     orders: AssetStore,
@@ -150,6 +156,7 @@ def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("other", ["failed", "undone", "of another asset"])
 @pytest.mark.parametrize("header", ["true", "false"])
@@ -179,6 +186,7 @@ def test_csv_of_other_or_undone_loads_determines_no_columns(
         assert [tuple(row) for row in found.collect()] == [(1, "a", "b")]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_unrecorded_columns_are_those_of_the_current_files(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
@@ -198,6 +206,7 @@ def write_by_hand(new: Load, path: Path, format: str = "parquet") -> None:
     new.write(lambda df: df.write.format(format).save(f"{path}/{new.name}"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["parquet", "orc", "json"])
 @pytest.mark.parametrize("rules", [{}, {"initial": 0, "end_value": 9}], ids=["load", "backfill"])
 def test_columns_of_directories_that_the_author_wrote_are_read_beside_those_that_were_saved(
@@ -230,6 +239,7 @@ def test_columns_of_directories_that_the_author_wrote_are_read_beside_those_that
     }
 
 
+@pytest.mark.full
 def test_csv_that_the_author_wrote_with_other_columns_is_refused(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
@@ -262,6 +272,7 @@ def test_files_of_the_author_of_another_type_than_the_saved_ones_are_an_error(
         read_loads(spark, orders, str(out)).collect()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("columns", ["20L AS id, 2L AS at", "2L AS at, 20L AS id"])
 def test_names_in_the_header_of_csv_that_the_author_wrote_are_compared(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, columns: str
@@ -279,6 +290,7 @@ def test_names_in_the_header_of_csv_that_the_author_wrote_are_compared(
         assert {(row.at, row.id) for row in rows} == {(1, 10), (2, 20)}
 
 
+@pytest.mark.full
 def test_an_option_is_recognised_by_each_of_its_names(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
@@ -312,6 +324,7 @@ def test_text_is_read_with_the_types_that_were_saved(
     assert found.collect() == expected.collect()
 
 
+@pytest.mark.full
 def test_lines_of_text_have_the_name_that_was_saved(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
@@ -322,6 +335,7 @@ def test_lines_of_text_have_the_name_that_was_saved(
     assert [row.at for row in read_loads(classic_spark, orders, str(tmp_path)).collect()] == ["1"]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("rules", [{}, {"initial": 0, "end_value": 10}], ids=["load", "backfill"])
 @pytest.mark.parametrize("format", ["parquet", "json", "csv", None])
@@ -349,6 +363,7 @@ def test_quarantined_rows_are_read_whatever_the_format_of_the_load(
         assert sorted((row.at, row.code) for row in found.collect()) == [(2, "007"), (3, "007")]
 
 
+@pytest.mark.full
 def test_files_of_another_format_than_the_loads_are_named(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:

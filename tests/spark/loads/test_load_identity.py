@@ -85,6 +85,7 @@ def test_zero_has_one_sign_and_maps_have_no_order(local_spark: SparkSession) -> 
     assert len(set(texts(local_spark, "map<string,int>", maps))) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("schema", "keys"),
     [
@@ -109,6 +110,7 @@ def test_rows_of_the_same_time_are_distinguished_by_keys_of_any_type(
     assert len([row for part in table.parts.values() for row in part]) == len(keys)
 
 
+@pytest.mark.full
 def test_a_source_that_widens_its_key_loses_no_late_row(
     local_spark: SparkSession, orders: AssetStore
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_source_that_widens_its_key_loses_no_late_row(
     assert all(one.version > other.version for one, other in pairwise(orders.history("watermark")))
 
 
+@pytest.mark.full
 def test_nested_columns_are_cursor_and_key(local_spark: SparkSession, orders: AssetStore) -> None:
     schema = "event struct<At:long, who:struct<id:int>>, note string"
     rows = [((5, (1,)), "a"), ((5, (1,)), "b"), ((6, (2,)), "c")]
@@ -178,6 +181,7 @@ def test_a_struct_whose_fields_change_places_is_another_key(
         incremental(second, orders, cursor="at", primary_key="k")
 
 
+@pytest.mark.full
 def test_names_that_differ_in_case_are_different_keys_where_spark_says_so(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:

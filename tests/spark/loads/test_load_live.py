@@ -70,6 +70,7 @@ def reached(postgres: Server) -> Iterator[tuple[str, str]]:
         yield url, f"jdbc:postgresql://127.0.0.1:{port}/{database}"
 
 
+@pytest.mark.full
 def test_no_row_is_lost_in_the_repeated_hour(postgres: Server, tmp_path: Path) -> None:
     script = Path(__file__).with_name("zoned_loads.py")
     with reached(postgres) as (url, jdbc):
@@ -83,6 +84,7 @@ def test_no_row_is_lost_in_the_repeated_hour(postgres: Server, tmp_path: Path) -
     assert [json.loads(line) for line in done.stdout.splitlines()] == [[1, 2], [3, 4, 5, 6], [7]]
 
 
+@pytest.mark.full
 def test_a_table_that_changes_during_its_loads_is_loaded_without_loss_or_duplicates(
     postgres: Server, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_the_encoding_of_names_is_known_of_each_spark(spark: SparkSession) -> No
     assert encoding_of_names(spark) == "UTF-8"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("parts", [["a", "ü"], ["ü"]])
 def test_directories_that_spark_does_not_see_are_named(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, parts: list[str]

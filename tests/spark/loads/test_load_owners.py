@@ -47,6 +47,7 @@ def ids(df: DataFrame) -> list[int]:
     return sorted(row.id for row in df.collect())
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_a_backfill_of_an_ended_attempt_replaces_nothing(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -172,6 +173,7 @@ def test_times_in_the_names_of_partitions_are_in_utc_whatever_the_options(
         ]
 
 
+@pytest.mark.full
 def test_a_time_is_read_from_files_where_another_path_has_it_in_names(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -273,6 +275,7 @@ def test_the_number_of_a_load_that_has_succeeded_can_be_asked_for(
     assert load.number == 0
 
 
+@pytest.mark.full
 def test_a_load_with_another_path_keeps_the_directory_of_another_store(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -330,6 +333,7 @@ def test_a_directory_created_during_the_save_is_not_replaced(
     assert orders.get("watermark") is None
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("way", ["save", "write"])
 def test_a_failed_backfill_is_not_read_when_it_is_repeated_elsewhere(
@@ -405,6 +409,7 @@ def test_a_saved_backfill_is_read_however_it_is_repeated_elsewhere(
     assert {path: ids(read_loads(spark, orders, path)) for path in expected} == expected
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_of_two_backfills_that_overlap_the_earlier_one_fails(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -423,6 +428,7 @@ def test_of_two_backfills_that_overlap_the_earlier_one_fails(
     assert [(row.id, row.note) for row in read_loads(spark, orders, target).collect()] == [(2, "n")]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_a_staged_backfill_fails_when_it_is_repeated_elsewhere(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -441,6 +447,7 @@ def test_a_staged_backfill_fails_when_it_is_repeated_elsewhere(
     assert [ids(read_loads(spark, orders, place)) for place in places] == [[7], [2]]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_an_attempt_may_save_a_backfill_below_two_paths_and_again(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -455,6 +462,7 @@ def test_an_attempt_may_save_a_backfill_below_two_paths_and_again(
     assert [ids(read_loads(spark, orders, place)) for place in places] == [[2], [1]]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("again", ["json", "fewer columns", "write"])
 def test_a_backfill_is_read_as_it_was_saved_below_that_path(
@@ -479,6 +487,7 @@ def test_a_backfill_is_read_as_it_was_saved_below_that_path(
         assert (row.id, row.at, row.code) == (1, 1, "007")
 
 
+@pytest.mark.full
 def test_a_backfill_that_replaced_another_and_failed_is_read_as_it_was_saved(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -497,6 +506,7 @@ def test_a_backfill_that_replaced_another_and_failed_is_read_as_it_was_saved(
     assert ids(read_loads(spark, orders, target)) == [2]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_a_path_where_a_backfill_has_only_failed_has_no_loads(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -565,6 +575,7 @@ def give_up(df: DataFrame, store: Connection, path: str, **rules: Any) -> None:
         raise ZeroDivisionError
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("way", ["save", "write"])
 @pytest.mark.parametrize("fixed", ["all rows pass", "no checks", "another quarantine"])
@@ -621,6 +632,7 @@ def spelled(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     return others[request.param]
 
 
+@pytest.mark.full
 def test_a_backfill_is_read_however_its_path_is_spelled(
     classic_spark: SparkSession, store: Connection, spelled: tuple[str, str], storage: str
 ) -> None:
@@ -665,6 +677,7 @@ def test_a_quarantine_is_recognised_however_its_path_is_spelled(
     assert ids(read_loads(spark, orders, other)) == [4]
 
 
+@pytest.mark.full
 def test_a_replaced_backfill_that_is_repeated_elsewhere_keeps_its_range(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:
@@ -680,6 +693,7 @@ def test_a_replaced_backfill_that_is_repeated_elsewhere_keeps_its_range(
     assert ids(read_loads(spark, orders, first)) == ([2] if storage == "renamed" else [1])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_a_load_with_only_quarantined_rows_does_not_affect_the_next_ones(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -744,6 +758,7 @@ def test_rows_are_not_saved_below_a_quarantine(
     assert ids(read_loads(classic_spark, orders, str(tmp_path / "out"))) == [1, 5]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("deadly", range(1, 6))
 def test_a_backfill_that_dies_at_its_success_is_read_from_then_on_or_never(

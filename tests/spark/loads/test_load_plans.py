@@ -53,6 +53,7 @@ def failed(orders: AssetStore) -> Callable[..., Load]:
     return fail
 
 
+@pytest.mark.full
 def test_a_retry_has_the_rows_of_the_previous_attempt(
     spark: SparkSession, orders: AssetStore, failed: Callable[..., Load]
 ) -> None:
@@ -129,6 +130,7 @@ def test_an_empty_load_uses_no_number(classic_spark: SparkSession, orders: Asset
     assert len(orders.history("watermark")) == 1
 
 
+@pytest.mark.full
 def test_repeated_rows_are_a_load_of_their_own(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:
@@ -156,6 +158,7 @@ def test_two_concurrent_loads_have_one_plan(
         slow.write(lambda new: pytest.fail("it must not be written"))
 
 
+@pytest.mark.full
 def test_names_differ_between_assets_and_keys_and_after_a_deletion(
     classic_spark: SparkSession, store: Connection, orders: AssetStore
 ) -> None:
@@ -176,6 +179,7 @@ def test_names_differ_between_assets_and_keys_and_after_a_deletion(
     assert names[4] > names[0]
 
 
+@pytest.mark.full
 def test_a_source_that_has_more_rows_than_were_counted_is_an_error(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:
@@ -197,6 +201,7 @@ def test_an_invalid_plan_is_an_error(classic_spark: SparkSession, orders: AssetS
         incremental(frame(classic_spark, [(1, 1)]), orders, cursor="at")
 
 
+@pytest.mark.full
 def test_a_load_waits_for_the_running_write_of_a_dead_one_of_another_run(
     spark: SparkSession, orders: AssetStore, request: pytest.FixtureRequest
 ) -> None:

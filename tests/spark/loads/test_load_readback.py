@@ -94,6 +94,7 @@ ODD = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("format", "columns", "options"), ODD, ids=str)
 def test_rows_that_would_not_be_read_back_unchanged_are_not_saved(
     classic_spark: SparkSession,
@@ -129,6 +130,7 @@ def test_common_rows_are_kept_by_every_format(
     assert is_kept(source, orders, tmp_path / "out", format=format, options=options)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ALL)
 def test_files_are_read_whatever_the_options_that_would_hide_them(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, format: str
@@ -141,6 +143,7 @@ def test_files_are_read_whatever_the_options_that_would_hide_them(
     assert is_kept(source, orders, tmp_path / "out", **kept)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["csv", "json", "xml"])
 def test_the_session_of_a_reader_does_not_change_rows(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path, format: str
@@ -168,6 +171,7 @@ def test_the_session_of_a_reader_does_not_change_rows(
     assert found == expected
 
 
+@pytest.mark.full
 def test_rows_are_read_back_by_sparks_of_each_kind(
     spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def derby(spark: SparkSession, rows: list[Any], schema: str, *url: str) -> Any:
     return lambda: spark.read.format("jdbc").options(**options).load(), add
 
 
+@pytest.mark.full
 def test_the_collation_of_a_database_hides_no_row(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:

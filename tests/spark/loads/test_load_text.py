@@ -93,6 +93,7 @@ def trip(classic_spark: SparkSession, store: Connection, tmp_path: Path) -> Trip
     return Trip(classic_spark, store, tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("partition_by", [None, "p", ["n", "p", "at"]])
 @pytest.mark.parametrize("header", ["true", "false"])
 def test_text_in_csv_is_read_as_it_was_saved(
@@ -105,6 +106,7 @@ def test_text_in_csv_is_read_as_it_was_saved(
     assert trip.keeps([None, *FEW, *lost], output, but=lost)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("header", ["true", "false"])
 @pytest.mark.parametrize("kind", ["string", "int"])
 def test_null_in_the_only_column_of_csv_is_refused(trip: Trip, header: str, kind: str) -> None:
@@ -155,6 +157,7 @@ def test_text_in_csv_is_read_with_the_options_of_its_author_or_refused(
     assert trip.keeps([None, *FEW], output, but=lost, number=number)
 
 
+@pytest.mark.full
 def test_a_number_that_stands_for_null_is_refused(trip: Trip) -> None:
     output = {"format": "csv", "options": {"nullValue": "-1"}}
 
@@ -175,6 +178,7 @@ def test_text_in_json_is_read_as_it_was_saved(trip: Trip, partition_by: str | No
     assert trip.keeps([None, *FEW, *MARKS], output, but=[])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("partition_by", [None, "p"])
 def test_text_in_xml_is_read_as_it_was_saved_or_refused(
     trip: Trip, partition_by: str | None
@@ -185,6 +189,7 @@ def test_text_in_xml_is_read_as_it_was_saved_or_refused(
     assert trip.keeps([None, *FEW, *MARKS, "\ufffe"], output, but=lost)
 
 
+@pytest.mark.full
 def test_lines_of_text_are_read_as_they_were_saved_or_refused(trip: Trip) -> None:
     output = {"format": "text", "partition_by": "at"}
     rows = [(value, 1) for value in FEW if "\n" not in value]

@@ -126,6 +126,7 @@ def test_rows_that_the_function_leaves_out_count_as_loaded(
     assert incremental(numbers(spark), asset, cursor="c").rows == 0
 
 
+@pytest.mark.full
 def test_two_keys_of_an_asset_write_to_two_directories(
     classic_spark: SparkSession, asset: AssetStore, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_two_keys_of_an_asset_write_to_two_directories(
     assert sorted(row.id for row in found.collect()) == [*range(5), *range(10, 15), *range(20, 25)]
 
 
+@pytest.mark.full
 def test_the_column_of_a_load_has_one_type_and_a_backfill_says_its_range(
     classic_spark: SparkSession, asset: AssetStore, tmp_path: Path
 ) -> None:
@@ -187,6 +189,7 @@ def test_an_error_in_the_function_is_raised_unchanged(
     assert asset.entry("watermark") is None
 
 
+@pytest.mark.full
 def test_a_live_source_has_the_same_rows_for_each_of_two_sinks(
     classic_spark: SparkSession, asset: AssetStore, tmp_path: Path
 ) -> None:

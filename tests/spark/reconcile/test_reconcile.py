@@ -77,6 +77,7 @@ def files(local_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     return Files(local_spark, tmp_path_factory.mktemp("reconciled"))
 
 
+@pytest.mark.full
 def test_the_report_counts_objects_and_references(files: Files) -> None:
     assert files.summary == Summary(
         named=Size(5, 7 + 7 + 8 + 7 + 8),
@@ -165,6 +166,7 @@ def test_an_orphan_that_is_referred_to_meanwhile_is_kept(
     assert on_s3.offload.execute(c.Get(LOAD, "again")) == '"named again"'
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("scope", "names"), [(LOAD, 1), (ORDERS, 2)], ids=str)
 def test_one_scope_is_reconciled_and_the_others_are_unchanged(
     local_spark: SparkSession, tmp_path: Path, scope: StoreScope, names: int
@@ -197,6 +199,7 @@ def test_one_scope_is_reconciled_and_the_others_are_unchanged(
     assert {orphans[other], queued[other]} <= left
 
 
+@pytest.mark.full
 def test_the_command_deletes_orphans_and_fails_for_lost_values(
     local_spark: SparkSession,
     tmp_path: Path,
@@ -226,6 +229,7 @@ def test_the_command_deletes_orphans_and_fails_for_lost_values(
     assert planted.objects() == {live}
 
 
+@pytest.mark.full
 def test_an_error_on_executors_is_reported_in_plain_words(local_spark: SparkSession) -> None:
     def fail(batches: Iterator[Any]) -> Iterator[Any]:
         raise BackendFailed("cannot list s3://b", hint="see")

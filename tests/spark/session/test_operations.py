@@ -67,6 +67,7 @@ def kill_while_it_commits(
     process.join()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", committing.WRITES)
 def test_an_attempt_waits_for_a_commit_of_a_killed_one(
     spark_server: Kept,
@@ -86,6 +87,7 @@ def test_an_attempt_waits_for_a_commit_of_a_killed_one(
     assert waited
 
 
+@pytest.mark.full
 def test_an_attempt_waits_though_the_one_before_it_was_killed_while_it_waited(
     spark_server: Kept,
     forking: ForkServerContext,
@@ -109,6 +111,7 @@ def test_an_attempt_waits_though_the_one_before_it_was_killed_while_it_waited(
     assert waited
 
 
+@pytest.mark.full
 def test_a_session_that_ends_by_itself_is_not_closed_before_its_operations_have_ended(
     spark_server: Kept,
     forking: ForkServerContext,
@@ -135,6 +138,7 @@ def test_a_session_that_ends_by_itself_is_not_closed_before_its_operations_have_
     assert waited
 
 
+@pytest.mark.full
 def test_the_end_of_a_write_is_known_although_its_task_got_sigterm(
     spark_server: Kept,
     forking: ForkServerContext,
@@ -160,6 +164,7 @@ def test_the_end_of_a_write_is_known_although_its_task_got_sigterm(
     assert then == ""
 
 
+@pytest.mark.full
 def test_an_attempt_does_not_begin_where_an_earlier_one_does_not_end(
     spark_server: Kept,
     forking: ForkServerContext,

@@ -117,6 +117,7 @@ def test_counts_that_spark_did_not_report_are_left_out() -> None:
     assert entry(store) == {"jobs": 1}
 
 
+@pytest.mark.full
 def test_progress_is_written_at_most_once_a_second() -> None:
     store = store_of("often")
     begin = time.monotonic()

@@ -91,6 +91,7 @@ def cluster(directory: Path) -> Iterator[str]:
         yield master
 
 
+@pytest.mark.full
 def test_a_cluster_is_reached_through_its_master(
     tmp_path: Path, in_process: Callable[..., Any]
 ) -> None:
@@ -166,6 +167,7 @@ def test_the_error_of_a_server_that_cannot_start_has_the_reason(tmp_path: Path) 
     assert "spark.log" in error
 
 
+@pytest.mark.full
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         conf = {"spark.ui.port": str(taken.getsockname()[1])}
@@ -199,6 +201,7 @@ def test_the_next_server_removes_scratch_files_of_killed_ones(
     assert (left / "spark.log").read_text() == "what it said"
 
 
+@pytest.mark.full
 def test_a_server_whose_runner_is_dead_ends_before_the_next_one_serves(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as runner:
         serving = identify(runner.pid)

@@ -33,6 +33,7 @@ def active_tasks(server: Kept) -> int:
         return sum(one["activeTasks"] for one in msgspec.json.decode(answer.read()))
 
 
+@pytest.mark.full
 def test_the_session_is_the_active_session_of_the_task(
     spark_server: Kept, in_process: Callable[..., Any]
 ) -> None:
@@ -62,6 +63,7 @@ def test_the_second_task_has_its_first_job_done_within_three_seconds(
     assert in_process(attempt.count_in_turn, spark_server.address, "second", time.time()) < 3
 
 
+@pytest.mark.full
 def test_many_processes_forked_from_one_that_has_loaded_spark_use_it_at_once(
     spark_server: Kept, forking: ForkServerContext
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_connection_without_the_token_is_refused(
     assert "no Spark session" in message
 
 
+@pytest.mark.full
 def test_progress_counts_the_work_of_all_jobs(
     spark_server: Kept, in_process: Callable[..., Any]
 ) -> None:
@@ -143,6 +146,7 @@ def test_progress_counts_the_work_of_all_jobs(
     assert progress["ui"] == spark_server.address.ui
 
 
+@pytest.mark.full
 def test_progress_counts_the_rows_that_the_sessions_own_jobs_read_and_wrote(
     spark_server: Kept, in_process: Callable[..., Any], tmp_path: Path
 ) -> None:

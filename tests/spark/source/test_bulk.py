@@ -46,6 +46,7 @@ def connection(url: str) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.mark.full
 def test_a_dataframe_is_written_through_a_server(
     spark: SparkSession, server: EmbeddedServer, connection: Connection
 ) -> None:

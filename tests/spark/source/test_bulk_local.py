@@ -89,6 +89,7 @@ def test_a_task_writes_its_own_store_and_no_other(
     assert len(connection.task_store("imported", "first", "load", 1).keys()) == 10
 
 
+@pytest.mark.full
 def test_a_dataframe_is_written_to_a_database(local_spark: SparkSession, database_url: str) -> None:
     register(local_spark, database_url)
     before = datetime.now(UTC)
@@ -109,6 +110,7 @@ def test_a_dataframe_is_written_to_a_database(local_spark: SparkSession, databas
         assert orders.items() == [("key 0", 0), ("key 1", 1), ("key 2", 2)]
 
 
+@pytest.mark.full
 def test_a_duplicate_key_fails_the_write(
     local_spark: SparkSession, url: str, connection: Connection
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_duplicate_key_fails_the_write(
     assert staged(url) == 0
 
 
+@pytest.mark.full
 def test_the_rows_of_a_failed_spark_task_attempt_are_not_written(
     local_spark: SparkSession, url: str, connection: Connection, tmp_path: Path
 ) -> None:

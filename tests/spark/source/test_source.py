@@ -61,6 +61,7 @@ def at_server(spark: SparkSession, server: EmbeddedServer) -> SparkSession:
     return spark
 
 
+@pytest.mark.full
 def test_a_server_has_all_tables(at_server: SparkSession) -> None:
     entries = table(at_server, "task_store").orderBy("task_id", "key").collect()
     assets = table(at_server, "asset_store", where="asset = 'orders'")

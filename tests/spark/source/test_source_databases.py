@@ -54,6 +54,7 @@ def fill(url: str, entries: int) -> None:
     engine.dispose()
 
 
+@pytest.mark.full
 def test_every_row_of_a_large_table_is_read_once(
     local_spark: SparkSession, database_url: str
 ) -> None:
@@ -134,6 +135,7 @@ def test_loads_are_rows_with_typed_columns(local_spark: SparkSession, database_u
         reader.option("where", "rows > 1").load().collect()
 
 
+@pytest.mark.full
 def test_each_row_has_the_names_of_its_scope(local_spark: SparkSession, database_url: str) -> None:
     with SqlStore(database_url) as store:
         connection = Connection(store)
@@ -281,6 +283,7 @@ def test_a_missing_file_is_not_created(local_spark: SparkSession, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_spark_finds_the_source_by_itself(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

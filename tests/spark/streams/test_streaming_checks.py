@@ -35,6 +35,7 @@ def events(local_spark: SparkSession, tmp_path: Path, connection: Connection) ->
     return Events(local_spark, tmp_path, connection.asset_store(name="events", declare=True))
 
 
+@pytest.mark.full
 def test_a_checkpoint_that_contradicts_the_asset_store_is_refused(
     events: Events, connection: Connection
 ) -> None:
@@ -80,6 +81,7 @@ def test_an_error_in_the_function_is_sparks_own(events: Events, connection: Conn
         follow(events.start(lambda df, batch: 1 / 0), connection.task_store(*"drt"))
 
 
+@pytest.mark.full
 def test_a_query_whose_progress_cannot_be_determined_is_stopped(events: Events) -> None:
     events.land(1, 2)
     query = events.start(lambda df, batch: time.sleep(3 * batch.id))

@@ -168,6 +168,7 @@ def recorded(connection: Connection) -> list[tuple[str, str]]:
     return [(found.scope.run_id, found.entry.key) for found in page.found]  # type: ignore[union-attr]
 
 
+@pytest.mark.full
 def test_an_export_is_imported_unchanged(
     exported: Path, imported: Callable[..., Any], source: Connection, other: Connection
 ) -> None:
@@ -275,6 +276,7 @@ def test_a_filter_is_a_condition_for_each_table(where: Where, conditions: dict[s
     assert selected(where) == conditions
 
 
+@pytest.mark.full
 def test_a_filter_without_matches_writes_nothing(
     local_spark: SparkSession, url: str, source: Connection, tmp_path: Path
 ) -> None:
@@ -284,6 +286,7 @@ def test_a_filter_without_matches_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.full
 def test_a_finished_export_is_only_overwritten_after_confirmation(
     local_spark: SparkSession, url: str, source: Connection, exported: Path
 ) -> None:
@@ -297,6 +300,7 @@ def test_a_finished_export_is_only_overwritten_after_confirmation(
     assert sorted(file.name for file in exported.iterdir()) == ["asset_store", "manifest.json"]
 
 
+@pytest.mark.full
 def test_without_renames_an_import_reads_the_recorded_chunks_of_the_export(
     local_spark: SparkSession,
     url: str,
@@ -325,6 +329,7 @@ def test_without_renames_an_import_reads_the_recorded_chunks_of_the_export(
     assert held(other.store) == held(source.store)
 
 
+@pytest.mark.full
 def test_an_export_superseded_by_another_stops_and_undoes_nothing(
     local_spark: SparkSession,
     url: str,
@@ -421,6 +426,7 @@ def test_unknown_assets_are_named_and_nothing_is_written(
     assert held(other.store) == set()
 
 
+@pytest.mark.full
 def test_references_stay_references_and_values_stay_values(
     local_spark: SparkSession,
     sqlite_database: SqliteDatabase,
@@ -442,6 +448,7 @@ def test_references_stay_references_and_values_stay_values(
         assert pipeline.task_store("sales", "one", "other").get("look") == LOOKALIKE
 
 
+@pytest.mark.full
 def test_resolved_values_no_longer_need_their_objects(
     local_spark: SparkSession,
     sqlite_database: SqliteDatabase,
@@ -480,6 +487,7 @@ def test_a_copy_to_the_store_itself_is_refused(
     assert recorded(source) == []
 
 
+@pytest.mark.full
 def test_a_copy_through_a_server_needs_an_editor(
     local_spark: SparkSession, url: str, source: Connection, other: Connection, tmp_path: Path
 ) -> None:
@@ -502,6 +510,7 @@ def test_a_copy_through_a_server_needs_an_editor(
     assert held(other.store) == held(source.store)
 
 
+@pytest.mark.full
 def test_an_entry_changed_during_the_transfer_is_an_error(
     local_spark: SparkSession,
     url: str,
