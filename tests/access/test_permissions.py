@@ -317,10 +317,10 @@ def test_an_identity_without_permission_issues_no_token(
 def test_a_contradictory_ending_is_refused(
     succeeded: bool, outcome: Outcome, state: TaskState
 ) -> None:
-    with pytest.raises(InvalidInput, match="leaves no task"):
+    with pytest.raises(InvalidInput, match="cannot leave the task"):
         c.FinishAttempt(TASK.writer, succeeded, ending=Ending(outcome=outcome, state=state))
 
 
 def test_an_ending_without_attempt_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="which attempt"):
+    with pytest.raises(InvalidInput, match="number of the attempt"):
         c.FinishAttempt(TaskWriter(SCOPE), True)

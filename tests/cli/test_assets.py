@@ -90,7 +90,7 @@ def test_an_unknown_asset_is_named(holdfast, command):
     result = holdfast("assets", *command, "orderz")
 
     assert result.status == 1
-    assert result.err.startswith("error: asset `orderz` is not known\nhint: assets that are")
+    assert result.err.startswith("error: asset `orderz` is not known\nhint: declared assets")
 
 
 def test_an_asset_is_deleted(holdfast, store):

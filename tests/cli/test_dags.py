@@ -101,7 +101,7 @@ def test_the_error_for_an_unknown_dag_names_the_known_dags(holdfast):
     result = holdfast("dags", "show", "etk")
 
     assert (result.status, result.out) == (1, "")
-    assert result.err == "error: DAG `etk` is not known\nhint: DAGs that there are: etl, …\n"
+    assert result.err == "error: DAG `etk` is not known\nhint: known DAGs: etl, …\n"
 
 
 def test_a_paused_dag_has_no_next_run_until_it_is_unpaused(holdfast):

@@ -71,7 +71,7 @@ def test_objects_that_cannot_be_deleted_are_reported(
 
     assert done.status == 1
     assert json.loads(done.out)["failing"] == 1
-    assert "is not there" in done.err
+    assert "does not exist" in done.err
 
 
 def test_the_reason_of_a_failed_deletion_is_one_line(

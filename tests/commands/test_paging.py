@@ -105,7 +105,7 @@ def test_a_list_of_rows_that_changes_during_every_read_is_an_error(store: Memory
         lambda number=number: store.execute(c.DeclareAsset(f"!{number}")) for number in range(100)
     )
 
-    with pytest.raises(StoreUnavailable, match="ListAssets lists changed each time"):
+    with pytest.raises(StoreUnavailable, match="ListAssets lists changed during every read"):
         in_pages(c.ListAssets(), Asked(store, *changes))
 
 
@@ -123,12 +123,12 @@ def test_a_list_of_rows_that_changes_during_every_read_is_an_error(store: Memory
     ids=lambda command: type(command).__name__,
 )
 def test_no_request_asks_for_more_than_a_page(command: c.Command[Any]) -> None:
-    with pytest.raises(InvalidInput, match=f"{type(command).__name__} asks for"):
+    with pytest.raises(InvalidInput, match=f"{type(command).__name__} requests"):
         check_page(command)
 
 
 def test_a_list_cannot_continue_after_an_entry_of_another_list() -> None:
-    with pytest.raises(InvalidInput, match="not among what is listed"):
+    with pytest.raises(InvalidInput, match="which the list does not include"):
         c.List(TASK, after=(AssetScope(name="orders"), "k"))
-    with pytest.raises(InvalidInput, match="cannot go on behind"):
+    with pytest.raises(InvalidInput, match="cannot continue after"):
         c.List(c.AssetFilter(), after=(AssetScope(uri="s3://orders"), "k"))

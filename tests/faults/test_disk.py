@@ -119,7 +119,7 @@ def test_a_write_to_a_disk_that_became_read_only_is_an_error(disk: Disk) -> None
         store.execute(c.Set(TASK, "key", "1", ANN))
     disk.remount("ro")
     error = refusal(StoreUnavailable, SqlStore, disk.url)
-    assert "may be written" in error.hint
+    assert "is writable" in error.hint
 
     disk.remount("rw")
     with SqlStore(disk.url) as store:
@@ -140,7 +140,7 @@ def test_a_write_to_a_read_only_file_is_an_error(tmp_path: Path) -> None:
 def test_opening_a_new_store_on_a_read_only_disk_is_an_error(disk: Disk) -> None:
     disk.remount("ro")
     error = refusal(StoreUnavailable, SqlStore, disk.url)
-    assert "may be written" in error.hint
+    assert "is writable" in error.hint
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -198,7 +198,7 @@ def test_a_file_locked_by_another_program_is_an_error(
         store.execute(c.RegisterTask(TASK))
         other.execute("BEGIN IMMEDIATE")
         error = refusal(StoreUnavailable, store.execute, c.Set(TASK, "key", "1", ANN))
-        assert "is held by another process" in error.message
+        assert "is locked by another process" in error.message
         assert store.execute(c.Get(TASK, "key")) is None
         other.execute("COMMIT")
         store.execute(c.Set(TASK, "key", "1", ANN))

@@ -148,7 +148,7 @@ def test_opening_a_database_migrated_by_a_newer_version_is_an_error(database_url
         for opened in (SqlStore, schema.migrate):
             error = refusal(SchemaMismatch, opened, database_url)
             assert "9999" in error.message
-            assert "upgrade holdfast" in error.hint
+            assert "upgrade Holdfast" in error.hint
         refusal(SchemaMismatch, schema.downgrade, database_url, "base")
         assert schema.check(database_url) == ("9999", schema.HEAD)
     finally:

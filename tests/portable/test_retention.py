@@ -76,7 +76,7 @@ def test_a_retention_that_is_not_a_timedelta_is_refused_with_a_hint(
 
 @pytest.mark.parametrize("retention", [timedelta(0), timedelta(seconds=-1), timedelta.min])
 def test_a_retention_of_zero_or_less_is_refused(retention: timedelta) -> None:
-    with pytest.raises(ValueError, match="would be gone at once") as refused:
+    with pytest.raises(ValueError, match="would expire at once") as refused:
         expires_at(retention, MONTH, NOW)
 
     assert isinstance(refused.value, HoldfastError)

@@ -99,4 +99,4 @@ def test_a_value_that_cannot_be_registered_is_reported(project: Project) -> None
     ended = project.holdfast("run", "odd.py")
 
     assert ended.status == 2
-    assert "Odd" in ended.err and "is nothing to be sent or kept" in ended.err
+    assert "Odd" in ended.err and "cannot be sent or stored" in ended.err

@@ -130,8 +130,8 @@ def test_a_dag_in_two_files_stays_with_the_first_until_it_is_removed_there(site:
 
     assert clash == {
         "b.py": "DAG `sales` of b.py is already in a.py\n"
-        "hint: give one of them another dag_id, or take it out of the other file; of a scheduler "
-        "that has stopped, it is free after half a minute"
+        "hint: give one of them another dag_id, or remove it from the other file; if another "
+        "scheduler read it and has stopped, retry in half a minute"
     }
     assert site.errors() == {}
     assert site.holders() == {"sales": "b.py", "stock": "a.py"}

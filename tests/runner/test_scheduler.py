@@ -391,7 +391,7 @@ def test_a_file_whose_assets_conflict_with_another_is_reported_and_the_other_con
     assert before.state is RunState.SUCCESS
     assert "clashing.py" in told
     assert (
-        "asset `stock` with URI `file:///there` clashes with asset `stock` with URI `file:///here`"
+        "asset `stock` with URI `file:///there` conflicts with asset `stock` with URI `file:///here`"
         in told
     )
     assert "Traceback" not in told

@@ -135,7 +135,7 @@ def test_an_object_that_decompresses_to_more_than_the_limit_is_refused(
     path.parent.mkdir()
     path.write_bytes(gzip.compress(content))
 
-    with pytest.raises(BackendFailed, match="unpacks to more; the limit is 1,048,576"):
+    with pytest.raises(BackendFailed, match="is larger when unpacked; the limit is 1,048,576"):
         ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")).fetch(f"file://{path}")
 
 

@@ -44,7 +44,7 @@ def test_a_result_without_attempt_is_refused(served: Served, task: TaskIdentity,
     answer = served.ask("POST", "/execution/commands", result, token=bearers[who])
 
     assert (answer.status, answer.reason) == (422, "invalid")
-    assert "which attempt" in answer.json["detail"]["message"]
+    assert "number of the attempt" in answer.json["detail"]["message"]
 
 
 def test_a_worker_reserves_and_releases_objects_for_a_watcher(served: Served) -> None:

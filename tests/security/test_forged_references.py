@@ -70,7 +70,7 @@ def test_a_stored_reference_is_shown_on_one_line(
     with pytest.raises(BackendFailed) as error:
         next(storage_for.fetch([(TASK, "k", place)]))
 
-    assert "is no object" in caplog.text
+    assert "is not an object" in caplog.text
     assert "\x1b" not in caplog.text + error.value.message
 
 

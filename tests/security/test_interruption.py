@@ -58,7 +58,7 @@ def store(database_url: str) -> Iterator[SqlStore]:
 async def test_a_command_that_times_out_releases_its_locks(
     store: SqlStore, database_url: str, endless: Endless
 ) -> None:
-    with pytest.raises(StoreUnavailable, match="within 0.5 s, and it was stopped"):
+    with pytest.raises(StoreUnavailable, match="within 0.5 s, and it was cancelled"):
         await store.arun(endless, c.Now())
 
     with SqlStore(database_url, answer_timeout=LATE) as other:

@@ -32,9 +32,9 @@ def test_a_driver_that_is_not_a_uuid_has_no_path(tmp_path: Path, driver: str) ->
     cluster = LocalSubmit("local[1]", tmp_path / "home")
 
     for ask in (cluster.find, cluster.status, cluster.cancel, cluster.where_logs_are):
-        with pytest.raises(InvalidInput, match="no id of a driver"):
+        with pytest.raises(InvalidInput, match="not the id of a driver"):
             ask(driver)
-    with pytest.raises(InvalidInput, match="no id of a driver"):
+    with pytest.raises(InvalidInput, match="not the id of a driver"):
         cluster.read(driver, "log", None)
     assert list(tmp_path.iterdir()) == []
 
@@ -57,7 +57,7 @@ def test_a_claim_of_a_foreign_driver_is_neither_followed_nor_cancelled(
     watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
 
     for ask in (watch.look, watch.cancel):
-        with pytest.raises(InvalidInput, match=f"'{FOREIGN}' is no driver of the job {INTENT}"):
+        with pytest.raises(InvalidInput, match=f"'{FOREIGN}' is not a driver of the job {INTENT}"):
             ask(INTENT)
     assert [path.name for path in log.parent.iterdir()] == ["log"]
 
@@ -69,7 +69,7 @@ def test_an_invalid_claim_is_an_error(
     store.set(claim_key("spark_job"), {"intent": INTENT, **claim})
     watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
 
-    with pytest.raises(UnreadableValue, match="is no claim of a driver"):
+    with pytest.raises(UnreadableValue, match="is not a driver's claim"):
         watch.claims.read()
 
 
@@ -79,7 +79,7 @@ def test_a_foreign_id_in_place_of_the_submitted_one_is_refused(
     watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
 
     for ask in (watch.look, watch.cancel):
-        with pytest.raises(InvalidInput, match="is no driver of the job"):
+        with pytest.raises(InvalidInput, match="is not a driver of the job"):
             ask(FOREIGN)
 
 

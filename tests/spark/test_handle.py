@@ -242,7 +242,7 @@ def test_a_value_that_looks_like_a_reference_is_not_one(value: Any) -> None:
 
 
 def test_an_offloaded_value_is_an_error() -> None:
-    with pytest.raises(NotSupported, match="`k` of task sales/monday/load is kept elsewhere"):
+    with pytest.raises(NotSupported, match="`k` of task sales/monday/load is offloaded to"):
         HANDLE._value("k", as_reference("s3://bucket/key"))
 
 
@@ -281,7 +281,7 @@ def test_an_invalid_key_is_refused(connection: Connection, key: Any, kind: type[
 def test_an_invalid_retention_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InvalidType, match=r"timedelta\(days=7\)"):
         HANDLE.set("k", 1, retention=7)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="gone at once"):
+    with pytest.raises(InvalidInput, match="expire at once"):
         HANDLE.batch(retention=timedelta(0))
 
 

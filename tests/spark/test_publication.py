@@ -357,7 +357,7 @@ def test_a_writer_whose_draft_another_edition_has_removed_fails(
         # As a Spark job that knows only the path: it creates the directory again.
         shutil.copytree(sources["first"], draft)
 
-    with pytest.raises(Conflict, match="another writer has replaced"):
+    with pytest.raises(Conflict, match="another writer replaced"):
         publish(overtaken, f"{tmp_path}/chunk=a", edition="old", manifest={})
 
     assert manifest_of(f"{tmp_path}/chunk=a") == {"edition": "new", "source": "second"}
@@ -408,7 +408,7 @@ def test_files_added_by_others_meanwhile_are_kept(
 
     monkeypatch.setattr(publication, "_exchange", disturbed)
 
-    with pytest.raises(InvalidInput, match="chunk=a is there, and this load has not saved it"):
+    with pytest.raises(InvalidInput, match="chunk=a already exists, and this load did not save it"):
         publish(write, str(target), edition="mine 2", manifest={}, owner="mine")
 
     assert (manifest_of(str(target)) or {}).get("edition") == other

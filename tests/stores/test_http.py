@@ -224,7 +224,7 @@ def test_the_error_for_a_server_that_does_not_run_names_it() -> None:
 
     assert str(caught.value) == (
         f"{url} does not answer: Connection refused\n"
-        "hint: check the URL, and whether `holdfast server` runs there"
+        "hint: check the URL, and that `holdfast server` is running there"
     )
 
 
@@ -280,7 +280,7 @@ def test_a_redirect_is_not_followed() -> None:
     with serving(moved) as server, pytest.raises(InvalidUrl, match="301 Moved") as caught:
         ask(server)
 
-    assert "it refers to https://elsewhere.example" in caught.value.hint
+    assert "it redirects to https://elsewhere.example" in caught.value.hint
     assert len(server.requests) == 1
 
 
@@ -425,7 +425,7 @@ def test_a_token_without_server_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_token_that_cannot_be_one_is_refused() -> None:
-    with pytest.raises(Forbidden, match="characters that no token has"):
+    with pytest.raises(Forbidden, match="invalid characters"):
         holdfast.connect("http://127.0.0.1:8793", token="two words")
 
 

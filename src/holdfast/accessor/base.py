@@ -120,8 +120,8 @@ class Accessor(Generic[S]):
         reference = reference_in(text)
         if reference is not None:
             raise BackendFailed(
-                f"`{key}` of {self._scope} is kept elsewhere, at {one_line(reference)}",
-                hint="set [workers] state_backend here as it was where the value was written",
+                f"`{key}` of {self._scope} is offloaded to {one_line(reference)}",
+                hint="set [workers] state_backend here to the backend that wrote the value",
             )
         return decode_entry(text, f"`{key}` of {self._scope}")
 
@@ -155,4 +155,6 @@ def check_version(if_version: int | None) -> None:
     if type(if_version) is not int:
         raise InvalidType(f"if_version must be an integer, not {if_version!r}")
     if if_version < 0:
-        raise InvalidInput(f"if_version is {if_version}", hint="0 means: only where absent")
+        raise InvalidInput(
+            f"if_version is {if_version}", hint="0 means that the key must be absent"
+        )

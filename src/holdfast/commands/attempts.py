@@ -49,7 +49,9 @@ class FinishAttempt(Command[None], frozen=True):
 
     def __post_init__(self) -> None:
         if self.writer.attempt is None:
-            raise InvalidInput(f"{self.writer.scope}: it is not said which attempt has ended")
+            raise InvalidInput(
+                f"{self.writer.scope}: the number of the attempt that ended is missing"
+            )
         if self.ending is not None:
             _check_ending(self.writer.scope, self.ending, self.succeeded)
 
@@ -72,13 +74,13 @@ def _check_ending(scope: TaskScope, ending: Ending, succeeded: bool) -> None:
     outcome, state = ending.outcome, ending.state
     if succeeded != (outcome is Outcome.SUCCESS) or state not in _STATES[outcome]:
         raise InvalidInput(
-            f"{scope}: an attempt that ended with {outcome} leaves no task that is {state}"
+            f"{scope}: an attempt that ended with {outcome} cannot leave the task {state}"
         )
     if ending.result is not None:
         check_json(f"the result of {scope}", ending.result)
     check_count(f"events of {scope}", len(ending.events), MOST_WRITES)
     if ending.events and not succeeded:
-        raise InvalidInput(f"{scope}: only an attempt that succeeded has events")
+        raise InvalidInput(f"{scope}: only a successful attempt can have events")
 
 
 class ListAttempts(ScopeCommand[tuple[AttemptInfo, ...]], frozen=True):

@@ -120,8 +120,8 @@ class AddToLoad(Command[None], frozen=True):
         names the first entry that is invalid."""
         if self.as_kept and not isinstance(self.writer, ApiWriter):
             raise Forbidden(
-                f"{self.writer} may not load values as a store keeps them",
-                hint="`holdfast state-store import` and `copy` do, with an editor's token",
+                f"{self.writer} may not load values in stored form",
+                hint="use `holdfast state-store import` or `copy`, with an editor's token",
             )
         for lot in self.lots:
             scope = lot.scope

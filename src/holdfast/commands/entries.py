@@ -94,7 +94,7 @@ class List(Command[Page], frozen=True):
         if isinstance(self.after[0], AssetScope) is not isinstance(
             self.where, AssetScope | AssetFilter
         ):
-            raise InvalidInput(f"{self.after[0]} is not among what is listed")
+            raise InvalidInput(f"`after` is {self.after[0]}, which the list does not include")
 
 
 def page_of(found: Sequence[Found], command: List) -> Page:
@@ -126,7 +126,8 @@ def sort_key(scope: StoreScope, key: str) -> tuple[str | int, ...]:
         return scope.dag_id, scope.run_id, scope.task_id, scope.map_index, key
     if scope.name is None:
         raise InvalidInput(
-            f"a list cannot go on behind {scope}", hint="assets are in order of names; give it"
+            f"a list cannot continue after {scope}",
+            hint="assets are ordered by name; give the name",
         )
     return scope.name, key
 
@@ -181,17 +182,15 @@ class SetMany(ScopeCommand[int], frozen=True):
         yield from ((self.scope, key, text) for key, text in self.values)
 
 
-_IN_PARTS: Final = (
-    'write them in parts, or all at once as a bulk load: `df.write.format("holdfast")`'
-)
+_IN_PARTS: Final = 'write them in parts, or as one bulk load: `df.write.format("holdfast")`'
 
 
 def check_not_held(scope: StoreScope, key: str, text: str) -> None:
     """Raise InvalidInput where the text stands for a staged value, which can only be staged."""
     if text == HELD_TEXT:
         raise InvalidInput(
-            f"`{key}` of {scope} is the mark of a staged value that its worker holds",
-            hint="write the value; a dict that looks like the mark is encoded by the accessors",
+            f"`{key}` of {scope} is the marker of a staged value that is still on its worker",
+            hint="write the value itself; the accessors escape a dict that looks like the marker",
         )
 
 
@@ -202,11 +201,11 @@ def check_staging(command: Set | Advance) -> None:
     if isinstance(command.scope, TaskScope):
         raise InvalidInput(
             f"on_success=True for {command.scope}: only writes to assets can wait for success",
-            hint="what a task stores, its next attempt needs at once; leave it out",
+            hint="leave it out: a task's next attempt needs its entries at once",
         )
     if not isinstance(command.writer, TaskWriter) or command.writer.attempt is None:
         raise InvalidInput(
-            f"on_success=True for {command.scope}: there is no attempt whose success to wait for",
+            f"on_success=True for {command.scope}: there is no attempt to wait for",
             hint="run inside a task, or `with connection.task_store(…).attempt() as attempt:`",
         )
 

@@ -45,7 +45,7 @@ def _by_name(scope: StoreScope) -> StoreScope:
     if not isinstance(scope, AssetScope):
         return scope
     if not (scope.name or scope.uri):
-        raise InvalidInput(f"{scope} is known by its id alone", hint="give its name or its URI")
+        raise InvalidInput(f"{scope} is identified by its id only", hint="give its name or its URI")
     return AssetScope(name=scope.name, uri=scope.uri)
 
 
@@ -158,7 +158,7 @@ class TakePurges(Command[Taken], frozen=True):
 
     def __post_init__(self) -> None:
         if self.whole and self.part.scope is None:
-            raise InvalidInput("a barrier is asked for without a scope", hint="name the scope")
+            raise InvalidInput("a barrier needs a scope", hint="name the scope")
         if not 1 <= self.limit <= MOST_PURGES:
             raise InvalidInput(f"{self.limit} purges at once", hint=f"from 1 to {MOST_PURGES:,}")
         if not timedelta(0) < self.lease <= LONGEST_PURGE_LEASE:

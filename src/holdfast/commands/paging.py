@@ -27,9 +27,9 @@ def check_page(command: c.Command[Any]) -> None:
     limit = _limit(command) if command.paged else 0
     if limit is None or limit > MOST_LISTED:
         raise InvalidInput(
-            f"{type(command).__name__} asks for "
+            f"{type(command).__name__} requests "
             + ("everything" if limit is None else f"{limit:,} items"),
-            hint=f"`limit` is {MOST_LISTED:,} at most; go on with `after`, or `offset`",
+            hint=f"`limit` is {MOST_LISTED:,} at most; continue with `after` or `offset`",
         )
 
 
@@ -151,15 +151,15 @@ def _rows(command: Any) -> Steps[tuple[Any, ...]]:
                 raise ValueTooLarge(
                     f"{type(command).__name__}: {_identity(page[0])} has more than "
                     f"{LARGEST_PAGE:,} characters",
-                    hint="nothing so large can be written any more; delete it",
+                    hint="values this large can no longer be written; delete it",
                 )
             rows += page[again:]
             ended = len(page) < size and not is_large(page)
             if ended or not _size(command, len(rows)):
                 return tuple(rows)
     raise StoreUnavailable(
-        f"what {type(command).__name__} lists changed each time while it was read",
-        hint="ask again, or for less: with filters, or a `limit`",
+        f"the items that {type(command).__name__} lists changed during every read",
+        hint="try again, or request less with filters or a `limit`",
     )
 
 

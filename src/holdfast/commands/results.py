@@ -23,9 +23,9 @@ class PutResult(Command[None], frozen=True):
     def __post_init__(self) -> None:
         if self.writer.attempt is None:
             raise InvalidInput(
-                f"the result `{self.key:.80}` of {self.writer.scope}: it is not said which attempt "
-                "has it",
-                hint="only an attempt has results; give its number",
+                f"the result `{self.key:.80}` of {self.writer.scope}: the number of the attempt "
+                "is missing",
+                hint="give the number of the attempt that has the result",
             )
         force_setattr(self, "key", check_key(self.key, self.writer.scope))
         check_json(f"the result `{self.key}` of {self.writer.scope}", self.value)

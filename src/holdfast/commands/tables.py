@@ -47,7 +47,10 @@ class Scan(Command[Slice], frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         report.check_columns(self.table, self.columns)
         check_count(
-            f"tests of rows of `{self.table}`", len(self.tests), report.MOST_TESTS, "test less"
+            f"tests of rows of `{self.table}`",
+            len(self.tests),
+            report.MOST_TESTS,
+            "use fewer tests",
         )
         for test in self.tests:
             report.check_test(self.table, test.column, test.operator, test.values)

@@ -34,4 +34,4 @@ def base_value(value: Any) -> Any:
             return int.__int__(value)
         case float():
             return float.__float__(value)
-    raise TypeError(f"{value!r:.60}, of type {type(value).__name__}, is nothing to be sent or kept")
+    raise TypeError(f"{value!r:.60}, of type {type(value).__name__}, cannot be sent or stored")

@@ -20,7 +20,7 @@ def duration(text: str) -> timedelta:
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
-        raise ValueError(f"too long a duration: {text!r}") from None
+        raise ValueError(f"duration too long: {text!r}") from None
 
 
 def duration_text(length: timedelta) -> str:

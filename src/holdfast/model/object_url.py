@@ -55,11 +55,11 @@ def parse(text: str) -> Address:
         raise ValueError("it has no scheme")
     address = split(text.rstrip("/") if not text.endswith("://") else text)
     if address.scheme not in SCHEMES:
-        raise ValueError(f"{address.scheme!r} is not known")
+        raise ValueError(f"the scheme {address.scheme!r} is not known")
     if not address.is_complete:
         raise ValueError("it has no bucket, or names a host")
     if address.scheme == "file" and not address.path:
         raise ValueError("it has no directory")
     if address.path and _UNCLEAR.search(address.path):
-        raise ValueError("its path is not clear")
+        raise ValueError("its path is ambiguous")
     return address

@@ -46,7 +46,7 @@ def rewind_target(version: int | None, run_id: str | None, at: datetime | None) 
             raise InvalidInput(f"`at` has no time zone: {at.isoformat()}", hint="add tzinfo=UTC")
         targets.append(AtTime(at.astimezone(UTC)))
     if len(targets) != 1:
-        raise InvalidInput("a rewind goes to one target", hint="give version, run_id or at")
+        raise InvalidInput("a rewind needs exactly one target", hint="give version, run_id or at")
     return targets[0]
 
 
@@ -60,8 +60,8 @@ def choose(history: Sequence[Version[str]], target: Target, where: str) -> Versi
     step = _chosen(history, target, where)
     if step is not None and step.value is not None and is_in_place(step.value):
         raise NotSupported(
-            f"the value of {where} was kept elsewhere, and the next one has taken its place",
-            hint="there is nothing to go back to; ObjectStoreBackend keeps old values",
+            f"the value of {where} was offloaded, and the next value has overwritten it",
+            hint="ObjectStoreBackend keeps old values",
         )
     return step
 
@@ -80,22 +80,22 @@ def _chosen(history: Sequence[Version[str]], target: Target, where: str) -> Vers
             )
         case AtTime(at):
             before = [step for step in history if step.updated_at <= at]
-            sought = f"what it was at {at.isoformat()}"
+            sought = f"its value at {at.isoformat()}"
         case BeforeRun(run_id):
             mine = [step.version for step in history if _run_of(step) == run_id]
             if not mine:
                 raise HistoryGone(
-                    f"run `{run_id}` did not write {where}, as far as its history goes",
-                    hint="`history` shows which runs did",
+                    f"run `{run_id}` did not write {where}, according to its history",
+                    hint="`history` shows the runs that did",
                 )
             before = [step for step in history if step.version < mine[-1]]
-            sought = f"what it was before run `{run_id}`"
+            sought = f"its value before run `{run_id}`"
     if before:
         return before[0]
     if history[-1].previous:
         raise HistoryGone(
             f"the history of {where} no longer reaches back to {sought}",
-            hint=f"versions kept: {_shown(history)}; asset_history_limit says how many are",
+            hint=f"versions kept: {_shown(history)}; asset_history_limit sets how many",
         )
     return None
 

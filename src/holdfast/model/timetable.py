@@ -85,7 +85,7 @@ def slots(dag: DagSpec, start: datetime, end: datetime) -> Iterator[Slot]:
     times = _firing_times(dag)
     if times is None:
         raise InvalidInput(
-            f"DAG `{dag.dag_id}` is not scheduled at regular times, so it has no dates to fill",
+            f"DAG `{dag.dag_id}` is not scheduled at regular times, so it has no dates to backfill",
             hint="`holdfast runs trigger --logical-date` starts a run for a date",
         )
     time = times.first(max(start, dag.start_date or start))
@@ -139,12 +139,12 @@ class _CronTimes(_FiringTimes):
             self.expression = _spelled_out(schedule.expression)
         except CronSimError as error:
             raise InvalidInput(
-                f"`{schedule.expression}` is no cron expression: {error}",
+                f"`{schedule.expression}` is not a cron expression: {error}",
                 hint="write five fields: minute, hour, day of the month, month, day of the week",
             ) from None
         except (ZoneInfoNotFoundError, ValueError):
             raise InvalidInput(
-                f"`{schedule.timezone}` is no time zone", hint="write one such as Europe/Berlin"
+                f"`{schedule.timezone}` is not a time zone", hint="use a name such as Europe/Berlin"
             ) from None
 
     def after(self, time: datetime) -> datetime | None:
@@ -195,7 +195,7 @@ class _IntervalTimes(_FiringTimes):
         self.origin = start or EPOCH
         self.interval = schedule.interval
         if self.interval <= timedelta(0):
-            raise InvalidInput(f"a schedule may not come every {self.interval}")
+            raise InvalidInput(f"the interval of a schedule must be positive, not {self.interval}")
 
     def after(self, time: datetime) -> datetime | None:
         steps = (time - self.origin) // self.interval + 1

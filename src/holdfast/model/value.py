@@ -52,12 +52,12 @@ def check_key(key: str, scope: StoreScope | None = None) -> str:
             f"a key must be text, not {type(key).__name__}{where}", hint="use str(key)"
         )
     if not key:
-        raise InvalidInput(f"the key is empty{where}", hint="name what the entry holds: 'cursor'")
+        raise InvalidInput(f"the key is empty{where}", hint="give it a name: 'cursor'")
     if len(key) > MAX_KEY_LENGTH:
         raise InvalidInput(
             f"the key {key[:40]!r}…{where} has {len(key)} characters; the limit is "
             f"{MAX_KEY_LENGTH}",
-            hint="shorten it, such as by a digest in place of its end",
+            hint="shorten it, for example by replacing its end with a digest",
         )
     check_text(f"the key {key!r}{where}", key)
     return exact(key)
@@ -108,7 +108,7 @@ def parse(text: str) -> str:
         value = _from_json(text)
     except _NOT_JSON as error:
         raise InvalidInput(
-            f"the value is not JSON: {error}", hint="text is written in quotes: '\"like this\"'"
+            f"the value is not JSON: {error}", hint="write text in quotes: '\"like this\"'"
         ) from None
     if value is None or not _is_harmless(text):
         return encode(value)
@@ -156,11 +156,11 @@ def check_json_object(what: str, text: str) -> None:
     if len(text) > LONGEST_OBJECT:
         raise InvalidInput(
             f"{what} has {len(text):,} characters as JSON",
-            hint=f"{LONGEST_OBJECT:,} at most: keep the data elsewhere, and say where it is",
+            hint=f"{LONGEST_OBJECT:,} at most: store the data elsewhere, and pass its path",
         )
     if not isinstance(check_json(what, text), dict):
         raise InvalidInput(
-            f"{what} is no JSON object: {text[:40]}", hint="""write '{"key": "value"}'"""
+            f"{what} is not a JSON object: {text[:40]}", hint="""write '{"key": "value"}'"""
         )
 
 
@@ -176,7 +176,7 @@ def check_reference(where: str, text: str) -> None:
     third party's hooks may store a whole value in it."""
     found = reference_in(text)
     if found is None or as_reference(found, is_in_place(text)) != text:
-        raise InvalidInput(f"{where}: {text!r:.60} is no reference")
+        raise InvalidInput(f"{where}: {text!r:.60} is not a reference")
     if not is_in_place(text):
         check_id(f"{where}: the reference", found, MAX_REFERENCE_LENGTH)
 
@@ -215,15 +215,15 @@ def fits(text: str, limit: int) -> bool:
 def too_large(text: str, limit: int, where: str) -> ValueTooLarge:
     return ValueTooLarge(
         f"{where}: the value has {len(text.encode()):,} bytes as JSON; the limit is {limit:,}",
-        hint="keep it in a file or object store and store its path, or raise "
-        "[state_store] max_value_storage_bytes",
+        hint="write it to a file or object store and store its path, or raise [state_store] "
+        "max_value_storage_bytes",
     )
 
 
 def too_large_to_offload(size: int, limit: int, where: str) -> ValueTooLarge:
     return ValueTooLarge(
         f"{where}: the value has {size:,} bytes as JSON; the limit is {limit:,}",
-        hint="keep it in files of your own and store their path, or raise [object_store] "
+        hint="write it to your own files and store their path, or raise [object_store] "
         "max_value_bytes",
     )
 
@@ -232,8 +232,8 @@ def size_warning(text: str, limit: int, where: str) -> str:
     """Describe a worker's value over the limit, which is stored: no task is interrupted for it."""
     return (
         f"{where}: the value has {len(text.encode()):,} bytes as JSON, more than [state_store] "
-        f"max_value_storage_bytes ({limit:,}); it is stored all the same. Store large values as "
-        "files and keep their paths here, or set [workers] state_backend, which does so"
+        f"max_value_storage_bytes ({limit:,}); it was stored anyway. Write large values to files "
+        "and store their paths, or set [workers] state_backend, which does so"
     )
 
 
@@ -248,14 +248,14 @@ def larger(standing: str | None, proposed: str, where: str) -> str:
         return proposed
     if is_reference(standing):
         raise InvalidType(
-            f"{where} holds a value that is kept elsewhere, which cannot be compared here",
-            hint="the next attempt to advance it brings it here first",
+            f"{where} holds an offloaded value, which cannot be compared here",
+            hint="try again: the next advance reads the value first",
         )
     old = decode_entry(standing, where)
     if _order(old) is not _order(new):
         raise InvalidType(
             f"{where} holds a {type(old).__name__}; a {type(new).__name__} cannot advance it",
-            hint="advance with the type that stands, or set the key anew",
+            hint="advance with the stored type, or set the key again",
         )
     return proposed if new > old else standing
 

@@ -21,7 +21,7 @@ from holdfast.portable.transport import Response, Transport, Unreachable
 
 COMMANDS = "/execution/commands"
 HEADERS = {"Content-Type": "application/json"}
-HINT = "check the URL, and whether `holdfast server` runs there"
+HINT = "check the URL, and that `holdfast server` is running there"
 
 
 def ask(
@@ -70,12 +70,12 @@ def foreign_response(url: str, response: Response) -> HoldfastError:
     shown = ", ".join(filter(None, (f"{status} {_phrase(status)}".strip(), *facts)))
     hint = "check the URL, and the proxy in front of the server if there is one"
     if location := headers.get("location"):
-        hint = f"it refers to {location}: use the URL of the server itself"
+        hint = f"it redirects to {location}: use the URL of the server itself"
     kinds = {kind.status: kind for kind in (NoToken, Forbidden, RequestTooLarge, TooManyRequests)}
     kind: type[HoldfastError] = kinds.get(status, InvalidUrl)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         kind = StoreUnavailable
-    return kind(f"{url} answered as no Holdfast server does ({shown})", hint=hint)
+    return kind(f"{url} did not respond like a Holdfast server ({shown})", hint=hint)
 
 
 def _phrase(status: int) -> str:

@@ -38,8 +38,8 @@ LARGEST_TOGETHER = 2**20
 LONGEST_WAIT = 1.0
 """Seconds after which a batch is sent, when its next entry is set."""
 HINT = (
-    "the program that made the handle, or its server, must run and be reachable from Spark's "
-    "executors; on other hosts than its own they need [api] advertise_url"
+    "the program that created the handle, or its server, must be running and reachable from "
+    "Spark's executors; if these are on other hosts, set [api] advertise_url"
 )
 
 
@@ -143,8 +143,8 @@ class Handle:
             from holdfast.stores.offload import executor
         except ImportError as error:
             raise MissingDependency(
-                f"the values of {self} are kept by a worker-side backend, which needs Holdfast "
-                f"where Spark's executors run: {error}",
+                f"the values of {self} are in a worker-side backend, which needs Holdfast on "
+                f"Spark's executors: {error}",
                 hint='pip install "holdfast-state[objects]" there, with the storage\'s credentials',
             ) from None
         url, token, retry_window = self._endpoint
@@ -176,8 +176,8 @@ class Handle:
             raise not_json(f"`{key}` of {self}", error) from None
         if (found := reference(kept)) is not None:
             raise NotSupported(
-                f"`{key}` of {self} is kept elsewhere, at {found}, which a handle cannot read",
-                hint="read it where the task runs, and give Spark the value",
+                f"`{key}` of {self} is offloaded to {found}, which a handle cannot read",
+                hint="read it in the task, and pass the value to Spark",
             )
         return unescaped(kept)
 

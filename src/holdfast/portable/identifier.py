@@ -24,7 +24,7 @@ def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> str:
     if len(text) > limit:
         raise InvalidInput(
             f"{what} has {len(text)} characters; the limit is {limit}",
-            hint="shorten it, such as by a digest in place of its end",
+            hint="shorten it, for example by replacing its end with a digest",
         )
     check_text(what, text)
     return str.__str__(text)  # a subclass, such as an enumeration, may show other text
@@ -39,7 +39,7 @@ def check_text(what: str, text: str) -> None:
         if code < 0x20 or 0x7F <= code < 0xA0:
             raise InvalidInput(
                 f"{what} has the control character U+{code:04X} at {position}",
-                hint="leave it out (text.strip() takes line ends away), or encode it",
+                hint="remove it (text.strip() removes line ends), or encode it",
             )
         if 0xD800 <= code < 0xE000:
             raise InvalidInput(
@@ -67,6 +67,4 @@ def check_map_index(index: Any) -> None:
     if type(index) is not int:
         raise InvalidType(f"map_index must be an integer, not {index!r}", hint="use int(…)")
     if not -1 <= index < 2**31:
-        raise InvalidInput(
-            f"map_index is {index}", hint="it is -1, or 0 and more where the task is mapped"
-        )
+        raise InvalidInput(f"map_index is {index}", hint="use -1, or 0 and more for a mapped task")

@@ -83,7 +83,8 @@ def not_json(where: str, error: Exception) -> UnreadableValue:
     """Return the error for stored text that is not JSON, which Holdfast never writes."""
     return UnreadableValue(
         f"{where} holds text that is not JSON: {error}",
-        hint="a backend or a database was written to directly; set the key anew, or delete it",
+        hint="another program has written to the backend or database; set the key again, or "
+        "delete it",
     )
 
 

@@ -28,7 +28,7 @@ def expires_at(retention: timedelta | None, default: timedelta, now: datetime) -
         return None
     if retention <= timedelta(0):
         raise InvalidInput(
-            f"retention is {retention}, so the entry would be gone at once",
+            f"retention is {retention}, so the entry would expire at once",
             hint="give a positive timedelta, or NEVER_EXPIRE",
         )
     try:

@@ -159,7 +159,7 @@ def check_table(table: str | None) -> str:
     """Return the table's name; raise InvalidInput if there is no such table."""
     if table in TABLES:
         return table
-    said = f"there is no table `{table}`" if table else "it is not said which table"
+    said = f"there is no table `{table}`" if table else "no table is given"
     raise InvalidInput(said, hint=f"the tables are {', '.join(TABLES)}")
 
 
@@ -191,13 +191,15 @@ def check_columns(table: str, columns: Sequence[str]) -> None:
     for column in columns:
         kind_of(table, column)
     if not columns or len(set(columns)) != len(columns):
-        raise InvalidInput(f"no columns of the table `{table}`, or one of them twice: {columns}")
+        raise InvalidInput(f"the columns of the table `{table}` must be given once each: {columns}")
 
 
 def check_test(table: str, column: str, operator: str, values: Sequence[int | str]) -> None:
     """Raise InvalidInput unless the database can evaluate this test of a column."""
     if not is_testable(table, column, operator, values):
-        raise InvalidInput(f"rows of `{table}` cannot be found by {column} {operator} {values!r}")
+        raise InvalidInput(
+            f"rows of `{table}` cannot be selected by {column} {operator} {values!r}"
+        )
 
 
 def is_testable(table: str, column: str, operator: str, values: Sequence[int | str]) -> bool:
@@ -221,7 +223,7 @@ def check_identity(table: str, identity: Sequence[int | str]) -> None:
     """Raise InvalidInput unless this could be the identity of a row of the table."""
     kinds = tuple(map(type, identity)) == IDENTITIES[table]
     if not kinds or not all(map(_is_bounded, identity)) or not _begins_well(table, identity):
-        raise InvalidInput(f"{identity!r} is no identity of a row of the table `{table}`")
+        raise InvalidInput(f"{identity!r} is not the identity of a row of the table `{table}`")
 
 
 def _is_bounded(part: int | str) -> bool:

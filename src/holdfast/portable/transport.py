@@ -225,7 +225,9 @@ class Transport:
             lane.close()
             return error
         except NotHttp as error:
-            raise Unreachable(f"{self.url} is no web server; it answers {error}") from None
+            raise Unreachable(
+                f"{self.url} is not an HTTP server; it responds with {error}"
+            ) from None
         if fresh := response.headers.get("refreshed-api-token"):
             self._token = fresh
         return response
@@ -262,8 +264,8 @@ class Transport:
             raise
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(
-                f"{self.url} has a certificate that is not trusted: {error.verify_message} "
-                "(the variable SSL_CERT_FILE names a file with others to trust)"
+                f"{self.url} has a certificate that is not trusted: {error.verify_message} (set "
+                "the environment variable SSL_CERT_FILE to a file with certificates to trust)"
             ) from error
         except ssl.SSLError as error:
             raise Unreachable(f"{self.url} does not speak TLS: {error.reason}") from error
@@ -273,7 +275,9 @@ class Transport:
             reason = f"does not answer within {self._timeout:g} s"
         else:
             reason = f"does not answer: {error.strerror or error}"
-        return f"{reason}, tried for {self._retry_window:g} s" if self._retry_window else reason
+        return (
+            f"{reason}, after {self._retry_window:g} s of retries" if self._retry_window else reason
+        )
 
 
 class Lane:
@@ -392,7 +396,7 @@ class Reader:
     def _more(self) -> bytes:
         data = self._received()
         if not data:
-            raise ConnectionResetError("the connection ended before the answer did")
+            raise ConnectionResetError("the connection closed before the end of the response")
         return data
 
     def _received(self) -> bytes:
@@ -454,17 +458,21 @@ def parse_url(url: str) -> Address:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise InvalidAddress(f"the server's URL cannot be read: {error}") from None
+        raise InvalidAddress(f"the server's URL cannot be parsed: {error}") from None
     if "@" in parts.netloc:
-        raise InvalidAddress("the server's URL holds a name or password; it takes a token instead")
+        raise InvalidAddress("the server's URL contains a name or password; use a token instead")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidAddress(f"{url!r} is no URL of a server: http://host:port or https://host")
+        raise InvalidAddress(
+            f"{url!r} is not a server's URL: write http://host:port or https://host"
+        )
     if parts.query or parts.fragment or re.search(r"[^!-~]", parts.path):
-        raise InvalidAddress(f"{url!r} is no URL of a server: it ends with the host, port or path")
+        raise InvalidAddress(
+            f"{url!r} is not a server's URL: it must end with the host, port or path"
+        )
     try:
         host = parts.hostname.encode("idna").decode("ascii")
     except UnicodeError:
-        raise InvalidAddress(f"{url!r} is no URL of a server: there is no such host") from None
+        raise InvalidAddress(f"{url!r} is not a server's URL: the host name is invalid") from None
     secure = parts.scheme == "https"
     bracketed = f"[{host}]" if ":" in host else host
     authority = bracketed if port is None else f"{bracketed}:{port}"
@@ -477,7 +485,7 @@ def checked_token(token: str) -> str:
     """Return the token; raise InvalidToken, without showing it, if it is malformed."""
     if not re.fullmatch(r"[!-~]+", token):
         raise InvalidToken(
-            "the token holds characters that no token has" if token else "the token is empty"
+            "the token contains invalid characters" if token else "the token is empty"
         )
     return token
 

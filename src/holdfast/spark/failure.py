@@ -50,13 +50,13 @@ def _translation(doing: str, text: str) -> HoldfastError:
     absent = _ABSENT.search(text)
     if absent:
         return MissingDependency(
-            f"Spark's executors are to {doing}, and have no package `{absent[1]}`",
+            f"Spark's executors cannot {doing}: the package `{absent[1]}` is not installed there",
             hint='pip install "holdfast-state[spark,objects]" there, with the database\'s driver',
         )
     if (ours := error_in(text)) is not None:
         return ours
-    causes = _CAUSE.findall(text) or text.strip().splitlines()[:1] or ["it does not say why"]
+    causes = _CAUSE.findall(text) or text.strip().splitlines()[:1] or ["no reason given"]
     return SparkUnavailable(
         f"Spark could not {doing}: {causes[-1]}",
-        hint="the command can be started again; HOLDFAST_TRACEBACK=1 shows where it happened",
+        hint="run the command again; HOLDFAST_TRACEBACK=1 shows the traceback",
     )

@@ -65,17 +65,17 @@ def check_path(what: str, path: Any) -> str:
     """Return a path as text. Raise InvalidType or InvalidInput unless it names exactly one
     directory that is not the root of a file system."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise InvalidType(f"{what} is {path!r}", hint="give the path of a directory, as text")
+        raise InvalidType(f"{what} is {path!r}", hint="give the path of a directory as text")
     text = os.fspath(path)
     if not text.strip() or not text[_end_of_scheme(text) :].strip("/"):
         raise InvalidInput(
-            f"{what} is {text!r}, which is no directory to write into",
-            hint="name one: '/lake/orders', 's3a://lake/orders'",
+            f"{what} is {text!r}, which is not a directory to write to",
+            hint="give one: '/lake/orders', 's3a://lake/orders'",
         )
     if found := PATTERN.search(text):
         raise InvalidInput(
-            f"{what} is {text!r}, and Spark reads `{found[0]}` in a path as a pattern for several",
-            hint="name one directory, without any of * ? [ ] { } \\",
+            f"{what} is {text!r}, but Spark treats `{found[0]}` in a path as a pattern",
+            hint="give one directory, without any of * ? [ ] { } \\",
         )
     return text
 
@@ -171,7 +171,8 @@ def publish(
         os.makedirs(parent, exist_ok=True)
     except OSError as error:
         raise InvalidInput(
-            f"{directory} cannot be written: {error.strerror}", hint="check the path, and its owner"
+            f"{directory} cannot be written: {error.strerror}",
+            hint="check the path and its permissions",
         ) from error
     drafts = f"_holdfast-{_digest(name)}-"
     own = f"{drafts}{_digest(edition)}-"
@@ -231,9 +232,9 @@ def owner_of(directory: str) -> str:
 def foreign(directory: str) -> InvalidInput:
     """Return the error for an existing directory of another owner."""
     return InvalidInput(
-        f"{directory} is there, and this load has not saved it: it is of another store with the "
-        "same asset, of an asset or plan that was deleted, or was written without new.save",
-        hint="give each store a path of its own; if the directory is a leftover, remove it",
+        f"{directory} already exists, and this load did not save it: it belongs to another store "
+        "with the same asset, or to a deleted asset or plan, or was written without new.save",
+        hint="give each store its own path; if the directory is a leftover, remove it",
     )
 
 
@@ -273,7 +274,7 @@ def _checked(directory: str) -> str:
     if local is None:
         raise InvalidInput(
             f"{directory} cannot be published by a rename: it is not in a local file system",
-            hint="ask holdfast.spark.publication.renames(spark, path) first",
+            hint="check holdfast.spark.publication.renames(spark, path) first",
         )
     return local
 
@@ -419,11 +420,12 @@ def _explain(error: Exception, directory: str, parent: str, hidden: str, opened:
     with suppress(OSError):
         if os.path.samestat(os.stat(f"{parent}/{hidden}"), os.fstat(opened)):
             raise InvalidInput(
-                f"Spark has written {directory} to a file system that this process does not see, "
-                "or has another working directory",
-                hint="name an absolute path that both see, or a URL with its scheme, as hdfs://…",
+                f"Spark wrote {directory} to a file system that this process does not see, or has "
+                "another working directory",
+                hint="give an absolute path that both see, or a URL with a scheme, such as "
+                "hdfs://…",
             ) from error
     raise Conflict(
-        f"another writer has replaced {directory} while it was written",
-        hint="let one task write a directory at a time; the newest attempt has it",
+        f"another writer replaced {directory} while it was being written",
+        hint="let one task write a directory at a time; the newest attempt owns it",
     ) from error

@@ -12,7 +12,7 @@ def ship() -> None:
         from pyspark import cloudpickle
     except ImportError:
         raise MissingDependency(
-            "handles are for Spark, and the package pyspark is not installed",
+            "handles need the package pyspark, which is not installed",
             hint='pip install "holdfast-state[spark]"',
         ) from None
     for module in (errors, portable):

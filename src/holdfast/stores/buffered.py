@@ -77,7 +77,7 @@ class BufferedStore(WrapperStore):
             case c.Rewind():
                 raise NotSupported(
                     f"a watcher of {self._scope} cannot rewind an entry",
-                    hint="set the value, or rewind it by `holdfast state-store rewind`",
+                    hint="set the value, or rewind it with `holdfast state-store rewind`",
                 )
         return self.inner.execute(command)
 

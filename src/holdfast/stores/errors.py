@@ -37,7 +37,7 @@ def unknown_task(scope: TaskScope) -> UnknownTaskInstance:
 def unknown_asset(scope: AssetScope, names: Sequence[str]) -> UnknownAsset:
     shown = _similar(scope.name or scope.uri or "", names) or names[:5]
     more = ", …" if len(shown) < len(names) else ""
-    known = f"assets that are declared: {', '.join(shown)}{more}. " if names else ""
+    known = f"declared assets: {', '.join(shown)}{more}. " if names else ""
     return UnknownAsset(
         f"{scope} is not known",
         hint=f"{known}Check the name, or declare it as inlet or outlet of a task, or by hand",
@@ -60,7 +60,7 @@ def inactive(scope: AssetScope) -> AssetInactive:
 
 
 def stale(writer: TaskWriter, newest: int, live: bool, reading: bool = False) -> StaleAttempt:
-    now = f"attempt {newest} is under way" if live else f"attempt {newest}, the newest, has ended"
+    now = f"attempt {newest} is running" if live else f"attempt {newest}, the newest, has ended"
     return StaleAttempt(
         f"attempt {writer.attempt} of {writer.scope} may not {_does(reading)}: {now}",
         hint=f"{_nothing(reading)}this process is a leftover and should stop",
@@ -70,7 +70,7 @@ def stale(writer: TaskWriter, newest: int, live: bool, reading: bool = False) ->
 def not_current(guard: CurrentIntent, reading: bool) -> StaleAttempt:
     return StaleAttempt(
         f"intent `{guard.intent}` under `{guard.key}` of {guard.scope} is not current any more",
-        hint=f"{_nothing(reading)}another job took this one's place, or the task was cleared, so "
+        hint=f"{_nothing(reading)}another job has replaced this one, or the task was cleared, so "
         "this job should stop",
     )
 
@@ -84,15 +84,17 @@ def job_over(guard: CurrentIntent, reading: bool) -> StaleAttempt:
 
 def stale_request(request: RequestId, latest: int) -> StaleRequest:
     return StaleRequest(
-        f"request {request.number} of client `{request.client}` comes after its request {latest}",
-        hint="nothing was written; a client sends one request at a time, and numbers them from 1",
+        f"request {request.number} of client `{request.client}` arrived after its request {latest}",
+        hint="nothing was written; send one request at a time per client, numbered from 1",
     )
 
 
 def reused_number(request: RequestId) -> StaleRequest:
     return StaleRequest(
-        f"request {request.number} of client `{request.client}` was another command before",
-        hint="nothing was written; give each request a number of its own, and each client a name",
+        f"request {request.number} of client `{request.client}` was already used for another "
+        "command",
+        hint="nothing was written; use a new number for each request, and a new name for each "
+        "client",
     )
 
 
@@ -101,13 +103,14 @@ def conflict(scope: StoreScope, key: str, expected: int, current: int) -> Versio
     wanted = f"version {expected}" if expected else "no entry"
     return VersionConflict(
         f"`{key}` of {scope}: expected {wanted}, but {found}",
-        hint="nothing was written; read it again and decide anew",
+        hint="nothing was written; read the entry again before you retry",
     )
 
 
 def taken(name: str, uri: str, other_name: str, other_uri: str) -> InvalidInput:
     return InvalidInput(
-        f"asset `{name}` with URI `{uri}` clashes with asset `{other_name}` with URI `{other_uri}`",
+        f"asset `{name}` with URI `{uri}` conflicts with asset `{other_name}` with URI "
+        f"`{other_uri}`",
         hint="names and URIs are unique; use the asset that exists, or change the other part too",
     )
 
@@ -115,44 +118,42 @@ def taken(name: str, uri: str, other_name: str, other_uri: str) -> InvalidInput:
 def unknown_dag(dag_id: str, known: Sequence[str]) -> NotFound:
     shown = _similar(dag_id, known) or known[:5]
     more = ", …" if len(shown) < len(known) else ""
-    hint = (
-        f"DAGs that there are: {', '.join(shown)}{more}" if known else "no DAG file has been read"
-    )
+    hint = f"known DAGs: {', '.join(shown)}{more}" if known else "no DAG file has been read"
     return NotFound(f"DAG `{dag_id}` is not known", hint=hint)
 
 
 def dag_elsewhere(dag_id: str, file: str, other: str) -> Conflict:
     return Conflict(
         f"DAG `{dag_id}` of {file} is already in {other}",
-        hint="give one of them another dag_id, or take it out of the other file; of a scheduler "
-        "that has stopped, it is free after half a minute",
+        hint="give one of them another dag_id, or remove it from the other file; if another "
+        "scheduler read it and has stopped, retry in half a minute",
     )
 
 
 def repeated_dag(dag_id: str, file: str) -> InvalidInput:
     return InvalidInput(
-        f"{file} holds more than one DAG `{dag_id}`", hint="give each a dag_id of its own"
+        f"{file} holds more than one DAG `{dag_id}`", hint="give each its own dag_id"
     )
 
 
 def unknown_run(dag_id: str, run_id: str) -> NotFound:
     return NotFound(
         f"{_run(dag_id, run_id)} is not known",
-        hint="`holdfast runs list` shows those that there are",
+        hint="`holdfast runs list` shows the known runs",
     )
 
 
 def run_exists(dag_id: str, run_id: str) -> Conflict:
     return Conflict(
         f"{_run(dag_id, run_id)} exists already",
-        hint="choose another run id, or go on with that run",
+        hint="choose another run id, or continue that run",
     )
 
 
 def run_ended(dag_id: str, run_id: str, state: str) -> InvalidInput:
     return InvalidInput(
         f"{_run(dag_id, run_id)} has ended: {state}",
-        hint="clear those of its tasks that are to run again: `holdfast tasks clear`",
+        hint="clear the tasks that should run again: `holdfast tasks clear`",
     )
 
 
@@ -165,20 +166,20 @@ def run_external(dag_id: str, run_id: str) -> InvalidInput:
 
 def run_held(dag_id: str, run_id: str, owner: Process | None) -> Conflict:
     return Conflict(
-        f"{_run(dag_id, run_id)} is carried out by {owner}",
-        hint="wait until that process has ended; what it holds is free soon after",
+        f"{_run(dag_id, run_id)} is being run by {owner}",
+        hint="wait until that process has ended; its leases expire soon after",
     )
 
 
 def runs_enough(dag_id: str, run_id: str, running: int) -> Conflict:
     return Conflict(
-        f"{_run(dag_id, run_id)} waits: {running} of its DAG run already",
-        hint="it begins when one of them has ended; `max_active_runs` says how many may run",
+        f"{_run(dag_id, run_id)} must wait: {running} runs of its DAG are active",
+        hint="it starts when one of them has ended; `max_active_runs` limits how many may run",
     )
 
 
 def run_lost(dag_id: str, run_id: str, asker: Process, owner: Process | None) -> StaleAttempt:
-    holder = f"{owner} does" if owner else "nobody does"
+    holder = f"{owner} does" if owner else "no process does"
     return StaleAttempt(
         f"{asker} does not hold {_run(dag_id, run_id)}: {holder}",
         hint="nothing was written; this process should leave the run alone",
@@ -187,14 +188,14 @@ def run_lost(dag_id: str, run_id: str, asker: Process, owner: Process | None) ->
 
 def run_changed(dag_id: str, run_id: str) -> Conflict:
     return Conflict(
-        f"run `{run_id}` of `{dag_id}` does not end yet: its tasks have changed",
-        hint="somebody has cleared some; look at them again",
+        f"run `{run_id}` of `{dag_id}` cannot end yet: its tasks have changed",
+        hint="some were cleared; read them again",
     )
 
 
 def overtaken(scope: TaskScope, newest: int) -> StaleAttempt:
     return StaleAttempt(
-        f"{scope} has attempt {newest} by now, so this one does not begin",
+        f"{scope} already has attempt {newest}, so this one does not start",
         hint="another process has started the task",
     )
 
@@ -205,8 +206,8 @@ def task_ended(scope: TaskScope, state: str) -> StaleAttempt:
 
 def watched(asset: AssetScope, watcher: str, owner: Process | None) -> Conflict:
     return Conflict(
-        f"watcher `{watcher}` of {asset} is run by {owner}",
-        hint="wait until that process has ended; what it holds is free soon after",
+        f"watcher `{watcher}` of {asset} is being run by {owner}",
+        hint="wait until that process has ended; its leases expire soon after",
     )
 
 
@@ -228,14 +229,14 @@ def not_watched(watch: Watch, event: EmittedEvent) -> InvalidInput:
 def unknown_load(load: str) -> NotFound:
     return NotFound(
         f"the load {load} is not known, so nothing was written",
-        hint="it was finished or dropped, or has gone on for more than a day; begin it anew",
+        hint="it was finished or dropped, or took more than a day; start it again",
     )
 
 
 def out_of_step(load: str, part: int, first: int, found: int) -> Conflict:
     return Conflict(
-        f"part {part} of load {load} has {found} entries, and these are to follow {first}",
-        hint="send each entry of a part once, in order; drop the load to begin anew",
+        f"part {part} of load {load} has {found} entries, but this request continues after {first}",
+        hint="send each entry of a part once, in order; drop the load to start again",
     )
 
 
@@ -243,13 +244,13 @@ def incomplete(load: str, part: int, expected: int, found: int) -> Conflict:
     return Conflict(
         f"the load {load} has {found:,} of the {expected:,} entries of its part {part}, so nothing "
         "was written",
-        hint="the database has lost them in a crash of its server; load them again",
+        hint="the database server lost them in a crash; load them again",
     )
 
 
 def repeated(scope: StoreScope, key: str) -> InvalidInput:
     return InvalidInput(
-        f"`{key}` of {scope} is more than once in the load, so nothing was written",
+        f"`{key}` of {scope} occurs more than once in the load, so nothing was written",
         hint="keep one row for each key of each scope: df.dropDuplicates([…])",
     )
 
@@ -268,20 +269,20 @@ def _run(dag_id: str, run_id: str) -> str:
 
 def held_back(scope: StoreScope, key: str) -> Conflict:
     return Conflict(
-        f"the staged value of `{key}` of {scope} has not left its worker",
-        hint="an attempt whose worker-side backend overwrites in place sends it when it succeeds",
+        f"the staged value of `{key}` of {scope} is still on its worker",
+        hint="a worker-side backend that overwrites in place stores it when the attempt succeeds",
     )
 
 
 def being_deleted(scope: StoreScope, key: str) -> ObjectBusy:
     return ObjectBusy(
-        f"the object for `{key}` of {scope} is just being deleted, as nothing named it",
+        f"the object for `{key}` of {scope} is being deleted, because nothing referred to it",
         hint="try again in a moment; a purge that was killed holds it for five minutes at most",
     )
 
 
 def not_reserved(scope: StoreScope, key: str) -> ObjectBusy:
     return ObjectBusy(
-        f"the object for `{key}` of {scope} is not reserved any more, and may have been deleted",
+        f"the object for `{key}` of {scope} is no longer reserved, and may have been deleted",
         hint="reserve it again, and write the object again",
     )

@@ -69,9 +69,9 @@ class HttpStore(Store):
                 timeout=timeout.total_seconds(),
             )
         except InvalidAddress as error:
-            raise InvalidUrl(str(error), hint="use the URL that the server shows") from None
+            raise InvalidUrl(str(error), hint="use the URL that `holdfast server` prints") from None
         except InvalidToken as error:
-            raise Forbidden(str(error), hint="use a token as `holdfast auth` shows it") from None
+            raise Forbidden(str(error), hint="use a token that `holdfast auth` printed") from None
 
     def __repr__(self) -> str:
         return f"<HttpStore {self._transport.url}>"

@@ -40,7 +40,7 @@ class PipeStore(Store):
     def __reduce__(self) -> Any:
         raise NotSupported(
             "the stores of a running task cannot be pickled",
-            hint="pass on the values that you read from them",
+            hint="pass the values that you read from them",
         )
 
     def supports(self, command: type[Command[Any]]) -> bool:
@@ -105,8 +105,8 @@ class PipeStore(Store):
             frame = None
         if frame is None:
             raise StoreUnavailable(
-                "the supervisor of this task does not answer any more",
-                hint="it has stopped, or the task has closed its connection; the task is run again",
+                "the supervisor of this task no longer answers",
+                hint="it has stopped, or the task closed its connection; the task will run again",
             )
         return frame
 

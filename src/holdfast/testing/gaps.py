@@ -87,7 +87,7 @@ def expected_to_fail(owner: type, tests: Mapping[str, str]) -> None:
     for name, reason in tests.items():
         test = getattr(owner, name, None)
         if not callable(test) or not reason:
-            raise TypeError(f"{owner.__name__} has no test `{name}` that fails for a reason")
+            raise TypeError(f"{owner.__name__} has no test `{name}`, or no reason is given")
         setattr(owner, name, pytest.mark.xfail(reason=reason, strict=True)(_copy(test)))
 
 

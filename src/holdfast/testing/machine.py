@@ -352,7 +352,7 @@ class StoreMachine(RuleBasedStateMachine):
         seen = outcome(self.client, stores or command)
         wanted = outcome(self.model.execute, command)
         same = comparable(command, seen) == comparable(command, wanted)
-        assert same, f"{command}: the store says {seen!r}, the dict {wanted!r}"
+        assert same, f"{command}: the store returned {seen!r}, the model {wanted!r}"
         for mine, other in zip(versions(command, wanted), versions(command, seen), strict=True):
             self.match((owner(mine.scope), mine.key), mine.version, other.version)
         return None if isinstance(wanted, HoldfastError) else (wanted, seen)

@@ -44,7 +44,7 @@ class WorkerBackendConformance:
 
     @pytest.fixture
     def make_backend(self) -> Callable[[], BaseStoreBackend]:
-        raise NotImplementedError("a subclass has a fixture `make_backend`")
+        raise NotImplementedError("a subclass must define the fixture `make_backend`")
 
     @pytest.fixture
     def hooks(self, make_backend: Callable[[], BaseStoreBackend]) -> WorkerHooks:
@@ -81,7 +81,7 @@ class WorkerBackendConformance:
     ) -> None:
         references = {worker.serialize(scope, "k", 1) for worker in (hooks, other_workers, hooks)}
 
-        assert len(references) == 1, "no times and no random parts: references must be the same"
+        assert len(references) == 1, "references must not depend on time or chance"
 
     def test_another_value_replaces_the_previous_one(
         self, hooks: WorkerHooks, scope: StoreScope
@@ -114,7 +114,7 @@ class WorkerBackendConformance:
         self, hooks: WorkerHooks, scope: StoreScope
     ) -> None:
         if not self.deletes:
-            pytest.skip(f"{hooks.name} leaves objects to be overwritten")
+            pytest.skip(f"{hooks.name} overwrites its objects")
         kept = hooks.serialize(scope, "other", 2)
         reference = hooks.serialize(scope, "k", 1)
 
@@ -143,7 +143,7 @@ class WorkerBackendConformance:
         self, hooks: WorkerHooks, scope: StoreScope
     ) -> None:
         if not self.deletes:
-            pytest.skip(f"{hooks.name} leaves objects to be overwritten")
+            pytest.skip(f"{hooks.name} overwrites its objects")
         reference = hooks.serialize(scope, "k", 1)
 
         hooks.purge(scope, "k", reference)

@@ -53,10 +53,10 @@ class Channel:
         length = len(data) + 1
         if length > self._largest:
             raise ValueTooLarge(
-                f"{length:,} bytes are too many for one message between a task and its "
-                f"supervisor; the limit is {self._largest:,}",
-                hint="keep large data in files or an object store and store the path, or read and "
-                "write fewer entries at once",
+                f"a message between a task and its supervisor has {length:,} bytes; the limit is "
+                f"{self._largest:,}",
+                hint="write large data to files or an object store and store the path, or read "
+                "and write fewer entries at once",
             )
         return _LENGTH.pack(length) + kind + data
 

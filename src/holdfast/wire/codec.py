@@ -38,9 +38,9 @@ class Wire:
         except msgspec.DecodeError as error:
             if isinstance(error.__cause__, HoldfastError):
                 raise error.__cause__ from None
-            raise InvalidInput(f"this is no command: {error}") from None
+            raise InvalidInput(f"not a command: {error}") from None
         except (RecursionError, UnicodeDecodeError):
-            raise InvalidInput("this is no command: it is nested too deeply, or no text") from None
+            raise InvalidInput("not a command: it is nested too deeply, or is not text") from None
 
     def decode_answer(self, command: Command[A], data: bytes) -> A:
         kind = type(command)

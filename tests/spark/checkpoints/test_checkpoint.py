@@ -84,8 +84,8 @@ def test_only_the_new_items_of_a_changed_list_are_done(
     assert do(["x", "c", "a", "y"], store) == ["x", "y"]
     [said] = caplog.messages
     assert said == (
-        "done: skips 2 of 4 items, which an earlier attempt has done; "
-        "2 further records are not used"
+        "done: skipping 2 of 4 items, completed by an earlier attempt; "
+        "2 other records match no item"
     )
 
 
@@ -131,7 +131,7 @@ def test_a_zombie_ends_at_its_next_item(caplog: pytest.LogCaptureFixture) -> Non
 
     with pytest.raises(StaleAttempt):
         next(loop)
-    assert "the last items are not recorded: a newer attempt has started" in caplog.text
+    assert "the last items could not be recorded: a newer attempt has started" in caplog.text
 
 
 def test_a_loop_that_cannot_be_recorded_does_not_end_well() -> None:
@@ -178,15 +178,15 @@ def test_items_of_other_types_are_named_by_a_function(store: TaskStore) -> None:
     items = [object(), object()]
 
     assert do(items, store, name=lambda item: f"item {items.index(item)}") == items
-    with pytest.raises(InvalidType, match="no name that lasts\nhint: pass name="):
+    with pytest.raises(InvalidType, match="no stable name\nhint: pass name="):
         do(items, store)
 
 
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        (["a", "b", "a"], "two items are called 'a': 'a' and 'a'"),
-        ([1, "1"], "two items are called '1': 1 and '1'"),
+        (["a", "b", "a"], "two items have the name 'a': 'a' and 'a'"),
+        ([1, "1"], "two items have the name '1': 1 and '1'"),
         ([""], "the name of '' is empty"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_name_that_is_not_text_is_refused(store: TaskStore) -> None:
 def test_a_key_that_holds_something_else_is_refused(store: TaskStore) -> None:
     store.set("done/0", {"mine": 1})
 
-    with pytest.raises(InvalidInput, match="`done/0` of the task store is no record"):
+    with pytest.raises(InvalidInput, match="`done/0` of the task store is not a record"):
         do(list("ab"), store)
 
 

@@ -124,7 +124,7 @@ def test_chunks_of_both_layouts_and_of_another_format_are_read_together(
 
 def test_an_invalid_list_of_paths_is_refused(spark: SparkSession) -> None:
     for paths in ([], "lake/orders"):
-        with pytest.raises(InvalidInput, match="paths that write_chunks has returned"):
+        with pytest.raises(InvalidInput, match="paths that write_chunks returned"):
             read_chunks(spark, paths)
 
 
@@ -149,7 +149,7 @@ def test_a_recorded_chunk_that_is_missing_is_written_again(
 
     assert made == ["a", "c"]
     assert (
-        f"chunks: {path}/chunk=a is recorded, and gone or replaced; it is written again"
+        f"chunks: {path}/chunk=a is recorded but missing or replaced; writing it again"
         in caplog.text
     )
     assert spark.read.parquet(path).count() == 6
@@ -197,12 +197,14 @@ def test_an_entry_that_is_not_a_record_is_refused(tmp_path: Path) -> None:
     store = store_of("other")
     store.set("chunks/edition", "mine")
 
-    with pytest.raises(InvalidInput, match="`chunks/edition` of the task store is no record"):
+    with pytest.raises(InvalidInput, match="`chunks/edition` of the task store is not a record"):
         write_chunks(list("ab"), store, str(tmp_path), never, key="chunks")
 
 
 def test_a_function_that_returns_no_dataframe_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InvalidType, match="'a' was made into a NoneType, which cannot be written"):
+    with pytest.raises(
+        InvalidType, match="the function returned a NoneType for 'a', which cannot be written"
+    ):
         write_chunks(list("ab"), store_of("none"), str(tmp_path), lambda _: None, key="x")  # type: ignore[arg-type,return-value]
 
 
@@ -365,5 +367,5 @@ def test_a_column_that_the_directories_would_hide_is_refused(
 
 @pytest.mark.parametrize("paths", [5, [], [None], "a"])
 def test_paths_that_are_not_a_list_are_refused(spark: SparkSession, paths: Any) -> None:
-    with pytest.raises(InvalidInput, match="reads the paths that write_chunks has returned"):
+    with pytest.raises(InvalidInput, match="takes the paths that write_chunks returned"):
         read_chunks(spark, paths)

@@ -43,10 +43,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"application": "gone.py"}, "the application `gone.py` does not exist: there is no /"),
+        ({"application": "gone.py"}, "the application `gone.py` does not exist: /"),
         ({"application": "app.jar"}, "app.jar has no main_class"),
         ({"main_class": "org.example.Main"}, "app.py has a main_class"),
-        ({"py_files": ["lib.zip", "gone.zip"]}, "of py_files, `gone.zip` does not exist"),
+        ({"py_files": ["lib.zip", "gone.zip"]}, "in py_files, `gone.zip` does not exist"),
         ({"args": "--day 1"}, "args is '--day 1'"),
         ({"conf": {"executor.cores": 2}}, "conf has 'executor.cores': 2"),
         ({"conf": {"spark.executor.cores": None}}, "conf has 'spark.executor.cores': None"),
@@ -249,7 +249,7 @@ def test_a_local_driver_that_failed_or_vanished_is_reported(spark_submit: Path) 
 
     assert failed == Status(State.FAILED, "spark-submit ended with exit status 3")
     assert vanished.state is State.UNKNOWN
-    assert "is not there any more, and has not told its end" in vanished.detail
+    assert "is gone and has left no exit status" in vanished.detail
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_the_first_driver_works_with_both_stores_and_a_second_ends_at_once(
     ended = first.go_on()
 
     assert status == NOT_MINE
-    assert f"is not its own: driver first (process {first.pid} on" in errors
+    assert f"does not belong to it: driver first (process {first.pid} on" in errors
     assert ended == (0, "")
     assert task_store.get("by") == ["first", "d", "r", "job", -1]
     assert served.store.execute(c.Get(c.AssetScope(name="orders"), "newest")) == "7"
@@ -152,7 +152,7 @@ def test_a_driver_whose_intent_is_not_current_ends_at_once(
     status, errors = drivers.start("late").go_on()
 
     assert status == NOT_MINE
-    assert "its task does not wait for it any more" in errors
+    assert "its task no longer waits for it" in errors
     assert task_store.get(claim_key(KEY)) is None
 
 
@@ -188,7 +188,7 @@ def test_a_child_process_of_a_driver_is_not_a_driver(
 
     status, errors = drivers.start("first").go_on()
 
-    assert (status, "has it" in errors) == (NOT_MINE, True)
+    assert (status, "runs it" in errors) == (NOT_MINE, True)
     assert first.go_on()[0] == 0
 
 
@@ -216,7 +216,7 @@ def test_a_driver_continues_while_its_stores_are_unavailable(
     status, errors = working.go_on()
 
     assert status == 0
-    assert errors.count("no heartbeat of the job") == 1
+    assert errors.count("could not send the heartbeat of the job") == 1
 
 
 def test_a_driver_whose_heartbeat_was_written_without_answer_continues(
@@ -240,7 +240,7 @@ def test_a_driver_that_has_done_its_work_succeeds_without_its_stores(
     status, errors = working.go_on()
 
     assert status == 0
-    assert "the end of the job was not recorded" in errors
+    assert "could not record the end of the job" in errors
 
 
 def test_a_program_that_was_not_submitted_is_not_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:

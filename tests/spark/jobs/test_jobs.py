@@ -224,7 +224,9 @@ def test_applications_run_with_all_their_arguments(site: Site) -> None:
     late = site.task_store("late")["spark_job"]
     assert "longer than its execution_timeout" in site.instance("late").error
     assert LocalSubmit("", site.directory / ".holdfast").status(late).state is State.CANCELLED
-    assert f"the master at {site.cluster.rest} refuses this" in site.instance("refused").error
+    assert (
+        f"the master at {site.cluster.rest} refused the request" in site.instance("refused").error
+    )
     assert "hint: check the numbers and sizes in conf=" in site.log("refused")
 
 

@@ -65,7 +65,7 @@ def test_a_value_is_stored_exactly(spark_type: t.DataType, value: Any, stored: A
     ],
 )
 def test_a_value_of_another_type_is_refused(spark_type: t.DataType, value: Any) -> None:
-    with pytest.raises(InvalidType, match="initial is .*`at` is of the type") as raised:
+    with pytest.raises(InvalidType, match="initial is .*`at` has the type") as raised:
         cursor(spark_type).given("initial", value)
 
     assert "like this" in raised.value.hint
@@ -140,7 +140,7 @@ def test_a_lag_that_does_not_fit_the_cursor_is_refused(spark_type: t.DataType, l
     ],
 )
 def test_a_type_without_an_exact_order_is_refused(spark_type: t.DataType) -> None:
-    with pytest.raises(InvalidType, match="the cursor `at` is of the type"):
+    with pytest.raises(InvalidType, match="the cursor `at` has the type"):
         cursor(spark_type)
 
 
@@ -215,5 +215,5 @@ def test_numbers_and_text_are_never_past() -> None:
 
 
 def test_a_time_out_of_pythons_range_is_an_error() -> None:
-    with pytest.raises(InvalidInput, match="too far off"):
+    with pytest.raises(InvalidInput, match="out of range"):
         cursor(t.TimestampType()).from_observed(str(10**18))

@@ -39,11 +39,11 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"cursor": 7}, "name of a column"),
         ({"primary_key": ["id", "nr"]}, "the primary key is `nr`"),
         ({"initial": "1"}, "initial is '1'"),
-        ({"lag": 1}, "with a lag, rows are read again"),
-        ({"on_null": "include"}, "would be loaded again by each load"),
+        ({"lag": 1}, "rows that are already loaded are read again"),
+        ({"on_null": "include"}, "every load would load the rows"),
         ({"on_null": "ignore"}, "on_null is 'ignore'"),
         ({"closed": "start"}, "closed is 'start'"),
-        ({"closed": "both"}, "is about the end of a backfill, and there is none"),
+        ({"closed": "both"}, "applies to the end of a backfill, and there is no"),
         ({"end_value": 5, "lag": 1, "primary_key": "id"}, "a backfill has no lag"),
         ({"end_value": 5, "initial": 6}, "end_value 5 is before initial 6"),
         ({"remember": 0}, "remember is 0"),
@@ -54,34 +54,37 @@ def df(local_spark: SparkSession) -> DataFrame:
         ({"key": None}, "a key must be text"),
         ({"key": None, "end_value": 5}, "a key must be text"),
         ({"initial": Decimal("1e999999")}, "initial is Decimal"),
-        ({"expect": {"where": "id < unix_timestamp()"}}, "depends on the clock, on chance"),
-        ({"expect": {"where": "max(id) < 9"}}, "is no condition on the rows"),
-        ({"expect": {"where": "row_number() OVER (ORDER BY id) < 9"}}, "is no condition on the ro"),
+        ({"expect": {"where": "id < unix_timestamp()"}}, "may depend on the clock, on randomness"),
+        ({"expect": {"where": "max(id) < 9"}}, "is not a condition on the rows"),
+        (
+            {"expect": {"where": "row_number() OVER (ORDER BY id) < 9"}},
+            "is not a condition on the ro",
+        ),
         ({"until": "5"}, "until is '5'"),
         ({"until": timedelta(hours=1)}, "until is relative to now"),
         ({"until": timedelta(hours=-1)}, "which is in the future"),
-        ({"expect": {"rows": (5, 1)}}, r"expect rows is \(5, 1\), which nothing can be"),
-        ({"expect": {"range": {"id": (5, 1)}}}, r"expect range id is \(5, 1\), which nothing"),
-        ({"expect": {"where": "id ="}}, r"is no condition on the rows: \[PARSE"),
-        ({"expect": {"not_null": "id"}, "quarantine": ""}, "quarantine is '', which is no dir"),
+        ({"expect": {"rows": (5, 1)}}, r"expect rows is \(5, 1\), which no value satisfies"),
+        ({"expect": {"range": {"id": (5, 1)}}}, r"expect range id is \(5, 1\), which no value"),
+        ({"expect": {"where": "id ="}}, r"is not a condition on the rows: \[PARSE"),
+        ({"expect": {"not_null": "id"}, "quarantine": ""}, "quarantine is '', which is not a dir"),
         ({"expect": {"not_null": "id"}, "quarantine": 5}, "quarantine is 5"),
         ({"end_value": 5, "until": 4}, "a backfill has no until"),
         ({"end_value": 5, "max_rows": 4}, "a backfill has no max_rows"),
         ({"max_rows": 0}, "max_rows is 0"),
         ({"contract": "strict"}, "contract is 'strict'"),
         ({"materialize": "yes"}, "materialize is 'yes'"),
-        ({"quarantine": "bad"}, "quarantine is for rows that fail a check"),
+        ({"quarantine": "bad"}, "quarantine is given without a check"),
         ({"expect": ["id"]}, r"expect is \['id'\]"),
         ({"expect": {"nonnull": "id"}}, "expect has no rule 'nonnull'"),
         ({"expect": {"not_null": "nr"}}, "expect not_null is `nr`"),
         ({"expect": {"range": {"id": 5}}}, "expect range id is 5"),
-        ({"expect": {"range": {"id": ("a", None)}}}, r"is \('a', None\), and the column is of"),
-        ({"expect": {"range": {"id": (None, date(2013, 1, 1))}}}, "the column is of the type big"),
-        ({"expect": {"range": {"id": (object(), None)}}}, "the column is of the type bigint"),
+        ({"expect": {"range": {"id": ("a", None)}}}, r"is \('a', None\), but the column has"),
+        ({"expect": {"range": {"id": (None, date(2013, 1, 1))}}}, "the column has the type big"),
+        ({"expect": {"range": {"id": (object(), None)}}}, "the column has the type bigint"),
         ({"expect": {"rows": 5}}, "expect rows is 5"),
         ({"expect": {"rows": ("1", None)}}, "expect rows is"),
-        ({"expect": {"where": "nr > 1"}}, "is no condition on the rows: .*UNRESOLVED_COLUMN"),
-        ({"expect": {"where": "id + 1"}}, "is of the type bigint"),
+        ({"expect": {"where": "nr > 1"}}, "is not a condition on the rows: .*UNRESOLVED_COLUMN"),
+        ({"expect": {"where": "id + 1"}}, "has the type bigint"),
     ],
 )
 def test_an_invalid_load_is_refused(
@@ -96,9 +99,9 @@ def test_an_invalid_load_is_refused(
     [
         (lambda new, path: new.save(None), "the path is None"),
         (lambda new, path: new.save(b"x"), "the path is b'x'"),
-        (lambda new, path: new.save(" "), "is no directory to write into"),
-        (lambda new, path: new.save("/"), "the path is '/', which is no directory"),
-        (lambda new, path: new.save("file:///"), "which is no directory"),
+        (lambda new, path: new.save(" "), "is not a directory to write to"),
+        (lambda new, path: new.save("/"), "the path is '/', which is not a directory"),
+        (lambda new, path: new.save("file:///"), "which is not a directory"),
         (lambda new, path: new.save("/proc/holdfast"), "/proc/holdfast.* cannot be written"),
         (lambda new, path: new.save(path, format=None), "format is None"),
         (lambda new, path: new.save(path, partition_by="nope"), "partition_by is `nope`"),
@@ -106,7 +109,7 @@ def test_an_invalid_load_is_refused(
         (lambda new, path: new.save(path, options=5), "options is 5"),
         (lambda new, path: new.sql(None), "the statement is None"),
         (lambda new, path: new.view(None), "the view's name is None"),
-        (lambda new, path: new.write(None), "the write is None"),
+        (lambda new, path: new.write(None), "write got None"),
     ],
 )
 def test_an_invalid_write_is_refused(
@@ -164,7 +167,7 @@ def test_a_watermark_of_another_type_is_an_error_and_can_be_deleted(
 ) -> None:
     orders.set("watermark", {"cursor": "at", "type": "date", "value": "2013-12-31"})
 
-    with pytest.raises(InvalidInput, match="`at` of the type date, and this load") as raised:
+    with pytest.raises(InvalidInput, match="`at` of the type date, but this load") as raised:
         incremental(df, orders, cursor="at")
 
     assert "rewind" in raised.value.hint
@@ -186,7 +189,7 @@ def test_a_cursor_that_is_all_null_is_an_error_or_nothing_new(
 def test_too_many_rows_to_remember_are_an_error_that_moves_nothing(
     df: DataFrame, orders: AssetStore
 ) -> None:
-    with pytest.raises(InvalidInput, match="more than 1 loaded rows may come again"):
+    with pytest.raises(InvalidInput, match="more than remember=1 loaded rows would be read again"):
         incremental(df, orders, cursor="at", primary_key="id", remember=1)
     assert orders.entry("watermark") is None
 
@@ -210,7 +213,7 @@ def test_a_key_given_later_duplicates_nothing_and_warns(
     later = frame(local_spark, [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 2)])
     table.load(incremental(later, orders, **rules))
 
-    assert "does not say which rows are loaded by at, id" in caplog.text
+    assert "does not record which rows are loaded, by at, id" in caplog.text
     assert (nothing.rows, changed.rows) == (0, 1)
     assert table.rows() == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
 
@@ -223,7 +226,7 @@ def test_a_key_of_another_kind_is_an_error_with_a_hint(
     text = frame(local_spark, [("1", 5), ("2", 6)], "id string, at long")
     Table().load(incremental(number, orders, cursor="at", primary_key="id"))
 
-    with pytest.raises(InvalidInput, match=r"by .*id \(integer\), and .* now .*id \(string\)"):
+    with pytest.raises(InvalidInput, match=r"by .*id \(integer\), but .* now .*id \(string\)"):
         incremental(text, orders, cursor="at", primary_key="id")
 
     mark = orders.get("watermark")
@@ -282,7 +285,7 @@ def test_a_load_is_written_once(df: DataFrame, orders: AssetStore) -> None:
     load = incremental(df, orders, cursor="at")
     Table().load(load)
 
-    with pytest.raises(InvalidInput, match="this load is written"):
+    with pytest.raises(InvalidInput, match="this load has already been written"):
         Table().load(load)
 
 
@@ -292,7 +295,7 @@ def test_a_superseded_load_is_not_written(df: DataFrame, orders: AssetStore) -> 
     table = Table()
     table.load(fast)
 
-    with pytest.raises(VersionConflict, match="another load was faster"):
+    with pytest.raises(VersionConflict, match="another load finished first"):
         slow.write(lambda new: pytest.fail("it must not be written"))
     assert len(orders.history("watermark")) == 1
 
@@ -306,7 +309,7 @@ def test_a_load_superseded_during_its_write_moves_nothing(
         Table().load(incremental(df.where("id = 1"), orders, cursor="at"))
         new.collect()
 
-    with pytest.raises(VersionConflict, match="another load was faster"):
+    with pytest.raises(VersionConflict, match="another load finished first"):
         slow.write(write_slowly)
     assert orders.get("watermark")["value"] == 2
 

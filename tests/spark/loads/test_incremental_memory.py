@@ -72,8 +72,8 @@ def test_a_range_begins_at_the_latest_of_its_bounds() -> None:
 @pytest.mark.parametrize(
     ("stored", "message"),
     [
-        ("2013-12-31", "no incremental load has written"),
-        ({"value": 7}, "no incremental load has written"),
+        ("2013-12-31", "not written by an incremental load"),
+        ({"value": 7}, "not written by an incremental load"),
         ({"cursor": "id", "type": "integer", "value": 7}, "for the cursor `id`"),
         ({"cursor": "at", "type": "date", "value": "2013-12-31"}, "of the type date"),
         ({"cursor": "at", "type": "integer", "value": "7"}, "is '7'"),

@@ -202,7 +202,7 @@ def test_a_load_that_may_be_in_a_table_is_not_superseded_silently(orders: AssetS
     assert planning(orders).number == 0
     orders.set("watermark", {"value": 3})
 
-    with pytest.raises(InvalidInput, match="may be in a table already, with the number 0"):
+    with pytest.raises(InvalidInput, match="may already be in a table, with the number 0"):
         planning(orders)
     orders.delete("watermark/plan")
     assert planning(orders).number == 0

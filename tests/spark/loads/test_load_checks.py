@@ -130,12 +130,12 @@ def test_a_changed_schema_fails_a_contract_or_is_reported(
     with pytest.raises(SourceChanged) as raised:
         load([(1, 3, True)], "id long, at long, done boolean", "fail")
     assert raised.value.message.endswith(
-        "`note` is gone; `done` (boolean) is new; `id` was int and is bigint"
+        "`note` is missing; `done` (boolean) is new; `id` was int and is now bigint"
     )
     assert orders.get("watermark")["value"] == 2
 
     load([(1, 3, True)], "id long, at long, done boolean", "warn")
-    assert "the source's schema has changed: `note` is gone" in caplog.text
+    assert "the source's schema has changed: `note` is missing" in caplog.text
     load([(1, 4, True)], "id long, at long, done boolean", "fail")
     assert len(orders.history("watermark/schema")) == 2
 
@@ -207,6 +207,6 @@ def test_rows_and_quarantined_rows_have_different_paths(
         quarantine=f"file:{tmp_path}/{bad}",
     )
 
-    with pytest.raises(InvalidInput, match="one is in the other"):
+    with pytest.raises(InvalidInput, match="one contains the other"):
         new.save(f"{tmp_path}/{data}")
     assert new.save(f"{tmp_path}/beside").rows == 1

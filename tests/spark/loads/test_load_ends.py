@@ -65,7 +65,7 @@ def test_a_row_in_the_future_is_reported_and_left_for_later(
 
     assert first == Loaded(1, None, NOON, beyond=1)
     assert second == Loaded(1, NOON, NOON + timedelta(hours=1), beyond=1)
-    assert "1 rows have a `at` in the future, and are left for a later load" in caplog.text
+    assert "1 rows have a `at` in the future; left for a later load" in caplog.text
     assert events.get("watermark/load")["beyond"] == 1
 
 
@@ -302,7 +302,7 @@ def test_a_table_of_a_catalog_is_read_once(classic_spark: SparkSession, tmp_path
 def test_invalid_utf_8_is_no_end(classic_spark: SparkSession, events: AssetStore) -> None:
     texts = "SELECT 1L id, 'ü' at UNION ALL SELECT 2L, cast(X'FF' AS string)"
 
-    with pytest.raises(InvalidInput, match="has the bytes FF, which are no text in UTF-8"):
+    with pytest.raises(InvalidInput, match="has the bytes FF, which are not valid UTF-8"):
         incremental(classic_spark.sql(texts), events, cursor="at")
     first = incremental(classic_spark.sql(texts).where("id = 1"), events, cursor="at")
     assert first.write(lambda new: None).to == "ü"

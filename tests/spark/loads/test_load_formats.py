@@ -75,7 +75,7 @@ def test_columns_of_json_whose_spelling_changes_are_refused(
     for sql in ("SELECT 1 AS at, 'a' AS Name", "SELECT 2 AS at, 'b' AS name"):
         save(classic_spark, orders, sql, tmp_path / "out", format="json")
 
-    with pytest.raises(InvalidInput, match="`name` was saved as `Name`, too"):
+    with pytest.raises(InvalidInput, match="saved the column `name` also as `Name`"):
         read_loads(classic_spark, orders, str(tmp_path / "out"))
 
 
@@ -113,7 +113,7 @@ def test_a_float_that_was_written_as_text_is_not_read_as_a_double(
         sql = f"SELECT {number} AS at, CAST(0.1 AS {kind}) AS x"
         save(classic_spark, orders, sql, tmp_path / "out", **output)
 
-    with pytest.raises(InvalidInput, match="`x` was saved as float and as double"):
+    with pytest.raises(InvalidInput, match="saved the column `x` as float and as double"):
         read_loads(classic_spark, orders, str(tmp_path / "out"))
 
 
@@ -140,11 +140,11 @@ def test_two_ways_of_saving_below_one_path_are_named(
         save_without_renames(patch)
         save(classic_spark, orders, "SELECT 2 AS at, 'a' AS p", tmp_path / "out")
 
-    with pytest.raises(InvalidInput, match="has loads of two kinds: some were saved where"):
+    with pytest.raises(InvalidInput, match="has loads of two kinds: some were saved by"):
         read_loads(classic_spark, orders, str(tmp_path / "out"))
     save(classic_spark, orders, "SELECT 3 AS at, 'a' AS p", tmp_path / "other")
     save(classic_spark, orders, "SELECT 4 AS at, 'a' AS p", tmp_path / "other", partition_by="p")
-    with pytest.raises(InvalidInput, match="another partition_by: by (p and by nothing|nothing)"):
+    with pytest.raises(InvalidInput, match="different partition_by: by (p and by nothing|nothing)"):
         read_loads(classic_spark, orders, str(tmp_path / "other"))
 
 
@@ -253,7 +253,7 @@ def test_csv_that_the_author_wrote_with_other_columns_is_refused(
     source = spark.sql("SELECT 3L AS at, '009' AS code, 'x' AS more")
     write_by_hand(incremental(source, orders, cursor="at"), out, "csv")
 
-    with pytest.raises(InvalidInput, match="such files are read by place"):
+    with pytest.raises(InvalidInput, match="such files are read by column position"):
         read_loads(spark, orders, str(out))
 
 

@@ -148,7 +148,7 @@ def test_a_key_without_one_form_is_refused(
 ) -> None:
     df = local_spark.createDataFrame([], f"k {kind}, at long")
 
-    with pytest.raises(InvalidType, match="the primary key `k` is of the type"):
+    with pytest.raises(InvalidType, match="the primary key `k` has the type"):
         incremental(df, orders, cursor="at", primary_key="k")
 
 

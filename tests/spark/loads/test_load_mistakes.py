@@ -83,7 +83,7 @@ def test_directories_that_spark_does_not_see_are_named(
 
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
-    assert "part=\\xfc/' has a name that Spark does not see" in done.stdout, done.stderr
+    assert "part=\\xfc/': the locale of its Java is not UTF-8" in done.stdout, done.stderr
 
 
 def test_the_error_of_an_unchecked_save_names_the_null_cursor(
@@ -100,13 +100,13 @@ def test_the_error_of_an_unchecked_save_names_the_null_cursor(
 @pytest.mark.parametrize(
     ("path", "options", "message"),
     [
-        ("/out*", {}, r"Spark reads `\*` in a path as a pattern"),
-        ("/{a,b}", {}, r"Spark reads `{` in a path as a pattern"),
-        ("/out", {"format": "parkuet"}, "Spark knows no format `parkuet` here"),
+        ("/out*", {}, r"Spark treats `\*` in a path as a pattern"),
+        ("/{a,b}", {}, r"Spark treats `{` in a path as a pattern"),
+        ("/out", {"format": "parkuet"}, "Spark does not know the format `parkuet` here"),
         (
             "/out",
             {"partition_by": ["id", "at"]},
-            "partition_by is id, at, and the rows have id, at",
+            "partition_by is id, at, and the columns are id, at",
         ),
         ("/out", {"partition_by": ["id", "id"]}, "partition_by is id, id"),
     ],
@@ -133,7 +133,7 @@ def test_bytes_and_struct_fields_cannot_be_directory_names(
     df = classic_spark.sql("SELECT 1L AS at, X'00ff' AS bytes, struct(1 AS a) AS s")
     load = incremental(df, orders, cursor="at")
 
-    with pytest.raises(InvalidInput, match="`bytes`, whose bytes the name"):
+    with pytest.raises(InvalidInput, match="`bytes`, which is binary"):
         load.save(str(tmp_path / "out"), partition_by="bytes")
     with pytest.raises(InvalidInput, match="`s.a`, a field of a struct"):
         load.save(str(tmp_path / "out"), partition_by="s.a")
@@ -168,5 +168,5 @@ def test_a_backfill_without_rows_is_read_as_no_rows(
 
     found = read_loads(spark, orders, str(tmp_path / "out"), format=format)
     assert (found.columns, found.collect()) == (["id", "at", "load"], [])
-    with pytest.raises(NotFound, match="none of its directories is that of a load"):
+    with pytest.raises(NotFound, match="none of its directories belongs to a load"):
         read_loads(spark, orders, str(tmp_path), format=format)

@@ -94,7 +94,7 @@ def test_a_load_with_other_rules_replaces_one_that_did_not_finish(
 
     assert second.name == first.name
     assert second.end == 2
-    assert "had other rules, and is replaced" in caplog.text
+    assert "replacing an unfinished load that had other rules" in caplog.text
 
 
 def test_a_number_that_a_table_may_have_keeps_its_rows(
@@ -105,7 +105,7 @@ def test_a_number_that_a_table_may_have_keeps_its_rows(
     options = first.txn_options()
 
     assert options == {"txnAppId": "holdfast.orders.watermark", "txnVersion": "0"}
-    with pytest.raises(InvalidInput, match="had other rules, and may be in a table already"):
+    with pytest.raises(InvalidInput, match="had other rules, and may already be in a table"):
         incremental(two, orders, cursor="at", primary_key="id")
     retry = incremental(two, orders, cursor="at")
     assert retry.txn_options() == options
@@ -154,7 +154,7 @@ def test_two_concurrent_loads_have_one_plan(
     fast.txn_options()
 
     assert same.txn_options() == fast.txn_options()
-    with pytest.raises(VersionConflict, match="has begun with another range"):
+    with pytest.raises(VersionConflict, match="has started with another range"):
         slow.write(lambda new: pytest.fail("it must not be written"))
 
 

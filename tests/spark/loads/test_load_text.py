@@ -38,7 +38,7 @@ SIGNS = [",", ",a", "a,b", ";", "|", "a|", "||", "#", "#a", "-", "-1", "null", "
 OTHERS = ["a", "ä€😀", "\x00", "a\x00b", "\x01", "\x1a", "a\ufeff", "\x7f", "<a>&amp;]]>", "</row>"]
 MARKS = ["\ufeff", "\ufeffa"]
 FEW = [*BREAKS, *BLANKS, *QUOTES, *SIGNS, *OTHERS]
-REFUSED = "does not keep|cannot read these rows|rows, Spark reads"
+REFUSED = "cannot represent|cannot read these rows|Spark reads back"
 SCHEMA = "v string, w string, n int, p int, at long"
 
 

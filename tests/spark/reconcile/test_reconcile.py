@@ -242,7 +242,7 @@ def test_an_error_on_executors_is_reported_in_plain_words(local_spark: SparkSess
 
 def test_executors_without_holdfast_are_an_error() -> None:
     with (
-        pytest.raises(MissingDependency, match="have no package `holdfast`"),
+        pytest.raises(MissingDependency, match="the package `holdfast` is not installed there"),
         translated("list the storage"),
     ):
         raise PythonException("ModuleNotFoundError: No module named 'holdfast'")

@@ -70,7 +70,7 @@ def test_a_machine_with_java_and_pyspark_passes_the_check(no_java: Path) -> None
 def test_missing_java_is_an_error(no_java: Path) -> None:
     error = refusal(SparkUnavailable, settings())
 
-    assert error.message == "there is no Java, which Spark needs"
+    assert error.message == "Java, which Spark needs, is not installed"
     assert "install Java 17 or later" in error.hint
 
 
@@ -79,7 +79,7 @@ def test_java_that_is_too_old_is_an_error(no_java: Path) -> None:
 
     error = refusal(SparkUnavailable, settings())
 
-    assert error.message == f"{java} is Java 8, and Spark needs 17 or later"
+    assert error.message == f"{java} is Java 8, but Spark needs 17 or later"
 
 
 def test_java_home_takes_precedence_over_the_path(

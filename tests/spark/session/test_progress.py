@@ -154,7 +154,7 @@ def test_a_store_that_refuses_progress_does_not_disturb_the_job(
         await_true(lambda: caplog.text)
         report([stage(1, 1, 1)], 0, "two", True)
 
-    assert caplog.text.count("progress on Spark could not be stored") == 1
+    assert caplog.text.count("could not store the progress of Spark") == 1
 
 
 def test_a_slow_store_does_not_delay_the_job() -> None:

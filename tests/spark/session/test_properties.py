@@ -33,5 +33,5 @@ def test_a_value_cannot_inject_another_setting(classic_spark: SparkSession, tmp_
 
 @pytest.mark.parametrize("name", ["spark.a b", "spark.a\rspark.b", "spark.a=b", "spark.a:b", ""])
 def test_an_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInput, match="no name of a Spark setting"):
+    with pytest.raises(InvalidInput, match="not the name of a Spark setting"):
         write_properties(tmp_path / "spark.properties", {name: "x"})

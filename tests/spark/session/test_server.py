@@ -162,7 +162,7 @@ def test_the_error_of_a_server_that_cannot_start_has_the_reason(tmp_path: Path) 
         assert keeper.stderr is not None
         error = keeper.stderr.read()
 
-    assert "Spark ended with status 1" in error
+    assert "Spark exited with status 1" in error
     assert "driver memory" in error.lower() or "heap" in error.lower()
     assert "spark.log" in error
 

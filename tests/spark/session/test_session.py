@@ -119,7 +119,7 @@ def test_a_dead_server_is_reported_soon(spark_server: Kept, in_process: Callable
 
     message, seconds = in_process(attempt.try_to_open, gone)
 
-    assert "no Spark session at localhost:1" in message
+    assert "could not open a Spark session at localhost:1" in message
     assert seconds < 5
 
 
@@ -130,7 +130,7 @@ def test_a_connection_without_the_token_is_refused(
 
     message, _ = in_process(attempt.try_to_open, wrong)
 
-    assert "no Spark session" in message
+    assert "could not open a Spark session" in message
 
 
 @pytest.mark.full

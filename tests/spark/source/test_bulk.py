@@ -92,7 +92,7 @@ def test_the_error_of_workers_without_holdfast_says_that_a_database_needs_it(
     register(spark, url)
 
     with pytest.raises(
-        Exception, match=r"here is no `\w+[\w.]*`\s+hint: install them there, or go"
+        Exception, match=r"`\w+[\w.]*` is not installed here\s+hint: install them there, or use"
     ):
         save(task_rows(spark))
 

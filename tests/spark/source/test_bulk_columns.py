@@ -46,7 +46,7 @@ def entries(found: Columns, rows: pa.RecordBatch) -> list[Any]:
     [
         ("task_store", "dag_id string, key string, value string", "no column `run_id`"),
         ("task_store", f"{TASKS}, expire_at timestamp", "does not take a column `expire_at`"),
-        ("task_store", f"{TASKS}, version long", "the store makes `version` by itself"),
+        ("task_store", f"{TASKS}, version long", "the store sets `version` itself"),
         ("asset_store", "asset string, uri string, key string, value string", "keep one of them"),
         ("asset_store", "key string, value string", "no column `asset`"),
         ("asset_store", "asset string, key string, value string, expires_at timestamp", "take a"),
@@ -61,9 +61,9 @@ def test_unknown_or_missing_columns_are_refused(table: str, text: str, said: str
 @pytest.mark.parametrize(
     ("column", "kind", "said"),
     [
-        ("value", "binary", r"is binary, and has to be string\n.*to_json\(value\)"),
-        ("map_index", "string", "`map_index` is string, and has to be an integer"),
-        ("expires_at", "timestamp_ntz", "`expires_at` is timestamp_ntz, and has to be timestamp"),
+        ("value", "binary", r"is binary, but must be string\n.*to_json\(value\)"),
+        ("map_index", "string", "`map_index` is string, but must be an integer"),
+        ("expires_at", "timestamp_ntz", "`expires_at` is timestamp_ntz, but must be timestamp"),
     ],
 )
 def test_columns_of_another_type_are_refused(column: str, kind: str, said: str) -> None:
@@ -118,7 +118,7 @@ def test_a_row_of_an_asset_is_found_by_name_or_uri(column: str, by: str) -> None
         ({"dag_id": ""}, "dag_id is empty, in the row dag_id=''"),
         ({"task_id": "x" * 251}, "task_id has 251 characters; the limit is 250, in the row"),
         ({"map_index": -2}, "map_index is -2, in the row"),
-        ({"expires_at": 2**62}, "expires_at is not in our calendar, in the row .*key='k'"),
+        ({"expires_at": 2**62}, "expires_at is out of range, in the row .*key='k'"),
     ],
 )
 def test_a_bad_row_is_named(values: dict[str, Any], said: str) -> None:

@@ -117,7 +117,9 @@ def test_a_duplicate_key_fails_the_write(
     register(local_spark, url)
     rows = task_rows(local_spark).where("map_index = 1")
 
-    with pytest.raises(Exception, match=r"`key \d+` of task imported/first/load\[1\] is more than"):
+    with pytest.raises(
+        Exception, match=r"`key \d+` of task imported/first/load\[1\] occurs more than"
+    ):
         save(rows.union(rows))
 
     assert connection.store.execute(c.ListTasks("imported", "first")) == ()

@@ -119,9 +119,9 @@ def test_columns_and_rows_are_chosen_by_the_store(at_server: SparkSession) -> No
         ({"table": "runs", "where": "conf = 'x'"}, "cannot find rows of `runs` by conf = 'x'"),
         ({"table": "runs", "wher": "dag_id = 'x'"}, "there is no option `wher` for reading"),
         ({"table": "runs", "path": "x", "a": "1"}, "there is no option `a`, `path` for reading"),
-        ({"table": "runs", "partitions": "many"}, "partitions may not be 'many'"),
+        ({"table": "runs", "partitions": "many"}, "partitions is 'many'"),
         ({"table": "runs", "token": "x"}, "a token is given without the URL of a server"),
-        ({"table": "runs", "url": "http://127.0.0.1:1", "token": ""}, "a server wants a token"),
+        ({"table": "runs", "url": "http://127.0.0.1:1", "token": ""}, "the server needs a token"),
     ],
 )
 def test_the_first_line_of_an_error_says_which_option_is_bad(
@@ -144,7 +144,7 @@ def test_the_hint_of_an_unknown_option_names_the_known_ones(at_server: SparkSess
     assert parameters is not None
     assert parameters["msg"].strip() == (
         "holdfast.errors.InvalidInput: there is no option `tabel` for reading\n"
-        "hint: the options are table, url, token, where, columns, partitions"
+        "hint: known options: table, url, token, where, columns, partitions"
     )
 
 
@@ -172,7 +172,7 @@ def test_a_view_has_its_options_and_a_catalog_table_is_refused(
 ) -> None:
     at_server.sql("CREATE TEMPORARY VIEW all_runs USING holdfast OPTIONS (table 'runs')")
 
-    with pytest.raises(PySparkException, match="catalog cannot hold a table of Holdfast"):
+    with pytest.raises(PySparkException, match="catalog cannot hold a Holdfast table"):
         at_server.sql("CREATE TABLE kept_runs USING holdfast OPTIONS (table 'runs')")
 
     assert at_server.sql("SELECT run_id FROM all_runs").collect() == [Row(run_id="monday")]
@@ -216,6 +216,6 @@ def test_a_database_is_read_where_holdfast_is_installed(
     try:
         outcome: Any = table(spark, "task_store").count()
     except PySparkException as error:
-        outcome = "install them there, or go through a server" in str(error)
+        outcome = "install them there, or use a server" in str(error)
 
     assert outcome == (4 if has_holdfast else True)

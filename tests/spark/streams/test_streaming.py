@@ -97,7 +97,7 @@ def test_each_batch_is_counted_once_whatever_dies(
     assert events.calls() == [0, 1, 1, 2]
 
     shutil.rmtree(events.place / "checkpoint")
-    with pytest.raises(Conflict, match="is not the one that asset `events` knows") as caught:
+    with pytest.raises(Conflict, match="is not the one recorded for asset `events`") as caught:
         follow(events.start(writes(events.place)), store)
 
     assert "remove the output, and delete `stream` from the asset store" in caught.value.hint

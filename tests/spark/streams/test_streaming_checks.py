@@ -67,10 +67,10 @@ def test_two_queries_do_not_record_in_one_key(events: Events, connection: Connec
     def meanwhile(df: DataFrame, batch: Batch) -> None:
         events.assets.set("stream", {"query": "other", "batch": 0})
 
-    with pytest.raises(Conflict, match="another query has recorded a batch in `stream`"):
+    with pytest.raises(Conflict, match="another query recorded a batch in `stream`"):
         follow(events.start(meanwhile), store)
     events.assets.set("stream", "mine")
-    with pytest.raises(Conflict, match="records no batch of a streaming query: 'mine'"):
+    with pytest.raises(Conflict, match="is not the record of a streaming query's batch: 'mine'"):
         follow(events.start(meanwhile), store)
 
 

@@ -351,7 +351,7 @@ def test_an_export_superseded_by_another_stops_and_undoes_nothing(
 
     monkeypatch.setattr(Chunk, "entries", overtaken)
 
-    with pytest.raises(Conflict, match="another attempt has begun"):
+    with pytest.raises(Conflict, match="another attempt has started"):
         export(local_spark, source, out, rows=SMALL)
 
     assert sorted(str(file) for file in out.rglob("*.parquet")) == files[1:]
@@ -385,7 +385,7 @@ def test_a_directory_of_another_program_is_not_changed(
 def test_a_directory_that_is_not_an_export_is_refused(
     imported: Callable[..., Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidInput, match=r"no finished export: it has no manifest\.json"):
+    with pytest.raises(InvalidInput, match=r"not a finished export: it has no manifest\.json"):
         imported(tmp_path)
 
 
@@ -395,7 +395,9 @@ def test_an_export_of_another_format_is_refused(
     file = exported / "manifest.json"
     file.write_text(file.read_text().replace('"format": 1', '"format": 2'))
 
-    with pytest.raises(InvalidInput, match="an export of format 2; this Holdfast reads 1"):
+    with pytest.raises(
+        InvalidInput, match="an export of format 2; this version of Holdfast reads format 1"
+    ):
         imported(exported)
 
 
@@ -405,11 +407,13 @@ def test_files_that_were_changed_or_lost_are_refused_before_anything_is_written(
     chunks = exported / "task_store"
     for file in (chunks / "chunk=1-of-1").glob("*.parquet"):
         file.unlink()
-    with pytest.raises(InvalidInput, match=r"chunk=1-of-1 is not what was exported: it has 0 ent"):
+    with pytest.raises(
+        InvalidInput, match=r"chunk=1-of-1 does not match the manifest: it has 0 ent"
+    ):
         imported(exported)
 
     shutil.rmtree(chunks / "chunk=1-of-1")
-    with pytest.raises(InvalidInput, match="chunk=1-of-1 is gone"):
+    with pytest.raises(InvalidInput, match="chunk=1-of-1 is missing"):
         imported(exported)
 
     assert held(other.store) == set()
@@ -481,7 +485,7 @@ def test_a_copy_to_the_store_itself_is_refused(
     link = tmp_path / "link.db"
     link.symlink_to(url.removeprefix("sqlite:///"))
 
-    with pytest.raises(InvalidInput, match="is the store that the entries come from"):
+    with pytest.raises(InvalidInput, match="is also the source of the entries"):
         copy(local_spark, source, Location(f"sqlite:///{link}"))
 
     assert recorded(source) == []
@@ -530,7 +534,7 @@ def test_an_entry_changed_during_the_transfer_is_an_error(
         )
     try:
         with pytest.raises(
-            HoldfastError, match=r"1 of 3 entries .* as they were sent: orders/look"
+            HoldfastError, match=r"1 of 3 entries .* differ from those sent: orders/look"
         ):
             copy(local_spark, source, Location(postgres_database.url), {"asset_store": ""})
     finally:
@@ -566,7 +570,7 @@ def test_a_killed_export_resumes_and_ends_as_if_nothing_had_happened(
 
     manifest = export(local_spark, source, killed, rows=SMALL)
 
-    assert "of 3 items, which an earlier attempt has done" in caplog.text
+    assert "of 3 items, completed by an earlier attempt" in caplog.text
     assert manifest is not None
     undisturbed = json.loads((finished / "manifest.json").read_text())["tables"]
     assert {name: table.checksum for name, table in manifest.tables.items()} == {
@@ -591,7 +595,7 @@ def test_a_killed_copy_resumes_and_ends_as_if_nothing_had_happened(
 
     totals = copy(local_spark, source, Location(postgres_database.url), rows=SMALL)
 
-    assert "of 4 items, which an earlier attempt has done" in caplog.text
+    assert "of 4 items, completed by an earlier attempt" in caplog.text
     assert totals is not None
     assert [totals[table].count for table in EVERYTHING] == [12, 3]
     assert held(other.store) == held(source.store)

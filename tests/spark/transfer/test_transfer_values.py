@@ -89,7 +89,7 @@ def test_the_error_for_text_that_is_not_json_names_it() -> None:
 
 
 def test_a_task_may_not_load_references() -> None:
-    with pytest.raises(Forbidden, match="may not load values as a store keeps them"):
+    with pytest.raises(Forbidden, match="may not load values in stored form"):
         list(adding(REFERENCE, True, TaskWriter(TASK, 1)).checked())
 
 

@@ -190,5 +190,5 @@ class Delegating(DictBackend):
 
 
 def test_a_backend_that_would_wait_for_its_own_lock_is_an_error(store: SqlStore) -> None:
-    with pytest.raises(InvalidBackend, match="would wait for the lock"):
+    with pytest.raises(InvalidBackend, match="would wait for a lock"):
         Delegating().open(store).execute(c.Set(TASK, "a", "1", ApiWriter("ann")))

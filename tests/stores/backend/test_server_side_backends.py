@@ -157,7 +157,7 @@ def test_a_backend_without_cleanup_is_skipped_by_name(ledger: SqlStore) -> None:
         ("dict_backends", "cannot be imported"),
         ("dict_backends.wall_clock", "not a subclass of BaseStoreBackend"),
         ("pathlib.Path", "not a subclass of BaseStoreBackend"),
-        ("holdfast.stores.backend.contract.BaseStoreBackend", "cannot be made"),
+        ("holdfast.stores.backend.contract.BaseStoreBackend", "cannot be created"),
     ],
 )
 def test_a_path_to_something_else_than_a_backend_is_a_type_error(path: str, reason: str) -> None:

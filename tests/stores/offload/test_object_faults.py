@@ -62,21 +62,21 @@ def test_a_missing_bucket_is_not_taken_for_a_missing_object(s3: ObjectServer) ->
     backend = ObjectStoreBackend(ObjectStore(url="s3://no-such-bucket"))
     reference = f"s3://no-such-bucket/task/d/r/t/-1/k/{NAME}"
 
-    with pytest.raises(BackendFailed, match="no such bucket") as writing:
+    with pytest.raises(BackendFailed, match="the bucket does not exist") as writing:
         backend.put(reference, TASK, "k", b"1")
-    with pytest.raises(BackendFailed, match="no such bucket") as reading:
+    with pytest.raises(BackendFailed, match="the bucket does not exist") as reading:
         backend.fetch(reference)
-    with pytest.raises(BackendFailed, match="no such bucket"):
+    with pytest.raises(BackendFailed, match="the bucket does not exist"):
         list(backend.list_objects())
-    with pytest.raises(BackendFailed, match="no such bucket"):
+    with pytest.raises(BackendFailed, match="the bucket does not exist"):
         backend.prefixes()
-    with pytest.raises(BackendFailed, match="no such bucket"):
+    with pytest.raises(BackendFailed, match="the bucket does not exist"):
         backend.clear(TASK)
 
     assert not isinstance(reading.value, ObjectMissing)
     assert reference in writing.value.message
     assert "[object_store] url" in writing.value.hint
-    assert "no such bucket" in backend.remove([reference])[reference]
+    assert "the bucket does not exist" in backend.remove([reference])[reference]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_missing_bucket_is_not_taken_for_a_missing_object(s3: ObjectServer) ->
         (answer(301, b"<Code>PermanentRedirect</Code>"), "another region"),
         (answer(400, b"<Code>AuthorizationHeaderMalformed</Code>"), "another region"),
         (answer(400, b"<Code>InvalidRequest</Code>"), "InvalidRequest"),
-        (BUSY, "cannot now (503"),
+        (BUSY, "is unavailable (503"),
         (SILENT, "does not answer"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_full_disk_leaves_no_half_object(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
-        with pytest.raises(BackendFailed, match="no space is left") as raised:
+        with pytest.raises(BackendFailed, match="no space left") as raised:
             backend.put(reference, TASK, "k", content)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -261,11 +261,11 @@ def test_a_directory_that_is_not_mounted_is_not_taken_for_an_empty_one(tmp_path:
     backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/o"))
     reference = str(backend.reference_for(TASK, "k", b"1"))
 
-    with pytest.raises(BackendFailed, match="is not there") as raised:
+    with pytest.raises(BackendFailed, match="does not exist") as raised:
         backend.fetch(reference)
 
     assert not isinstance(raised.value, ObjectMissing)
-    assert "is not there" in backend.remove([reference])[reference]
+    assert "does not exist" in backend.remove([reference])[reference]
 
 
 def test_a_backend_without_url_is_an_error() -> None:
@@ -325,7 +325,7 @@ os.waitpid(pid, 0)
 
 @pytest.mark.parametrize(
     ("order", "expected"),
-    [("used after", "1"), ("used before", "it was forked from one that had used it already")],
+    [("used after", "1"), ("used before", "it was forked from a process that had already used it")],
 )
 def test_a_forked_process_works_or_raises_a_clear_error(
     order: str, expected: str, tmp_path: Path

@@ -348,9 +348,9 @@ def test_without_the_backend_an_offloaded_value_is_an_error_that_says_so(
     asset_store = AssetStore(inner, ORDERS, ANN)
 
     for look in (asset_store.get, asset_store.entry, asset_store.history):
-        with pytest.raises(BackendFailed, match="`watermark` of asset `orders` is kept elsewhere"):
+        with pytest.raises(BackendFailed, match="`watermark` of asset `orders` is offloaded"):
             look("watermark")
-    with pytest.raises(BackendFailed, match="kept elsewhere"):
+    with pytest.raises(BackendFailed, match="offloaded"):
         asset_store.items()
 
 

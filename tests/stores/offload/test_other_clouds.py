@@ -66,7 +66,7 @@ def test_a_missing_bucket_is_an_error_that_says_so(
         backend = use(scheme, server.url, monkeypatch)
         reference = str(backend.reference_for(SCOPE, "k", b"1"))
 
-        with pytest.raises(BackendFailed, match="no such bucket"):
+        with pytest.raises(BackendFailed, match="the bucket does not exist"):
             backend.fetch(reference)
 
 

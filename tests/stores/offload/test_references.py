@@ -179,7 +179,7 @@ def test_an_object_of_another_key_or_scope_is_not_read(
     with pytest.raises(BackendFailed) as refused:
         store.execute(c.Get(scope, "secret"))
 
-    assert f"{reference} is no object of `secret` of " in refused.value.message
+    assert f"{reference} is not an object of `secret` of " in refused.value.message
     store.execute(c.Delete(scope, "secret", ANN))
     assert store.execute(c.Get(VICTIM, "secret")) == '"precious"'
 
@@ -201,8 +201,8 @@ def test_the_hooks_of_the_backend_read_only_below_the_urls(url: str, other: str)
 def test_the_marker_of_a_staged_value_is_not_stored_as_a_value(scope: StoreScope) -> None:
     writer = TaskWriter(TASK, 1)
 
-    with pytest.raises(InvalidInput, match="`k` of .* is the mark of a staged value"):
+    with pytest.raises(InvalidInput, match="`k` of .* is the marker of a staged value"):
         c.Set(scope, "k", HELD_TEXT, writer)
-    with pytest.raises(InvalidInput, match="`k` of .* is the mark of a staged value"):
+    with pytest.raises(InvalidInput, match="`k` of .* is the marker of a staged value"):
         c.SetMany(scope, (("j", "1"), ("k", HELD_TEXT)), writer)
     c.Set(ORDERS, "k", HELD_TEXT, writer, on_success=True)

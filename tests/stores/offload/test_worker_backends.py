@@ -69,7 +69,7 @@ class NoText(CanonicalHooks):
 def test_the_suite_detects_unstable_references() -> None:
     hooks = WorkerHooks(Random())
 
-    with pytest.raises(AssertionError, match="no times and no random parts"):
+    with pytest.raises(AssertionError, match="must not depend on time or chance"):
         WorkerBackendConformance().test_the_same_value_of_the_same_key_has_the_same_reference(
             hooks, hooks, SCOPES[0]
         )
@@ -92,5 +92,5 @@ def test_unstable_references_cause_a_warning(
     assert not caplog.records
     task_store.set("k", 2)
 
-    assert "Random gave `k` of task sales/monday/load another reference" in caplog.text
+    assert "Random returned another reference for `k` of task sales/monday/load" in caplog.text
     assert task_store.get("k") == 2

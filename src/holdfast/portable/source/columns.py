@@ -85,8 +85,8 @@ class Columns(NamedTuple):
             return (_EPOCH + timedelta(microseconds=micros)).isoformat()
         except OverflowError:
             raise InvalidInput(
-                f"expires_at is not in our calendar, in the row {self._row_text(owner, key)}",
-                hint="for entries that never expire it is null",
+                f"expires_at is out of range, in the row {self._row_text(owner, key)}",
+                hint="use null for entries that never expire",
             ) from None
 
     def _incomplete(self, owner: Owner, key: Any, value: Any) -> InvalidInput:
@@ -134,7 +134,7 @@ def _scope_columns(table: str, names: list[str]) -> tuple[str, ...]:
         )
     if "asset" in names and "uri" in names:
         raise InvalidInput(
-            "the columns `asset` and `uri` both say whose an entry is",
+            "the columns `asset` and `uri` both identify the asset",
             hint="keep one of them: df.drop('uri')",
         )
     return ("uri",) if "uri" in names else ("asset",)
@@ -143,7 +143,7 @@ def _scope_columns(table: str, names: list[str]) -> tuple[str, ...]:
 def _unwanted(name: str, table: str, wanted: tuple[str, ...]) -> InvalidInput:
     if name in _MADE:
         return InvalidInput(
-            f"the store makes `{name}` by itself", hint=f"leave it out: df.drop('{name}')"
+            f"the store sets `{name}` itself", hint=f"leave it out: df.drop('{name}')"
         )
     return InvalidInput(
         f"the table `{table}` does not take a column `{name}`",
@@ -162,7 +162,7 @@ def _check_type(name: str, given: DataType) -> None:
     if not isinstance(given, kind):
         expected = kind.typeName() if kind is not IntegralType else "an integer"
         raise InvalidType(
-            f"the column `{name}` is {given.simpleString()}, and has to be {expected}", hint=hint
+            f"the column `{name}` is {given.simpleString()}, but must be {expected}", hint=hint
         )
 
 

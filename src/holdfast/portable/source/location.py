@@ -61,9 +61,9 @@ def checked_token(token: str | None) -> str:
     given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
     if not given:
         raise NoToken(
-            "a server wants a token, and there is none",
-            hint='.option("token", …), or register(spark, url, token=…); '
-            "`holdfast auth user-token` makes one",
+            "the server needs a token, and none is given",
+            hint='.option("token", …), or register(spark, url, token=…); `holdfast auth '
+            "user-token` creates one",
         )
     return given
 
@@ -75,7 +75,8 @@ def configured() -> Location:
         from holdfast.settings import load
     except ModuleNotFoundError:
         raise InvalidInput(
-            "it is not said where the store is, and Holdfast is not installed here to look it up",
+            "the store's URL is not given, and Holdfast, which would look it up, is not installed "
+            "here",
             hint='holdfast.spark.register(spark), or .option("url", …)',
         ) from None
     settings = load()
@@ -99,8 +100,8 @@ class installed_here:  # noqa: N801  (it reads as a statement)
     def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
         if isinstance(error, ModuleNotFoundError):
             raise MissingDependency(
-                "Spark reaches a database from workers that have Holdfast and the database's "
-                f"driver, and here is no `{error.name}`",
-                hint="install them there, or go through a server: "
-                '.option("url", "http://…").option("token", …)',
+                "to read a database, Spark's workers need Holdfast and the database's driver, and "
+                f"`{error.name}` is not installed here",
+                hint='install them there, or use a server: .option("url", '
+                '"http://…").option("token", …)',
             ) from None

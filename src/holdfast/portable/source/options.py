@@ -17,12 +17,12 @@ def check_options(given: Iterable[str], known: Collection[str], doing: str) -> N
     unknown = sorted(set(given) - set(known))
     if "provider" in unknown:
         raise InvalidInput(
-            "Spark's catalog cannot hold a table of Holdfast, because it loses the options",
+            "Spark's catalog cannot hold a Holdfast table, because it loses the options",
             hint="CREATE TEMPORARY VIEW runs USING holdfast OPTIONS (table 'runs')",
         )
     if unknown:
         named = ", ".join(f"`{name}`" for name in unknown)
         raise InvalidInput(
             f"there is no option {named} for {doing}",
-            hint=f"the options are {', '.join(known)}",
+            hint=f"known options: {', '.join(known)}",
         )

@@ -92,7 +92,7 @@ class Words:
             time = datetime.fromisoformat(text)
         except ValueError:
             raise InvalidInput(
-                f"where: {column} is compared with {text!r}, which is no time",
+                f"where: {column} is compared with {text!r}, which is not a time",
                 hint="write '2026-01-31', '2026-01-31 12:00:00' or '2026-01-31T12:00:00+01:00'",
             ) from None
         return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - EPOCH) // timedelta(
@@ -104,7 +104,7 @@ class Words:
             raise InvalidInput(
                 f"where: the store cannot find rows of `{self._table}` by {column} {operator} "
                 f"{', '.join(map(repr, values))}".rstrip(),
-                hint="use df.filter(…), which Spark does itself",
+                hint="use df.filter(…), which Spark evaluates itself",
             )
         return {"column": column, "operator": operator, "values": values}
 
@@ -120,4 +120,6 @@ class Words:
         self._next = next(self._words, "")
 
     def unreadable(self, at: str) -> InvalidInput:
-        return InvalidInput(f"where cannot be read at {at}: {self._where}", hint=f"it is {GRAMMAR}")
+        return InvalidInput(
+            f"where cannot be parsed at {at}: {self._where}", hint=f"write {GRAMMAR}"
+        )

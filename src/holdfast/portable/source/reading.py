@@ -96,7 +96,9 @@ def make_reader(
     tests = parse_where(table, where) if where is not None else ()
     said = options.get("partitions", str(DEFAULT_PARTITIONS))
     if not said.isdecimal() or not 1 <= int(said) <= MOST_RANGES:
-        raise InvalidInput(f"partitions may not be {said!r}", hint=f"from 1 to {MOST_RANGES:,}")
+        raise InvalidInput(
+            f"partitions is {said!r}", hint=f"give a number from 1 to {MOST_RANGES:,}"
+        )
     return TableReader(Reading(location, table, schema, tests), int(said))
 
 

@@ -42,5 +42,5 @@ def check_schema(table: str, schema: StructType) -> None:
             raise InvalidType(
                 f"the column `{given.name}` of the table `{table}` is read as "
                 f"{known.simpleString()}, not as {given.dataType.simpleString()}",
-                hint="leave the schema out, and cast the column of the DataFrame",
+                hint="remove the schema, and cast the column of the DataFrame",
             )

@@ -140,8 +140,8 @@ def make_writer(
     columns = columns_of(table, schema)
     if overwrite:
         raise InvalidInput(
-            'mode("overwrite") would empty the store, which this does not do',
-            hint='.mode("append") writes over the entries that have the same key',
+            'mode("overwrite") would empty the store, and is not supported',
+            hint='.mode("append") overwrites the entries that have the same key',
         )
     expires_at = default_expiry(location) if columns.is_task and not columns.has_expiry else None
     writer = {"kind": "api", "user": user()}
@@ -162,8 +162,8 @@ def default_expiry(location: Location) -> str | None:
             kept = configured().retention or timedelta(0)
         except InvalidInput:
             raise InvalidInput(
-                "how long entries are kept is configured, and Holdfast is not installed here to "
-                "look it up",
+                "the configured retention is unknown, since Holdfast, which would look it up, is "
+                "not installed here",
                 hint="holdfast.spark.register(spark, …), or add a column `expires_at`, with null "
                 "for entries that never expire",
             ) from None

@@ -104,7 +104,7 @@ class Record:
     def _digests(self, number: int, text: Any) -> list[str]:
         if not isinstance(text, str) or not text or len(text) % _LENGTH:
             raise InvalidInput(
-                f"`{self.key}/{number}` of the task store is no record of checkpointed work",
+                f"`{self.key}/{number}` of the task store is not a record of checkpointed work",
                 hint="choose another key, or delete that entry",
             )
         return [text[at : at + _LENGTH] for at in range(0, len(text), _LENGTH)]
@@ -127,16 +127,16 @@ class Record:
             if error is None:
                 raise
             # The reason for leaving the loop matters more; unrecorded items are done again.
-            log.warning("%s: the last items are not recorded: %s", self.key, failure.message)
+            log.warning("%s: the last items could not be recorded: %s", self.key, failure.message)
 
     def say(self, items: int, skipped: int) -> None:
         """Log how many of the items are skipped, if any are recorded."""
         if self.done:
             gone = len(self.done) - skipped
             log.info(
-                "%s: skips %s of %s items, which an earlier attempt has done%s",
+                "%s: skipping %s of %s items, completed by an earlier attempt%s",
                 *(self.key, f"{skipped:,}", f"{items:,}"),
-                f"; {gone:,} further records are not used" if gone else "",
+                f"; {gone:,} other records match no item" if gone else "",
             )
 
     def add(self, one: str) -> None:

@@ -59,7 +59,7 @@ def write_chunks(
     chunks = {f"{base}/{directory_of(one)}": item for one, item in named(items, name).items()}
     paths = edition.recorded(chunks, record.order)
     for directory in _gone(base, paths, edition.id):
-        log.warning("%s: %s is recorded, and gone or replaced; it is written again", key, directory)
+        log.warning("%s: %s is recorded but missing or replaced; writing it again", key, directory)
         del paths[directory]
     record.say(len(chunks), len(paths))
     rest = [directory for directory in chunks if directory not in paths]
@@ -84,7 +84,7 @@ def read_chunks(spark: SparkSession | DataFrameReader, paths: Sequence[str]) -> 
     is_list = isinstance(paths, list | tuple) and all(isinstance(one, str) for one in paths)
     if not paths or not is_list:
         raise InvalidInput(
-            f"read_chunks reads the paths that write_chunks has returned, not {paths!r}",
+            f"read_chunks takes the paths that write_chunks returned, not {paths!r}",
             hint="paths = write_chunks(…); read_chunks(spark, paths)",
         )
     # Spark refuses to read directories of different depth together.
@@ -154,14 +154,14 @@ def _writer_of(made: DataFrame | DataFrameWriter, item: object) -> Any:
     writer: Any = getattr(made, "write", made)
     if not hasattr(writer, "save"):
         raise InvalidType(
-            f"{item!r} was made into a {type(made).__name__}, which cannot be written",
+            f"the function returned a {type(made).__name__} for {item!r}, which cannot be written",
             hint="return the DataFrame, or its writer: df.write.format(…).partitionBy(…)",
         )
     for column in _columns(writer):
         if column.lower() in ("chunk", TRY):
             raise InvalidInput(
-                f"the column `{column}` of what was made of {item!r} would be hidden by the "
-                "directories of the chunks",
+                f"the column `{column}` of the DataFrame for {item!r} has the same name as a "
+                "directory of the chunks",
                 hint=f'rename it: withColumnRenamed("{column}", "…")',
             )
     # In dynamic mode, partitions that this write does not have would remain.

@@ -31,7 +31,7 @@ class Edition:
             self._tries: list[str] = found["tries"]
         except (KeyError, TypeError):
             raise InvalidInput(
-                f"`{self._key}` of the task store is no record of written chunks",
+                f"`{self._key}` of the task store is not a record of written chunks",
                 hint="choose another key, or delete that entry",
             ) from None
 
@@ -61,9 +61,9 @@ class Edition:
         """Raise Conflict unless this attempt is the newest one that has begun."""
         if self._read() != self._value():
             raise Conflict(
-                f"another attempt has begun to write the chunks of `{self._key}`, or the entry is "
-                "gone",
-                hint="let one attempt work at a time, and give retention= more than a chunk takes",
+                f"another attempt has started to write the chunks of `{self._key}`, or the entry "
+                "no longer exists",
+                hint="run one attempt at a time, and set retention= to more than a chunk takes",
             )
         self._write()  # keeps it from expiring
 

@@ -28,8 +28,8 @@ def name_of(item: Any) -> str:
         return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
     except (TypeError, ValueError, RecursionError):
         raise InvalidType(
-            f"{item!r} is a {type(item).__name__}, which has no name that lasts",
-            hint="pass name=, a function that gives each item a text that every attempt gives it",
+            f"{item!r} is a {type(item).__name__}, which has no stable name",
+            hint="pass name=, a function that returns the same text for an item in every attempt",
         ) from None
 
 
@@ -37,9 +37,11 @@ def named(items: Iterable[T], name: Callable[[T], str]) -> dict[str, T]:
     """Return the items by name, in order. Raise InvalidInput for an empty or repeated name, and
     InvalidType for one that is not text."""
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise InvalidType(f"the items are {items!r}", hint="give a list of them")
+        raise InvalidType(f"the items are {items!r}", hint="pass a list")
     if not callable(name):
-        raise InvalidType(f"name is {name!r}", hint="give a function that names an item")
+        raise InvalidType(
+            f"name is {name!r}", hint="pass a function that returns the name of an item"
+        )
     found: dict[str, T] = {}
     for item in items:
         called = name(item)
@@ -49,8 +51,8 @@ def named(items: Iterable[T], name: Callable[[T], str]) -> dict[str, T]:
             raise InvalidInput(f"the name of {item!r} is empty")
         if called in found:
             raise InvalidInput(
-                f"two items are called {called!r}: {found[called]!r} and {item!r}",
-                hint="list each item once, or pass a name= that tells them apart",
+                f"two items have the name {called!r}: {found[called]!r} and {item!r}",
+                hint="list each item once, or pass a name= that distinguishes them",
             )
         found[called] = item
     return found

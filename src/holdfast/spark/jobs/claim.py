@@ -61,7 +61,7 @@ class Claims:
             return msgspec.convert(value, Claim), entry.version
         except msgspec.ValidationError as error:
             raise UnreadableValue(
-                f"{where} is no claim of a driver: {error}",
+                f"{where} is not a driver's claim: {error}",
                 hint="delete the entry, and clear the task",
             ) from None
 

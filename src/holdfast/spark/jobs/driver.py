@@ -101,7 +101,7 @@ class Driver:
         """Return the store of an asset among the inlets and outlets of that task."""
         if (name is None) == (uri is None):
             raise InvalidInput(
-                "an asset has a name and a URI", hint="give one of them: name= or uri="
+                "both or neither of name= and uri= are given", hint="give one of them"
             )
         scope = AssetScope(name=name, uri=uri)
         return AssetStore(self._values, scope, self._writer, self._ticket.rules)
@@ -126,7 +126,7 @@ class Driver:
             self._record(succeeded=well)
         except HoldfastError as failure:
             # The work is done all the same, and the cluster knows how the driver ended.
-            _tell(f"the end of the job was not recorded: {failure.message}")
+            _tell(f"could not record the end of the job: {failure.message}")
 
     def _take(self) -> tuple[Claim, int]:
         mine = Claim(
@@ -144,16 +144,16 @@ class Driver:
                 if taken is not None:
                     return mine, taken
         except StaleAttempt:
-            self._leave("its task does not wait for it any more")
+            self._leave("its task no longer waits for it")
 
     def _yield_to(self, other: Claim, mine: Claim) -> None:
         """Exit, unless the cluster has restarted this driver after its process had died."""
         if other.process is None:
-            self._leave("its task has given it up")
+            self._leave("its task has abandoned it")
         if other.succeeded:
-            self._leave(f"{other} has done it")
+            self._leave(f"{other} has completed it")
         if other.driver != mine.driver or identify(other.process.pid) == other.process:
-            self._leave(f"{other} has it")
+            self._leave(f"{other} runs it")
 
     def _keep(self) -> None:
         """Send heartbeats, which also renew the token, and notice when the job is lost."""
@@ -164,7 +164,7 @@ class Driver:
                 quiet = False
             except HoldfastError as error:
                 if not quiet:
-                    _tell(f"no heartbeat of the job: {error.message}")
+                    _tell(f"could not send the heartbeat of the job: {error.message}")
                 quiet = True
 
     def _record(self, **facts: Any) -> None:
@@ -177,7 +177,7 @@ class Driver:
             except StaleAttempt:
                 version = None
             if version is None:
-                _tell(self._refusal("its task has given it up"))
+                _tell(self._refusal("its task has abandoned it"))
                 os._exit(NOT_MINE)  # also ends the process from a thread: the work must not go on
             self._version = version
 
@@ -194,7 +194,7 @@ class Driver:
         sys.exit(NOT_MINE)
 
     def _refusal(self, why: str) -> str:
-        return f"this driver ends, as the job {self.intent} is not its own: {why}"
+        return f"this driver stops, because the job {self.intent} does not belong to it: {why}"
 
 
 def _tell(message: str) -> None:

@@ -94,7 +94,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         if not self.durable:
             raise InvalidDag(
                 f"task `{self.task_id}`: a SparkJob cannot have durable=False",
-                hint="leave it out: a retry goes on with the job that runs",
+                hint="leave it out: a retry continues the running job",
             )
         self._watch: Watch | None = None
 
@@ -132,7 +132,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         while True:
             status = watch.look(external_id)
             if watch.driver != log.driver:
-                self.log.info("following driver %s, which has the job", watch.driver)
+                self.log.info("following driver %s, which runs the job", watch.driver)
                 log = DriverLog(watch.cluster, watch.driver)
             if said != (said := (status.state, status.detail)):
                 self.log.info("driver %s: %s %s", watch.driver, status.state, status.detail)
@@ -146,7 +146,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
             raise SparkJobFailed(
                 f"driver {watch.driver} of {self.application} {status.state}"
                 f"{status.detail and f' ({status.detail})'}{reason and f': {reason}'}",
-                hint=f"all that it said is in {watch.cluster.where_logs_are(watch.driver)}",
+                hint=f"the full log is in {watch.cluster.where_logs_are(watch.driver)}",
             )
 
     def get_job_result(self, external_id: str, context: Context) -> str:
@@ -174,11 +174,11 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         if application.endswith(".py") == bool(self.main_class):
             raise InvalidDag(
                 f"{where}: {self.application} has {'a' if self.main_class else 'no'} main_class",
-                hint="a jar has one, and a Python file, whose name ends with .py, has none",
+                hint="give main_class= for a jar, and leave it out for a Python file (.py)",
             )
         paths = {
             name: tuple(
-                located(f"{where}: of {name},", path)
+                located(f"{where}: in {name},", path)
                 for path in as_text(f"{where}: {name}", getattr(self, name))
             )
             for name in ("files", "py_files", "jars", "archives")
@@ -221,8 +221,10 @@ def cluster_of(job: SparkJob) -> Cluster:
 
         return StandaloneCluster(job.master, job.rest_url, job.page_url)
     raise InvalidDag(
-        f"task `{job.task_id}`: there is no deploy_mode={job.deploy_mode!r} of master {job.master}",
-        hint='"cluster" is for spark://; "client" runs the driver here, for any master',
+        f"task `{job.task_id}`: master {job.master} does not support "
+        f"deploy_mode={job.deploy_mode!r}",
+        hint='use "cluster" with a spark:// master, or "client", which runs the driver here, with '
+        "any master",
     )
 
 
@@ -236,8 +238,8 @@ def settings_of(where: str, conf: Mapping[str, object]) -> dict[str, str]:
         if not str(name).startswith("spark.") or not isinstance(value, str | int | float):
             raise InvalidDag(
                 f"{where}: conf has {name!r}: {value!r}",
-                hint="the names of Spark's settings begin with `spark.`; values are text, numbers "
-                "and booleans",
+                hint="names of Spark settings begin with `spark.`; values are text, numbers or "
+                "booleans",
             )
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)

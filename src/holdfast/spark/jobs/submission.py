@@ -61,9 +61,9 @@ def located(what: str, path: str) -> str:
     file = Path(url.path if url.scheme else name).absolute()
     if not file.exists():
         raise InvalidInput(
-            f"{what} `{path}` does not exist: there is no {file}",
-            hint="a relative path begins where the runner was started; what only the cluster has "
-            "is named by a URL, such as local:/opt/app.py or s3a://bucket/app.py",
+            f"{what} `{path}` does not exist: {file} not found",
+            hint="relative paths start at the runner's working directory; for files that only the "
+            "cluster has, give a URL such as local:/opt/app.py or s3a://bucket/app.py",
         )
     return f"{file}{hash}{alias}"
 
@@ -75,7 +75,7 @@ def spark_home() -> Path:
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         raise MissingDependency(
-            "Spark is not installed here, and the variable SPARK_HOME is not set",
+            "Spark is not installed here, and the environment variable SPARK_HOME is not set",
             hint='pip install "holdfast-state[spark]"',
         )
     return Path(package.origin).parent

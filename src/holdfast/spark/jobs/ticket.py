@@ -47,14 +47,15 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
         if not text:
             raise OutsideTask(
                 "this program is not the driver of a job that Holdfast submitted",
-                hint="driver() is for an application that a SparkJob task runs; a program of its "
-                "own has its stores by holdfast.connect()",
+                hint="driver() is for applications that a SparkJob task submits; other programs "
+                "use holdfast.connect()",
             )
         try:
             ticket = msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError as error:
             raise InvalidInput(
-                f"the variable {VARIABLE} cannot be read: {error}",
-                hint="the driver and the task that submits it need the same version of Holdfast",
+                f"the environment variable {VARIABLE} cannot be parsed: {error}",
+                hint="install the same version of Holdfast for the driver and for the task that "
+                "submits it",
             ) from None
         return msgspec.structs.replace(ticket, token=environ.get(TOKEN_VARIABLE, ""))

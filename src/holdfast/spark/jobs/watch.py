@@ -75,9 +75,9 @@ class Watch:
             return
         if not self.cluster.is_driver_of(driver, self.intent):
             raise InvalidInput(
-                f"{driver[:60]!r} is no driver of the job {self.intent}",
-                hint="something else than the job has written its id: delete the job's entries of "
-                "the task store, and clear the task",
+                f"{driver[:60]!r} is not a driver of the job {self.intent}",
+                hint="another program has written this id: delete the job's entries from the task "
+                "store, and clear the task",
             )
         self._checked.add(driver)
 
@@ -99,12 +99,14 @@ class Watch:
     def _combined(self, status: Status, claim: Claim | None, version: int) -> Status:
         """Return the status by the driver's own claim, if the cluster does not know the driver."""
         if claim is not None and claim.succeeded is not None:
-            return Status(State.SUCCEEDED if claim.succeeded else State.FAILED, "as it said itself")
+            return Status(
+                State.SUCCEEDED if claim.succeeded else State.FAILED, "reported by the driver"
+            )
         if claim is not None and not claim.driver:
             return Status(State.FAILED, status.detail)
         now = time.monotonic()
         if version != self._seen:
             self._seen, self._seen_at = version, now
         if now < self._seen_at + SILENCE:
-            return Status(State.RUNNING, "which the cluster does not know; waiting for its word")
-        return Status(State.UNKNOWN, status.detail or "the cluster does not know it any more")
+            return Status(State.RUNNING, "unknown to the cluster; waiting for its heartbeat")
+        return Status(State.UNKNOWN, status.detail or "the cluster no longer knows it")

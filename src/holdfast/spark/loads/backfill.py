@@ -117,8 +117,8 @@ class Backfilling:
             if entry is None or entry.version != version:
                 name = self._counting.rpartition("/")[2]
                 raise VersionConflict(
-                    f"a later try at load={name}, for {self._store._scope}, replaces this one",
-                    hint="let one backfill of a range run at a time",
+                    f"a later try of load={name} for {self._store._scope} has replaced this one",
+                    hint="run one backfill of a range at a time",
                 )
 
     def _end(self, place: str, path: str, places: Collection[str], withdraw: Withdraw) -> None:

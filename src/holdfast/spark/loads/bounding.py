@@ -87,9 +87,9 @@ class _Bounding:
         found = source_of(df)
         if rules.materialize is False and found.is_parsed:
             raise InvalidInput(
-                f"the rows for {where} are parsed from text, and which of them are malformed "
-                "depends on the columns that are read: they have to be read once",
-                hint="leave materialize=False out",
+                f"the rows for {where} are parsed from text, where the columns that are read "
+                "decide which rows are malformed: they must be read only once",
+                hint="remove materialize=False",
             )
         repeatable = found.is_fixed and not found.is_parsed
         self._fixed = repeatable if rules.materialize is None else not rules.materialize
@@ -121,7 +121,7 @@ class _Bounding:
             raise InvalidInput(
                 f"the cursor `{rules.cursor.name}` is null in {survey.nulls:,} rows for "
                 f"{self._where}; nothing was loaded",
-                hint='on_null="skip" leaves such rows out',
+                hint='on_null="skip" skips such rows',
             )
         mark = self._planned or self._next_mark(survey.end)
         end = rules.end if rules.is_backfill else mark.value if mark else None
@@ -143,11 +143,11 @@ class _Bounding:
             return latest((rules.first(), after)), memory._replace(since=after)
         if mark.memory.columns != memory.columns:
             raise InvalidInput(
-                f"{self._where} knows loaded rows by {_shown(mark.memory.columns)}, and the "
+                f"{self._where} identifies loaded rows by {_shown(mark.memory.columns)}, but the "
                 f"primary key is now {_shown(memory.columns)}",
-                hint="give the former primary_key; or another key=, to load all anew beside it; "
-                'or set the watermark without its "seen" part: loads then begin after it, and '
-                "rows that come late from before it are not loaded",
+                hint="give the former primary_key; or another key=, to load everything again "
+                'under it; or set the watermark without its "seen" part: loads then start after '
+                "it, and late rows from before it are not loaded",
             )
         return latest((rules.first(), again, mark.memory.since)), mark.memory
 
@@ -288,10 +288,10 @@ class _Bounding:
         memory = memory.with_load(since, loaded)
         if len(memory.keys()) > rules.remember:
             raise InvalidInput(
-                f"more than {rules.remember:,} loaded rows may come again, for {self._where}: they "
-                "cannot be remembered, and nothing was loaded",
-                hint="a shorter lag or a finer cursor makes them fewer; a larger remember= keeps "
-                "more; primary_key=() leaves it to a write that replaces rows",
+                f"more than remember={rules.remember:,} loaded rows would be read again for "
+                f"{self._where}; nothing was loaded",
+                hint="use a shorter lag or a finer cursor, so that they are fewer; or a larger "
+                "remember=; or primary_key=(), if the write replaces rows",
             )
         return Watermark(value, memory)
 
@@ -389,9 +389,9 @@ class _Bounding:
             counts = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
             raise CheckFailed(
                 f"the new rows for {self._where} fail a check: {counts}; nothing was loaded",
-                hint="fix the source, or the check; quarantine= puts such rows aside"
+                hint="fix the source or the check; quarantine= sets such rows aside"
                 if failed.keys() & expect.conditions.keys()
-                else "fix the source, or the check",
+                else "fix the source or the check",
             )
         return Bounded(rows, mark, count, most, beyond, checks, rejected, quarantined)
 

@@ -52,15 +52,15 @@ class Columns:
         Raise InvalidType unless the name is text, InvalidInput unless exactly one column has it.
         """
         if not isinstance(name, str):
-            raise InvalidType(f"{what} is the name of a column, not {name!r}")
+            raise InvalidType(f"{what} must be the name of a column, not {name!r}")
         found = self._matches(self._schema, name)
         if not found and "." in name:
             found = self._nested(self._schema, name.split("."))
         if len(found) != 1:
             many = "several columns" if found else "no column"
             raise InvalidInput(
-                f"{what} is `{name}`, and the DataFrame has {many} of that name",
-                hint=f"it has these: {', '.join(self._schema.names)}",
+                f"{what} is `{name}`, but the DataFrame has {many} of that name",
+                hint=f"its columns: {', '.join(self._schema.names)}",
             )
         return found[0]
 

@@ -23,10 +23,10 @@ def changes(before: Any, now: dict[str, str]) -> list[str]:
     if not isinstance(before, dict):
         return []
     return [
-        *(f"`{name}` is gone" for name in before if name not in now),
+        *(f"`{name}` is missing" for name in before if name not in now),
         *(f"`{name}` ({kind}) is new" for name, kind in now.items() if name not in before),
         *(
-            f"`{name}` was {before[name]} and is {kind}"
+            f"`{name}` was {before[name]} and is now {kind}"
             for name, kind in now.items()
             if name in before and before[name] != kind
         ),
@@ -36,6 +36,7 @@ def changes(before: Any, now: dict[str, str]) -> list[str]:
 def broken(changed: list[str], where: str) -> SourceChanged:
     """Return the error for a source that breaks its contract."""
     return SourceChanged(
-        f"the source has another schema than the one stored as {where}: {'; '.join(changed)}",
-        hint='contract="warn" accepts it once it is loaded; or delete that entry to accept it now',
+        f"the source's schema differs from the one stored as {where}: {'; '.join(changed)}",
+        hint='use contract="warn" to accept it with the next load, or delete that entry to accept '
+        "it now",
     )

@@ -59,7 +59,7 @@ class Cursor(ABC):
     def at(self, moment: datetime) -> Value:
         """Return the cursor value of a moment. Raise InvalidType unless the cursor is a time."""
         raise InvalidType(
-            f"until is relative to now, and the cursor `{self.name}` is of the type {self.kind}",
+            f"until is relative to now, but the cursor `{self.name}` has the type {self.kind}",
             hint=f"write it like this: until={self.example}",
         )
 
@@ -84,7 +84,7 @@ class Cursor(ABC):
             accepted = value
         if accepted is None:
             raise InvalidType(
-                f"{what} is {value!r}, and the cursor `{self.name}` is of the type {self.kind}",
+                f"{what} is {value!r}, but the cursor `{self.name}` has the type {self.kind}",
                 hint=f"write it like this: {self.example}",
             )
         if not fits:
@@ -100,11 +100,11 @@ class Cursor(ABC):
         accepted = self._accept_lag(lag)
         if accepted is None:
             raise InvalidType(
-                f"lag is {lag!r}, and the cursor `{self.name}` is of the type {self.kind}",
+                f"lag is {lag!r}, but the cursor `{self.name}` has the type {self.kind}",
                 hint=f"write it like this: {self.lag_example}",
             )
         if accepted < type(accepted)(0):  # type: ignore[operator]
-            raise InvalidInput(f"lag is {lag!r}", hint="it is how far to go back: not negative")
+            raise InvalidInput(f"lag is {lag!r}", hint="give how far to go back, not negative")
         return accepted
 
     def before(self, value: Value, lag: Lag) -> Value | None:
@@ -143,8 +143,8 @@ class Cursor(ABC):
             return self._read(text)
         except (ValueError, OverflowError):
             raise InvalidInput(
-                f"the cursor `{self.name}` has the value {text}, which is too far off to be kept",
-                hint="leave such rows out before the load: years go from 1 to 9999",
+                f"the cursor `{self.name}` has the value {text}, which is out of range",
+                hint="filter such rows out before the load: years go from 1 to 9999",
             ) from None
 
     def literal(self, value: Value) -> Column:
@@ -351,7 +351,7 @@ class StringCursor(Cursor):
 
     kind = "string"
     example = "'2026-01-31'"
-    lag_example = "text has no lag"
+    lag_example = "a text cursor has no lag"
 
     def observed(self, column: Column) -> Column:
         from pyspark.sql import functions
@@ -363,8 +363,8 @@ class StringCursor(Cursor):
             return bytes.fromhex(text).decode()
         except UnicodeDecodeError:
             raise InvalidInput(
-                f"the cursor `{self.name}` has the bytes {text[:40]}, which are no text in UTF-8",
-                hint="leave such rows out before the load: where is_valid_utf8(…)",
+                f"the cursor `{self.name}` has the bytes {text[:40]}, which are not valid UTF-8",
+                hint="filter such rows out before the load: where is_valid_utf8(…)",
             ) from None
 
     def _accept(self, value: Any) -> Value | None:
@@ -400,13 +400,13 @@ def cursor_of(source: SourceColumn, *, case_sensitive: bool = False) -> Cursor:
     kind = kinds.get(type(source.type))
     if kind is None:
         raise InvalidType(
-            f"the cursor `{name}` is of the type {simple}",
-            hint="a cursor is a timestamp, date, integer, decimal or string; floating point has "
-            "NaN and rounding, cast it to a decimal",
+            f"the cursor `{name}` has the type {simple}",
+            hint="a cursor must be a timestamp, date, integer, decimal or string; cast floating "
+            "point, which has NaN and rounding, to a decimal",
         )
     if kind is StringCursor and simple != "string":
         raise InvalidType(
-            f"the cursor `{name}` is of the type {simple}: under a collation, different texts can "
+            f"the cursor `{name}` has the type {simple}: under a collation, different texts can "
             "be equal",
             hint="use a column without a collation, or cast it to string",
         )

@@ -110,12 +110,12 @@ def read_loads(
             raise
         raise _mixed(path, str(error)) from error
     if "load" not in directories and not any(map(is_there, counting.names())):
-        raise _no_loads(path, "none of its directories is that of a load")
+        raise _no_loads(path, "none of its directories belongs to a load")
     tried = f.col(TRY) if TRY in directories else None
     counts = counting.is_load(tried) | counting.is_backfill(tried)
     if lost := _files(spark, unseen(spark, root), counts):
         raise InvalidInput(
-            f"{min(lost)!a} has a name that Spark does not see: its Java has no locale of UTF-8",
+            f"Spark cannot read the name of {min(lost)!a}: the locale of its Java is not UTF-8",
             hint="start Spark with LC_ALL=C.UTF-8 in the environment",
         )
     files: dict[str, str] = {}
@@ -145,10 +145,9 @@ def read_loads(
     times = [name for name in in_names if isinstance(schema[name].dataType, TimestampType)]
     if times and authored:
         raise InvalidInput(
-            f"{authored[0]} was written without new.save: in which time zone the names of its "
-            f"directories have `{times[0]}` is not known, and those of loads that were saved are "
-            "in UTC",
-            hint="read such directories by themselves, or let the time be no partition",
+            f"{authored[0]} was written without new.save, so the time zone of `{times[0]}` in its "
+            "directory names is unknown; saved loads use UTC",
+            hint="read such directories separately, or do not partition by the time",
         )
     more = ("load", TRY) if tried is not None else ("load",)
     return readback.read(spark, kind, using, schema, in_names, root, more).where(counts).drop(TRY)
@@ -175,22 +174,22 @@ def _mixed(path: str, said: str) -> InvalidInput:
     found = [set(names.split(", ")) for names in _COLUMN_NAMES.findall(said)]
     if any(TRY in names for names in found):
         return InvalidInput(
-            f"{path} has loads of two kinds: some were saved where directories are renamed, others "
-            "by a Spark that does not share this file system",
-            hint="give each a path of its own, or read their directories by themselves",
+            f"{path} has loads of two kinds: some were saved by renaming directories, others by a "
+            "Spark that does not share this file system",
+            hint="give each its own path, or read their directories separately",
         )
     shown = " and by ".join(", ".join(sorted(names - {"load"})) or "nothing" for names in found)
     return InvalidInput(
-        f"{path} has directories that were saved with another partition_by: by {shown}",
-        hint="remove what is left of attempts that failed; loads with another partition_by need a "
-        "path of their own",
+        f"{path} has directories that were saved with different partition_by: by {shown}",
+        hint="remove the leftovers of failed attempts; use another path for loads with another "
+        "partition_by",
     )
 
 
 def _no_loads(path: str, why: str) -> NotFound:
     return NotFound(
         f"{path} has no loads: {why}",
-        hint="read it after the first load.save(…), with the format in which that wrote",
+        hint="read it after the first load.save(…), in the same format",
     )
 
 
@@ -250,23 +249,23 @@ def _counting(
     is_backfilled = any(one.startswith(key + BACKFILLS) for one in keys)
     if entry is None and not is_backfilled and store.entry(key + PLAN_SUFFIX) is None:
         raise NotFound(
-            f"`{key}` of {store._scope} knows of no loads",
+            f"`{key}` of {store._scope} has no loads",
             hint="check the asset and key=; read after the first load.save(…)",
         )
     chain = loads_that_count(store, key, entry) or NO_LOADS
     if chain.guessed:
         raise InvalidInput(
-            f"which loads count is not known: `{key}` of {store._scope} was set by hand, and the "
-            "history that says so is not here",
-            hint='set it again with its loads, as {…, "load": {"number": 7, "out": [[2, 3]]}}: '
-            "those up to 7 count, but for 2 and 3; `holdfast assets loads` lists them where the "
-            "history is",
+            f"cannot determine which loads count: `{key}` of {store._scope} was set by hand, and "
+            "the history of it is not in this store",
+            hint='set it again with its loads, such as {…, "load": {"number": 7, "out": [[2, '
+            "3]]}}, where those up to 7 count, except 2 and 3; `holdfast assets loads` lists them "
+            "in the store that has the history",
         )
     backfills = backfills_at(store, key, keys, digest, published)
     if is_backfilled and not backfills and chain.number < 0:
         raise NotFound(
-            f"`{key}` of {store._scope} knows of no loads below this path: its backfills have "
-            "failed there, or put nothing aside when they were done again",
+            f"`{key}` of {store._scope} has no loads below this path: its backfills failed there, "
+            "or quarantined nothing when they ran again",
             hint="read it after the first load.save(…) that succeeds",
         )
     return _Counting(f"{origin_of(store, key)}.", chain, backfills)

@@ -54,7 +54,7 @@ def expectations(df: DataFrame, columns: Columns, given: Any) -> Expectations:
     unknown = [name for name in given if name not in _RULES]
     if unknown:
         raise InvalidInput(
-            f"expect has no rule {unknown[0]!r}", hint=f"the rules are {', '.join(_RULES)}"
+            f"expect has no rule {unknown[0]!r}", hint=f"known rules: {', '.join(_RULES)}"
         )
     conditions: dict[str, Column] = {}
     for name in _names("not_null", given.get("not_null", ())):
@@ -94,7 +94,7 @@ def _within(df: DataFrame, column: SourceColumn, limits: Any) -> Column:
     texts = {isinstance(limit, str) for limit in (low, high) if limit is not None}
     if not comparable or not texts <= {isinstance(column.type, StringType)}:
         raise InvalidType(
-            f"expect range {column.name} is {limits!r}, and the column is of the type "
+            f"expect range {column.name} is {limits!r}, but the column has the type "
             f"{column.type.simpleString()}",
             hint="give limits of that type",
         )
@@ -114,21 +114,20 @@ def _checked(df: DataFrame, text: str) -> Column:
             _ = df.where(condition).schema  # raises for a condition that is not about single rows
     except PySparkException as error:
         raise InvalidInput(
-            f"expect where {text!r} is no condition on the rows: "
+            f"expect where {text!r} is not a condition on the rows: "
             f"{str(error).strip().partition(chr(10))[0]}"
         ) from None
     if not isinstance(field.dataType, BooleanType):
         raise InvalidType(
-            f"expect where {text!r} is of the type {field.dataType.simpleString()}",
-            hint="write a condition, which is true or false for each row",
+            f"expect where {text!r} has the type {field.dataType.simpleString()}",
+            hint="write a condition that is true or false for each row",
         )
     columns = [functions.lit(None).cast(one.dataType).alias(one.name) for one in df.schema]
     if not source_of(df.sparkSession.range(0).select(*columns).where(condition)).is_fixed:
         raise InvalidInput(
-            f"expect where {text!r} depends on the clock, on chance, on another source, or on a "
-            "function that may",
-            hint="it is asked more than once, and must say the same each time: compare with a "
-            "value, as in \"at <= timestamp '2026-01-31 12:00:00'\", or make it a column of the "
+            f"expect where {text!r} may depend on the clock, on randomness or on another source",
+            hint="it is evaluated more than once, with the same result each time: compare with a "
+            "value, as in \"at <= timestamp '2026-01-31 12:00:00'\", or add it as a column of the "
             "DataFrame before the load",
         )
     return condition
@@ -150,7 +149,7 @@ def _mapping(rule: str, given: Any) -> Mapping[str, Any]:
 def _pair(rule: str, given: Any) -> tuple[Any, Any]:
     if not isinstance(given, list | tuple) or len(given) != 2:
         raise InvalidType(
-            f"expect {rule} is {given!r}", hint="give the lowest and the highest: (1, None)"
+            f"expect {rule} is {given!r}", hint="give the minimum and the maximum: (1, None)"
         )
     low, high = given
     try:
@@ -159,6 +158,6 @@ def _pair(rule: str, given: Any) -> tuple[Any, Any]:
         is_empty = False  # the types are checked elsewhere
     if is_empty:
         raise InvalidInput(
-            f"expect {rule} is {given!r}, which nothing can be", hint="the lowest comes first"
+            f"expect {rule} is {given!r}, which no value satisfies", hint="put the minimum first"
         )
     return low, high

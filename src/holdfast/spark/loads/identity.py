@@ -150,12 +150,13 @@ def _check(column: SourceColumn) -> None:
     kind = column.type.simpleString()
     if "collate" in kind:
         raise InvalidType(
-            f"the primary key `{column.name}` is of the type {kind}: under a collation, different "
+            f"the primary key `{column.name}` has the type {kind}: under a collation, different "
             "texts can be equal",
             hint="use a column without a collation, or cast it to string",
         )
     if any(word in kind for word in ("variant", "interval", "geometry", "geography")):
         raise InvalidType(
-            f"the primary key `{column.name}` is of the type {kind}, whose values have no one form",
+            f"the primary key `{column.name}` has the type {kind}, which has no canonical text "
+            "form",
             hint="use another column, or cast it to string",
         )

@@ -96,7 +96,9 @@ def portions(
     """
     store = store_of(asset_store)
     if max_rows is None:
-        raise InvalidInput("max_rows is None", hint="say how many rows a portion has: 1_000_000")
+        raise InvalidInput(
+            "max_rows is None", hint="give the number of rows of a portion: 1_000_000"
+        )
     if unknown := rules.keys() - signature(incremental).parameters.keys():
         raise TypeError(f"portions() got an unexpected keyword argument {min(unknown)!r}")
     load: Load | None = None

@@ -187,11 +187,13 @@ class Load:
 
         if not isinstance(query, str):
             raise InvalidType(f"the statement is {query!r}", hint='new.sql("INSERT INTO …")')
-        double = "double braces that are meant as such: {{ and }}"
+        double = "double literal braces: {{ and }}"
         try:
             names = [name for _, name, _, _ in Formatter().parse(query) if name is not None]
         except ValueError as error:
-            raise InvalidInput(f"the statement cannot be read: {error}", hint=double) from None
+            raise InvalidInput(
+                f"the placeholders of the statement cannot be parsed: {error}", hint=double
+            ) from None
         if "new" not in names:
             raise InvalidInput(
                 "the statement does not read the new rows",
@@ -200,7 +202,7 @@ class Load:
         for name in names:
             if name not in ("new", *arguments):
                 raise InvalidInput(
-                    f"the statement has {{{name}}}, which is nothing that it was given",
+                    f"the statement has {{{name}}}, for which no argument was given",
                     hint=double,
                 )
 
@@ -259,7 +261,7 @@ class Load:
         attempt, at once. Errors of `fn` are raised unchanged.
         """
         if not callable(fn):
-            raise InvalidType(f"the write is {fn!r}", hint="give a function of the new rows")
+            raise InvalidType(f"write got {fn!r}", hint="pass a function that takes the new rows")
         self._begin()
         with observed(self.df) as handed:
             self._call(fn, handed.df)
@@ -267,8 +269,8 @@ class Load:
 
     def _without_a_number(self) -> InvalidInput:
         return InvalidInput(
-            f"no row for {self._where()} has a cursor value: such a load has no number",
-            hint="write it with new.write or new.sql, so that doing it again changes nothing",
+            f"no row for {self._where()} has a cursor value, so the load has no number",
+            hint="use new.write or new.sql with an idempotent write",
         )
 
     def _where(self, suffix: str = "") -> str:
@@ -283,25 +285,25 @@ class Load:
             found = self._store.get(self._key + saved.PREFIX + digest) if digest else None
             if found and (other := found.get("quarantine")) and is_same(spark, other, path):
                 raise InvalidInput(
-                    f"the rows go to {path}, where earlier loads have put rows aside: readers "
-                    "would see the columns of those only",
-                    hint="give the rows a path of their own",
+                    f"the rows go to {path}, where earlier loads have quarantined rows: readers "
+                    "would see only the columns of those",
+                    hint="give the rows their own path",
                 )
         if aside is None:
             return
         if is_inside(spark, path, aside) or is_inside(spark, aside, path):
             raise InvalidInput(
-                f"quarantine is {aside}, and the rows go to {path}: one is in the other, and "
-                "readers would take both for rows",
-                hint="put them side by side: /lake/orders and /lake/orders-bad",
+                f"quarantine is {aside}, and the rows go to {path}: one contains the other, so "
+                "readers would read both",
+                hint="use separate directories: /lake/orders and /lake/orders-bad",
             )
 
     def _watermark_entry(self) -> Entry[Any] | None:
         entry = self._store.entry(self._key)
         if entry is not None and entry.staged:
             raise InvalidInput(
-                f"this attempt has loaded already: {self._where()} waits for its success",
-                hint="load once in an attempt, or give another key=; portions() loads in steps",
+                f"this attempt has already loaded: {self._where()} is staged until it succeeds",
+                hint="load once per attempt, or give another key=; portions() loads in steps",
             )
         return entry
 
@@ -311,19 +313,19 @@ class Load:
             stored = self._planning.plan.watermark
             planned = from_json(stored, self._rules.cursor, self._where(PLAN_SUFFIX))
             log.info(
-                "%s: goes on with a load that did not finish, up to %s",
+                "%s: resuming an unfinished load, up to %s",
                 *(self._where(), planned.value),
             )
         identity = self._rules.identity
         if identity and self._mark and self._mark.memory is None:
             log.warning(
-                "%s does not say which rows are loaded by %s: this load begins after %s",
+                "%s does not record which rows are loaded, by %s: this load starts after %s",
                 *(self._where(), ", ".join(identity.kinds), self._mark.value),
             )
         bounded = bound(df, self._rules, self._mark, planned, self._where())
         if bounded.beyond:
             log.warning(
-                "%s: %s rows have a `%s` in the future, and are left for a later load",
+                "%s: %s rows have a `%s` in the future; left for a later load",
                 *(self._where(), f"{bounded.beyond:,}", self._rules.cursor.name),
             )
         return bounded
@@ -345,7 +347,9 @@ class Load:
         """Store the plan, and quarantine rows that fail a check; return the try for writing
         directories."""
         if self.is_written:
-            raise InvalidInput("this load is written", hint="call incremental() for the next one")
+            raise InvalidInput(
+                "this load has already been written", hint="call incremental() for the next one"
+            )
         if self._planning is not None:
             self._planning.check_unmoved()
         rejected, aside = self._bounded.rejected, None
@@ -375,7 +379,7 @@ class Load:
             failure = null_cursor(self._rules.cursor.name, self._where())
             if has_raised(error, failure):
                 raise InvalidInput(
-                    f"{failure}; the watermark stays", hint='on_null="skip" leaves such rows out'
+                    f"{failure}; the watermark is unchanged", hint='on_null="skip" skips such rows'
                 ) from error
             raise
 
@@ -515,8 +519,8 @@ class Load:
             now = self.df.count()
             if now > most:
                 raise SourceChanged(
-                    f"the range of the load had {most:,} rows and has {now:,} now, for "
-                    f"{self._where()}; the watermark stays",
+                    f"the range of the load for {self._where()} had {most:,} rows and has {now:,} "
+                    "now; the watermark is unchanged",
                     hint="materialize=True reads such a source once",
                 )
             return now

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _LOST: Final = r"\x00|\._COPYING_\z"
 """Parts of a directory's name that Spark cannot write, or does not read."""
 _LOST_IN_NAMES: Final = (
-    "empty text, NUL, __HIVE_DEFAULT_PARTITION__, bytes that are no UTF-8 and what ends in "
-    "._COPYING_ are lost in it: replace them, or leave the column out of partition_by="
+    "empty text, NUL, __HIVE_DEFAULT_PARTITION__, invalid UTF-8 and text that ends in ._COPYING_ "
+    "cannot be in a directory's name: replace them, or remove the column from partition_by="
 )
 _NO_FORMAT: Final = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
 _NO_FILE_SYSTEM: Final = re.compile(
@@ -112,19 +112,20 @@ class Output(NamedTuple):
         for name in self._partitions(df):
             if isinstance(df.schema[name].dataType, BinaryType):
                 raise InvalidInput(
-                    f"partition_by is `{name}`, whose bytes the name of a directory cannot keep",
-                    hint=f'make it text before the load: withColumn("{name}", hex("{name}"))',
+                    f"partition_by is `{name}`, which is binary and cannot be in a directory's "
+                    "name",
+                    hint=f'convert it to text before the load: withColumn("{name}", hex("{name}"))',
                 )
             if name.startswith("."):
                 raise InvalidInput(
-                    f"partition_by is `{name}`, and Spark reads no directory whose name begins "
-                    "with a dot",
+                    f"partition_by is `{name}`, but Spark does not read directories whose names "
+                    "begin with a dot",
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
         for name in df.columns:
             if name.lower() in ("load", TRY):
                 raise InvalidInput(
-                    f"the column `{name}` would be hidden by the directories of the loads",
+                    f"the column `{name}` has the same name as a directory of the loads",
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
 
@@ -154,8 +155,8 @@ class Output(NamedTuple):
                 )
         if (found and len(found) >= len(df.columns)) or len(set(found)) < len(found):
             raise InvalidInput(
-                f"partition_by is {', '.join(names)}, and the rows have {', '.join(df.columns)}",
-                hint="name each column once, and leave one at least for the files",
+                f"partition_by is {', '.join(names)}, and the columns are {', '.join(df.columns)}",
+                hint="name each column once, and leave at least one for the files",
             )
         return [column.name for column in found]
 
@@ -203,14 +204,13 @@ def name_mistakes(path: str, format: str, refused: Iterable[str] = ()) -> Iterat
         text = str(error)
         if any(condition in text for condition in _NO_FORMAT):
             raise InvalidInput(
-                f"Spark knows no format `{format}` here",
-                hint="parquet, orc, json and csv are always there; others come with a jar "
-                "(spark.jars)",
+                f"Spark does not know the format `{format}` here",
+                hint="parquet, orc, json and csv are built in; others need a jar (spark.jars)",
             ) from error
         if found := _NO_FILE_SYSTEM.search(text):
             raise InvalidInput(
                 f"Spark has no file system for {path} here: {found[0]}",
-                hint="check the scheme; s3a://, gs:// and abfss:// come with a jar (spark.jars)",
+                hint="check the scheme; s3a://, gs:// and abfss:// need a jar (spark.jars)",
             ) from error
         for message in refused:
             if has_raised(error, message):
@@ -237,4 +237,4 @@ def _in_utc(name: str) -> Column:
 
 
 def _unkept(name: str) -> str:
-    return f"`{name}` in partition_by has a value that the name of a directory cannot keep"
+    return f"`{name}` in partition_by has a value that cannot be in a directory's name"

@@ -114,8 +114,8 @@ class Planning:
         _, found = self._last()
         if found is None or (found.id, found.tries) != (begun.id, begun.tries):
             raise VersionConflict(
-                f"a later load from {self._where()} replaces this one",
-                hint="let one load of an asset run at a time: max_active_runs=1",
+                f"a later load from {self._where()} has replaced this one",
+                hint="run one load of an asset at a time: max_active_runs=1",
             )
 
     def check_unmoved(self) -> None:
@@ -124,10 +124,10 @@ class Planning:
         version = entry.version if entry else 0
         if version != self.version:
             raise VersionConflict(
-                f"{self._where()} has version {version}, and this load started from "
-                f"{self.version}: another load was faster, or it was set back, and this load is "
+                f"{self._where()} has version {version}, but this load started from "
+                f"{self.version}: another load finished first, or it was rewound; this load is "
                 "discarded",
-                hint="run it again: it loads what is new since then",
+                hint="run it again to load the rows that are new since then",
             )
 
     def _where(self, suffix: str = "") -> str:
@@ -142,8 +142,8 @@ class Planning:
             return entry.version, msgspec.convert(entry.value, Plan)
         except msgspec.ValidationError:
             raise InvalidInput(
-                f"{self._where(PLAN_SUFFIX)} is {str(entry.value)[:60]}, which no incremental load "
-                "has written",
+                f"{self._where(PLAN_SUFFIX)} is {str(entry.value)[:60]}, which was not written by "
+                "an incremental load",
                 hint="delete that entry, or use another key= for the load",
             ) from None
 
@@ -159,10 +159,10 @@ class Planning:
             return last
         if last.numbered:
             raise InvalidInput(
-                f"a load from {self._where()} that did not finish started from another value, and "
-                f"may be in a table already, with the number {last.number}",
-                hint="remove its rows if the table has them; then delete "
-                f"`{self._key}{PLAN_SUFFIX}` and run this one again",
+                f"an unfinished load from {self._where()} started from another value, and may "
+                f"already be in a table, with the number {last.number}",
+                hint="remove its rows from the table if they are there; then delete "
+                f"`{self._key}{PLAN_SUFFIX}` and run this load again",
             )
         return None
 
@@ -175,14 +175,12 @@ class Planning:
             return found
         if found.numbered:
             raise InvalidInput(
-                f"a load from {self._where()} that did not finish had other rules, and may be in "
-                "a table already",
+                f"an unfinished load from {self._where()} had other rules, and may already be in "
+                "a table",
                 hint="run it with its former rules first; or, if the table has no commit of it, "
                 f"delete `{self._key}{PLAN_SUFFIX}`",
             )
-        log.warning(
-            "%s: a load that did not finish had other rules, and is replaced", self._where()
-        )
+        log.warning("%s: replacing an unfinished load that had other rules", self._where())
         return None
 
     def _new(self, watermark: Any) -> Plan:
@@ -208,8 +206,8 @@ class Planning:
         self.plan = self._kept(self._former)
         if self.plan is None or self.plan.watermark != kept.watermark:
             raise VersionConflict(
-                f"another load from {self._where()} has begun with another range",
-                hint="run this one again: it then has the same rows",
+                f"another load from {self._where()} has started with another range",
+                hint="run this load again: it will use the same range",
             ) from None
 
     def _await_predecessor(self) -> None:
@@ -230,13 +228,14 @@ class Planning:
         try:
             running = await_end(other, time.monotonic() + LIMIT)
         except PySparkException as error:
-            log.debug("%s: the session before is unknown: %s", self._where(), error)
+            log.debug("%s: the previous session is unknown: %s", self._where(), error)
             running = []
         finally:
             other.client.close()
         if running:
             raise SparkBusy(
-                f"another load from {self._where()} still writes after {LIMIT:.0f} s: "
+                f"another load from {self._where()} is still writing after {LIMIT:.0f} s: "
                 f"{', '.join(running)} of session {before}",
-                hint="let one load of an asset run at a time: max_active_runs=1; then run it again",
+                hint="run one load of an asset at a time (max_active_runs=1), then run this one "
+                "again",
             )

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 FORMATS: Final = saved.TEXTS | {"orc"}
 """Formats that may lose values. Parquet is not read back."""
 _LOSES: Final = {
-    "csv": "a null in the only column, nulls with quoteAll=, what equals nullValue=, bytes, arrays "
-    "and maps, and text that is not in the encoding=",
-    "json": "maps whose keys are no text, and text that is no UTF-8",
+    "csv": "a null in the only column, nulls with quoteAll=, values equal to nullValue=, bytes, "
+    "arrays and maps, and text that the encoding= cannot represent",
+    "json": "maps whose keys are not text, and text that is not UTF-8",
     "orc": "the dates from 1582-10-05 to 1582-10-14, and text with a collation",
     "text": "null, line breaks, and a byte order mark at the beginning",
     "xml": "control characters, empty arrays and maps, and arrays in arrays",
@@ -91,14 +91,14 @@ def check(
         read_again = digest_of(found)
     except (PySparkException, Py4JJavaError) as error:
         raise InvalidInput(
-            f"Spark cannot read these rows from {kind} again, and {failed}: {_reason(error)}",
+            f"Spark cannot read these rows back from {kind}: {_reason(error)}; {failed}",
             hint=hint,
         ) from error
     if read_again == written:
         return
     if read_again["rows"] != written["rows"]:
         raise InvalidInput(
-            f"of {written['rows']:,} rows, Spark reads {read_again['rows']:,} from {kind} again: "
+            f"Spark reads back {read_again['rows']:,} of {written['rows']:,} rows from {kind}; "
             f"{failed}",
             hint=hint,
         )
@@ -107,7 +107,7 @@ def check(
     sums = zip(names, *(rows.agg(*each).collect()[0] for rows in (df, found)), strict=True)
     differing = [name for name, before, after in sums if before != after]
     raise InvalidInput(
-        f"{', '.join(differing) or 'a row'} has a value that {kind} does not keep: {failed}",
+        f"{', '.join(differing) or 'a row'} has a value that {kind} cannot represent; {failed}",
         hint=hint,
     )
 
@@ -124,7 +124,7 @@ def writing(format: str, path: str) -> Iterator[None]:
         if format != "xml" or not (found := _NO_XML.search(str(error))):
             raise
         raise InvalidInput(
-            f"XML does not keep these rows: {found[1]}; nothing was saved below {path}",
+            f"XML cannot represent these rows: {found[1]}; nothing was saved below {path}",
             hint=_hint(format),
         ) from error
 

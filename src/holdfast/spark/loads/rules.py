@@ -109,10 +109,11 @@ def load_rules(
     Raise InvalidInput or InvalidType, which name the argument.
     """
     if not hasattr(df, "isStreaming"):
-        raise InvalidType(f"the source is a {type(df).__name__}", hint="give a Spark DataFrame")
+        raise InvalidType(f"the source is a {type(df).__name__}", hint="pass a Spark DataFrame")
     if df.isStreaming:
         raise InvalidInput(
-            "a streaming DataFrame has its own progress", hint="use holdfast.spark.foreach_batch"
+            "the source is a streaming DataFrame, which tracks its own progress",
+            hint="use holdfast.spark.foreach_batch",
         )
     _check_choice("closed", closed, get_args(Closed))
     _check_choice("on_null", on_null, get_args(OnNull))
@@ -162,41 +163,43 @@ def _until(cursor: Cursor, until: Any, now: datetime) -> Value | None:
         if given < timedelta(0):
             raise InvalidInput(
                 f"until is {given!r}, which is in the future",
-                hint="it is how long before now the load ends: timedelta(minutes=5)",
+                hint="give how long before now the load ends: timedelta(minutes=5)",
             )
         try:
             given = cursor.at(now - given)
         except OverflowError:
-            raise InvalidInput(f"until is {given!r} before now, which no time can be") from None
+            raise InvalidInput(f"until is {given!r} before now, which is out of range") from None
     return cursor.given("until", given)
 
 
 def _check(rules: LoadRules) -> None:
     if type(rules.remember) is not int or not 1 <= rules.remember <= MOST_REMEMBERED:
-        raise InvalidInput(f"remember is {rules.remember!r}", hint=f"from 1 to {MOST_REMEMBERED:,}")
+        raise InvalidInput(
+            f"remember is {rules.remember!r}", hint=f"give a number from 1 to {MOST_REMEMBERED:,}"
+        )
     if rules.max_rows is not None and (type(rules.max_rows) is not int or rules.max_rows < 1):
-        raise InvalidInput(f"max_rows is {rules.max_rows!r}", hint="a number from 1 on")
+        raise InvalidInput(f"max_rows is {rules.max_rows!r}", hint="give 1 or more")
     if rules.lag is not None and rules.identity is None and not rules.replaces:
         raise InvalidInput(
-            "with a lag, rows are read again that are loaded already",
-            hint="give the primary_key by which they are known; or primary_key=(), for a write "
-            "that replaces rows",
+            "with a lag, rows that are already loaded are read again",
+            hint="give the primary_key that identifies them, or primary_key=() if the write "
+            "replaces rows",
         )
     if rules.on_null == "include" and not rules.replaces:
         raise InvalidInput(
-            "rows without a cursor value would be loaded again by each load",
-            hint='give primary_key=() for a write that replaces rows, or on_null="skip"',
+            "every load would load the rows without a cursor value again",
+            hint='give primary_key=() if the write replaces rows, or on_null="skip"',
         )
     if rules.quarantine is not None and not rules.expect.conditions:
         raise InvalidInput(
-            "quarantine is for rows that fail a check, and there is none",
+            "quarantine is given without a check that rows could fail",
             hint="give expect= with not_null, range or where",
         )
     if rules.is_backfill:
         _check_backfill(rules)
     elif rules.closed in ("right", "both"):
         raise InvalidInput(
-            f"closed={rules.closed!r} is about the end of a backfill, and there is none",
+            f"closed={rules.closed!r} applies to the end of a backfill, and there is no end_value",
             hint="give end_value",
         )
 
@@ -206,7 +209,7 @@ def _check_backfill(rules: LoadRules) -> None:
         if given is not None:
             raise InvalidInput(
                 f"a backfill has no {name}: it goes from `initial` to `end_value`",
-                hint=f"leave {name} out, or end_value",
+                hint=f"remove {name} or end_value",
             )
     if rules.initial is not None and rules.end < rules.initial:  # type: ignore[operator]
         raise InvalidInput(f"end_value {rules.end} is before initial {rules.initial}")
@@ -215,4 +218,4 @@ def _check_backfill(rules: LoadRules) -> None:
 def _check_choice(name: str, given: object, choices: tuple[object, ...]) -> None:
     if not any(given is choice or given == choice for choice in choices):
         among = ", ".join(repr(choice) for choice in choices if choice is not None)
-        raise InvalidInput(f"{name} is {given!r}", hint=f"one of {among}")
+        raise InvalidInput(f"{name} is {given!r}", hint=f"use one of {among}")

@@ -117,7 +117,7 @@ def format_of(loads: Sequence[Saved], asked: str | None, where: str) -> str:
         raise InvalidInput(
             f"loads of {where} were saved as {' and as '.join(formats)}"
             + (f", not as {asked}" if asked else ""),
-            hint=f'name the format of those below the path: format="{formats[0]}"',
+            hint=f'give the format of those below the path: format="{formats[0]}"',
         )
     return formats[0]
 
@@ -129,7 +129,7 @@ def check_files(files: Iterable[str], format: str, options: Mapping[str, str], p
         if suffix not in file.rpartition("/")[2]:
             raise InvalidInput(
                 f"{path} has loads of several formats: {file} is not {format}",
-                hint="read the directories of the loads of each format by themselves",
+                hint="read the directories of each format separately",
             )
 
 
@@ -147,8 +147,8 @@ def options_of(loads: Sequence[Saved], given: Mapping[str, str], where: str) -> 
             raise InvalidInput(
                 f"loads of {where} were saved with {name}="
                 + " and ".join(dict.fromkeys(str(value) for value in values)),
-                hint="read the directories of the loads of each kind by themselves, or give "
-                f'options={{"{name}": …}} for all',
+                hint=f'read the directories of each kind separately, or give options={{"{name}": '
+                "…} for all",
             )
         found[name] = values[0]
     return {**{name: value for name, value in found.items() if value is not None}, **given}
@@ -180,9 +180,9 @@ def schema_of(loads: Sequence[Saved], spark: SparkSession, where: str) -> Struct
             former, kinds = columns.get(known, (name, []))
             if load.format in _BY_SPELLING and former != name:
                 raise InvalidInput(
-                    f"the column `{name}` was saved as `{former}`, too, by loads of {where}, and "
-                    f"{load.format.upper()} tells them apart",
-                    hint="read the directories of the loads of each spelling by themselves",
+                    f"loads of {where} saved the column `{name}` also as `{former}`, and "
+                    f"{load.format.upper()} is case-sensitive",
+                    hint="read the directories of each spelling separately",
                 )
             columns[known] = (name, [*kinds, kind])
             if load.format in TEXTS:
@@ -211,8 +211,8 @@ def _common(name: str, types: list[Any], as_text: bool, where: str) -> Any:
             return max(distinct, key=ranks.index)
     shown = " and as ".join(_parse_datatype_json_value(kind).simpleString() for kind in distinct)
     raise InvalidInput(
-        f"the column `{name}` was saved as {shown}, by loads of {where}",
-        hint="read the directories of the loads of each type by themselves",
+        f"loads of {where} saved the column `{name}` as {shown}",
+        hint="read the directories of each type separately",
     )
 
 
@@ -225,6 +225,6 @@ def _check_places(loads: Sequence[Saved], where: str) -> None:
             raise InvalidInput(
                 f"loads of {where} were saved as {load.format.upper()} with the columns "
                 f"{', '.join(first)}, and with {', '.join(load.in_files)}: such files are read by "
-                "place",
-                hint="read the directories of the loads of each kind by themselves",
+                "column position",
+                hint="read the directories of each kind separately",
             )

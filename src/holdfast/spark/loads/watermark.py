@@ -124,15 +124,15 @@ def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
     except msgspec.ValidationError:
         shown = {"cursor": cursor.name, "type": cursor.kind, "value": "…"}
         raise InvalidInput(
-            f"{where} is {str(found)[:60]}, which no incremental load has written",
+            f"{where} is {str(found)[:60]}, which was not written by an incremental load",
             hint=f"use another key=, or set it to {shown}",
         ) from None
     if stored.type != cursor.kind or not cursor.is_called(stored.cursor):
         raise InvalidInput(
-            f"{where} is for the cursor `{stored.cursor}` of the type {stored.type}, and this load "
-            f"has `{cursor.name}` of the type {cursor.kind}",
-            hint="use another key= to load all anew beside it, rewind it to a version that fits, "
-            "or delete it, with the data, to start over",
+            f"{where} is for the cursor `{stored.cursor}` of the type {stored.type}, but this "
+            f"load uses `{cursor.name}` of the type {cursor.kind}",
+            hint="use another key= to load everything again under it, rewind it to a version that "
+            "matches, or delete it and the data to start over",
         )
     value = cursor.given(where, stored.value)
     if stored.seen is None:
@@ -143,8 +143,8 @@ def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
         groups = [(cursor.given(where, to), _unpacked(keys)) for to, keys in stored.seen.keys]
     except (binascii.Error, struct.error):
         raise InvalidInput(
-            f'the "seen" part of {where} is damaged: which rows are loaded cannot be read from it',
-            hint="rewind it to a version that a load has written",
+            f'the "seen" part of {where} is damaged: it does not show which rows are loaded',
+            hint="rewind it to a version that was written by a load",
         ) from None
     return Watermark(value, Memory(stored.seen.columns, bound, tuple(map(Group._make, groups))))
 

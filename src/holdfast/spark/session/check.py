@@ -20,7 +20,7 @@ OLDEST_JAVA: Final = 17
 CONNECT_SECONDS: Final = 5.0
 INSTALL_JAVA: Final = (
     f"install Java {OLDEST_JAVA} or later, such as Debian's openjdk-17-jre-headless, or set "
-    "JAVA_HOME to where it is"
+    "JAVA_HOME to its directory"
 )
 _PACKAGES: Final = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "google.rpc")
 _MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|spark://.+|k8s://.+")
@@ -38,7 +38,7 @@ def check(settings: Settings) -> None:
     if spark.master or spark.conf:
         other = "spark.master" if spark.master else "spark.conf"
         raise InvalidSettings(
-            f"{other} does not go together with spark.remote: that Spark runs already",
+            f"{other} and spark.remote cannot both be set: that Spark is already running",
             hint=f"remove one of them; {_origin(settings, other)}",
         )
     address = address_of(spark.remote)
@@ -72,10 +72,10 @@ def check_java() -> None:
     version = _VERSION.search(result.stderr)
     if version is None:
         shown = (result.stderr or result.stdout).strip().partition("\n")[0]
-        raise SparkUnavailable(f"{java} is not a Java that works: {shown}", hint=INSTALL_JAVA)
+        raise SparkUnavailable(f"{java} is not a working Java: {shown}", hint=INSTALL_JAVA)
     if int(version[1]) < OLDEST_JAVA:
         raise SparkUnavailable(
-            f"{java} is Java {version[1]}, and Spark needs {OLDEST_JAVA} or later",
+            f"{java} is Java {version[1]}, but Spark needs {OLDEST_JAVA} or later",
             hint=INSTALL_JAVA,
         )
 
@@ -86,7 +86,7 @@ def check_master(master: str) -> None:
     if master and not _MASTER.fullmatch(master):
         raise InvalidSettings(
             f"spark.master may not be {master!r}",
-            hint="it is local[N], spark://host:port, yarn or k8s://…; sc://… goes to spark.remote",
+            hint="use local[N], spark://host:port, yarn or k8s://…; for sc://… set spark.remote",
         )
     if master.startswith("spark://") and not any(
         answers(*_host_and_port(one)) for one in master.removeprefix("spark://").split(",")
@@ -117,7 +117,7 @@ def _find_java() -> str:
         return str(java)
     found = shutil.which("java")
     if found is None:
-        raise SparkUnavailable("there is no Java, which Spark needs", hint=INSTALL_JAVA)
+        raise SparkUnavailable("Java, which Spark needs, is not installed", hint=INSTALL_JAVA)
     return found
 
 

@@ -50,7 +50,7 @@ def maintenance_session(settings: Settings) -> Iterator[SparkSession]:
 
             output = last_lines(log) or str(error).partition("\n")[0]
             raise SparkUnavailable(
-                f"Spark does not start on {conf['spark.master']}:\n{output}",
+                f"Spark failed to start on {conf['spark.master']}:\n{output}",
                 hint="see [spark] master and conf in `holdfast config list`",
             ) from error
         try:

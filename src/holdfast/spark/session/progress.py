@@ -111,7 +111,7 @@ class Progress:
         except Exception as error:
             # The job goes on: its result does not depend on its progress being stored.
             if not self._warned:
-                log.warning("the progress on Spark could not be stored: %s", error)
+                log.warning("could not store the progress of Spark: %s", error)
                 self._warned = True
 
 

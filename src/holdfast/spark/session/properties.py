@@ -25,8 +25,8 @@ def write_properties(file: Path, settings: Mapping[str, str]) -> None:
         for name, text in settings.items():
             if not _NAME.fullmatch(name):
                 raise InvalidInput(
-                    f"{name!r} is no name of a Spark setting",
-                    hint="letters, digits and any of . _ - / in it",
+                    f"{name!r} is not the name of a Spark setting",
+                    hint="use letters, digits and any of . _ - /",
                 )
             escaped = "".join(_ESCAPED.get(character, character) for character in text)
             lines.write(f"{name} {escaped}\n")

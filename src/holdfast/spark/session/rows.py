@@ -80,5 +80,5 @@ def _get(connection: HTTPConnection, path: str) -> Any:
     response = connection.getresponse()
     body = response.read()
     if response.status != 200:
-        raise ValueError(f"Spark answered with {response.status}")
+        raise ValueError(f"Spark responded with status {response.status}")
     return json.loads(body)

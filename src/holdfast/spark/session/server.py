@@ -186,16 +186,16 @@ def _wait_until_it_listens(
     while process.poll() is None:
         if time.monotonic() > deadline:
             raise SparkUnavailable(
-                f"Spark does not listen after {START_SECONDS:.0f} s:\n{last_lines(log)}",
-                hint=f"all that it said is in {log}",
+                f"Spark is not listening after {START_SECONDS:.0f} s:\n{last_lines(log)}",
+                hint=f"the full log is in {log}",
             )
         with socket.socket() as probe:
             if probe.connect_ex((_LOOPBACK, address.port)) == 0:
                 return
         time.sleep(0.05)
     raise SparkUnavailable(
-        f"Spark ended with status {process.returncode}:\n{last_lines(log)}",
-        hint=f"all that it said is in {log}",
+        f"Spark exited with status {process.returncode}:\n{last_lines(log)}",
+        hint=f"the full log is in {log}",
     )
 
 

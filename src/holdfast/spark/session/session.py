@@ -59,7 +59,7 @@ def address_of(remote: str) -> SparkAddress:
         raise _malformed(remote)
     if any(option.startswith("session_id=") for option in options):
         raise InvalidSettings(
-            "spark.remote may not have a session_id: each attempt has a session of its own",
+            "spark.remote must not contain a session_id: each attempt has its own session",
             hint="remove it",
         )
     token = next((option[6:] for option in options if option.startswith("token=")), "")
@@ -114,9 +114,9 @@ def task_session(
             session.conf.set(name, text)
     except PySparkException as error:
         raise SparkUnavailable(
-            f"{writer} has no Spark session at {address.host}:{address.port}: "
+            f"{writer} could not open a Spark session at {address.host}:{address.port}: "
             f"{str(error).partition(chr(10))[0]}",
-            hint="see whether that Spark still runs; the task can be tried again",
+            hint="check that Spark is running there, then retry the task",
         ) from error
     session.stop = lambda: None  # type: ignore[method-assign]
     rows = RowCount(address.ui, own) if address.ui else None
@@ -143,7 +143,7 @@ def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datet
     from holdfast.spark.session.retries import set_retry_policy
 
     where = f"Spark at {address.host}:{address.port}"
-    hint = "wait until it has ended, or restart that Spark; then the task can be tried again"
+    hint = "wait until it has ended, or restart that Spark, then retry the task"
     left: list[SparkSession] = []
     with ExitStack() as clients:
         try:
@@ -159,16 +159,16 @@ def end_earlier_attempts(address: SparkAddress, writer: TaskWriter, begun: datet
             for session in reversed(left):
                 if running := await_end(session, deadline):
                     raise SparkBusy(
-                        f"{writer} cannot begin: what an earlier attempt began on {where} still "
-                        f"runs after {LIMIT:.0f} s: {', '.join(running)} of session "
+                        f"{writer} cannot start: operations of an earlier attempt still run on "
+                        f"{where} after {LIMIT:.0f} s: {', '.join(running)} of session "
                         f"{session.session_id}",
                         hint=hint,
                     )
                 session.client.release_session()
         except PySparkException as error:
             raise SparkBusy(
-                f"{writer} cannot begin: {where} does not tell whether what earlier attempts ran "
-                f"has ended: {str(error).partition(chr(10))[0]}",
+                f"{writer} cannot start: {where} did not confirm that the operations of earlier "
+                f"attempts have ended: {str(error).partition(chr(10))[0]}",
                 hint=hint,
             ) from error
 
@@ -188,7 +188,9 @@ def _end(session: SparkSession, address: SparkAddress) -> None:
         running = await_end(session, time.monotonic() + LIMIT) if interrupt(session) else []
         session.release_session_on_close = not running
         if running:
-            log.warning("still runs on Spark after %.0f s: %s", LIMIT, ", ".join(running))
+            log.warning(
+                "operations still running on Spark after %.0f s: %s", LIMIT, ", ".join(running)
+            )
     except PySparkException as error:
         log.debug("the session was not closed: %s", error)
     finally:
@@ -214,5 +216,5 @@ def _environment(remote: str) -> Iterator[None]:
 def _malformed(remote: str) -> InvalidSettings:
     return InvalidSettings(
         f"spark.remote may not be {without_password(remote)!r}",
-        hint="it is sc://host:port, and may have parameters: sc://host:port/;token=…;use_ssl=true",
+        hint="use sc://host:port, optionally with parameters: sc://host:port/;token=…;use_ssl=true",
     )

@@ -46,8 +46,9 @@ def open_location(location: Location) -> Store:
     url, dialect = parse_url(location.url)
     if dialect.embedded and not Path(url.database or "").exists():
         raise InvalidUrl(
-            f"there is no file {url.database} on the machine where Spark reads it",
-            hint="SQLite is read where the file is; `holdfast db migrate` makes a new store",
+            f"the file {url.database} does not exist on the machine where Spark reads it",
+            hint="a SQLite file is read on the machine that has it; `holdfast db migrate` creates "
+            "a new store",
         )
     settings = load()
     database = msgspec.structs.replace(settings.database, url=location.url)

@@ -38,7 +38,7 @@ def _command(fields: dict[str, Any]) -> Command[Any]:
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, HoldfastError):
             raise error.__cause__ from None
-        raise InvalidInput(f"this is no command: {error}") from None
+        raise InvalidInput(f"not a command: {error}") from None
 
 
 def largest_value() -> int:

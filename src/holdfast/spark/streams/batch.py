@@ -75,7 +75,8 @@ class Batches:
             return Batch(value["batch"], value["query"])
         except (KeyError, TypeError):
             raise Conflict(
-                f"`{self._key}` of {self._handle} records no batch of a streaming query: {value!r}",
+                f"`{self._key}` of {self._handle} is not the record of a streaming query's batch: "
+                f"{value!r}",
                 hint="give foreach_batch another key=",
             ) from None
 
@@ -83,17 +84,17 @@ class Batches:
         done = -1 if last is None else last.id
         if last is not None and last.query != batch.query:
             raise Conflict(
-                f"the checkpoint {self._checkpoint} is not the one that {self._handle} knows: "
+                f"the checkpoint {self._checkpoint} is not the one recorded for {self._handle}: "
                 f"query {batch.query} is at batch {batch.id}, and batch {done} of query "
                 f"{last.query} is recorded",
-                hint="put the other checkpoint back. To load everything again, remove the output, "
+                hint="restore the other checkpoint. To load everything again, remove the output, "
                 f"and delete `{self._key}` from the asset store",
             )
         if batch.id < done:
             raise Conflict(
                 f"the checkpoint {self._checkpoint} is behind {self._handle}: it is at batch "
                 f"{batch.id}, and batch {done} is recorded",
-                hint="put the newer checkpoint back. To load everything again, remove the output "
+                hint="restore the newer checkpoint. To load everything again, remove the output "
                 f"and the checkpoint, and delete `{self._key}` from the asset store",
             )
         if batch.id > done + 1:
@@ -101,7 +102,7 @@ class Batches:
             raise Conflict(
                 f"the checkpoint {self._checkpoint} is ahead of {self._handle}: it is at batch "
                 f"{batch.id}, and {f'only batch {done}' if last else 'none'} is recorded",
-                hint="put the older checkpoint back. If the batches before this one are in the "
+                hint="restore the older checkpoint. If the batches before this one are in the "
                 f"output, set `{self._key}` of the asset store to {adopted}",
             )
 
@@ -110,9 +111,9 @@ class Batches:
             self._handle.set(self._key, _value(batch), if_version=version)
         except VersionConflict as error:
             raise Conflict(
-                f"another query has recorded a batch in `{self._key}` of {self._handle} while "
-                f"batch {batch.id} of query {batch.query} was written",
-                hint="let one query write at a time, or give each a key= of its own",
+                f"another query recorded a batch in `{self._key}` of {self._handle} while batch "
+                f"{batch.id} of query {batch.query} was written",
+                hint="run one query at a time, or give each its own key=",
             ) from error
 
 

@@ -44,7 +44,7 @@ def copy_entries(
         record = Record(connection, "copy", [location.url, selection, resolve])
         if record.is_in(store):
             raise InvalidInput(
-                f"{name} is the store that the entries come from", hint="name another with --to"
+                f"{name} is also the source of the entries", hint="choose another with --to"
             )
         chunks = resumed(record, partial(planned, spark, selection, rows), say)
         if not chunks:
@@ -56,7 +56,7 @@ def copy_entries(
             needed = {(row.asset, row.uri) for row in assets.collect()}
         missing = target.missing_assets(needed)
         check_declared(missing, declare)
-        agree(f"Copy to {name}, over the entries that have the same keys?")
+        agree(f"Copy to {name} and overwrite the entries that have the same keys?")
         target.declare(missing)
 
         def source(chunk: Chunk) -> DataFrame:

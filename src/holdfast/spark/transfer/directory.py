@@ -24,8 +24,8 @@ class Directory:
     def __init__(self, spark: SparkSession, given: str) -> None:
         if not given or PATTERN.search(given):
             raise InvalidInput(
-                f"{given!r} cannot be the directory of an export",
-                hint="Spark reads {, }, [, ], *, ? and \\ in a path as a pattern: leave them out",
+                f"{given!r} cannot be used as the directory of an export",
+                hint="Spark treats {, }, [, ], *, ? and \\ in a path as a pattern: leave them out",
             )
         # A new FileSystem: Spark's own is shared, and would write no checksums for other users of
         # it.
@@ -75,8 +75,8 @@ class Directory:
             stream.close()
             if not self._files.rename(draft, self._at(name)):
                 raise Conflict(
-                    f"{self.path}/{name} was written by somebody else meanwhile",
-                    hint="let one command write a directory at a time",
+                    f"another process has written {self.path}/{name} in the meantime",
+                    hint="let only one command write to a directory at a time",
                 )
         except Py4JJavaError as error:
             raise _failed(f"{self.path}/{name} cannot be written", error) from error
@@ -100,4 +100,4 @@ class Directory:
 
 def _failed(what: str, error: Py4JJavaError) -> HoldfastError:
     why = str(error.java_exception.getMessage()).partition("\n")[0]
-    return HoldfastError(f"{what}: {why}", hint="see whether it is there, and who may use it")
+    return HoldfastError(f"{what}: {why}", hint="check that it exists, and its permissions")

@@ -48,8 +48,9 @@ def export_entries(
             record.forget()
         elif present and record.plan() is None:
             raise InvalidInput(
-                f"{directory.path} is not empty, and no export of this selection began in it",
-                hint="name a new directory, or remove what is there",
+                f"{directory.path} is not empty, and does not contain an unfinished export of "
+                "this selection",
+                hint="choose a new directory, or remove its contents",
             )
         chunks = resumed(record, partial(planned, spark, selection, rows), say)
         if not chunks:

@@ -55,7 +55,7 @@ def import_entries(
         if not count and where != TaskFilter():
             raise NotFound(
                 f"{directory.path} has no such entries",
-                hint="leave out the options that select some, or check the names",
+                hint="remove the options that select entries, or check the names",
             )
         assets = [
             parquet(chunk).select("asset", "uri").distinct().collect()
@@ -64,7 +64,10 @@ def import_entries(
         ]
         missing = target.missing_assets({(row.asset, row.uri) for found in assets for row in found})
         check_declared(missing, declare)
-        agree(f"Import {count:,} entries from {directory.path}, over those that have their keys?")
+        agree(
+            f"Import {count:,} entries from {directory.path} and overwrite those that have the "
+            "same keys?"
+        )
         target.declare(missing)
         record = Record(connection, "import", [directory.path, manifest, wanted])
         chunks = resumed(record, lambda: chunks, say)
@@ -92,7 +95,9 @@ def _check_files(spark: SparkSession, directory: Directory, manifest: Manifest) 
     for name, table in manifest.tables.items():
         for part in table.chunks:
             if not directory.names(f"{name}/{part.directory}"):
-                raise InvalidInput(f"{directory.path}/{name}/{part.directory} is gone", hint=hint)
+                raise InvalidInput(
+                    f"{directory.path}/{name}/{part.directory} is missing", hint=hint
+                )
         try:
             totals = totals_of(spark, directory, name, [part.directory for part in table.chunks])
         except PySparkException as error:
@@ -104,8 +109,8 @@ def _check_files(spark: SparkSession, directory: Directory, manifest: Manifest) 
             found = totals[part.directory]
             if found != part.total:
                 raise InvalidInput(
-                    f"{directory.path}/{name}/{part.directory} is not what was exported: it has "
-                    f"{found.count:,} entries with the checksum {found.checksum}, and the manifest "
-                    f"says {part.count:,} and {part.checksum}",
+                    f"{directory.path}/{name}/{part.directory} does not match the manifest: it "
+                    f"has {found.count:,} entries with the checksum {found.checksum}, and the "
+                    f"manifest has {part.count:,} with {part.checksum}",
                     hint=hint,
                 )

@@ -66,15 +66,16 @@ def read_manifest(directory: Directory) -> Manifest:
     invalid."""
     if FILE not in directory.names():
         raise InvalidInput(
-            f"{directory.path} is no finished export: it has no {FILE}",
-            hint="name the directory that `holdfast state-store export` wrote, or let it finish",
+            f"{directory.path} is not a finished export: it has no {FILE}",
+            hint="give the directory that `holdfast state-store export` wrote, or let it finish",
         )
     text = directory.read(FILE)
     try:
         version = msgspec.json.decode(text, type=_Version).format
         if version != VERSION:
             raise InvalidInput(
-                f"{directory.path} is an export of format {version}; this Holdfast reads {VERSION}",
+                f"{directory.path} is an export of format {version}; this version of Holdfast "
+                f"reads format {VERSION}",
                 hint="import it with the version of Holdfast that wrote it, or a later one",
             )
         manifest = msgspec.json.decode(text, type=Manifest)
@@ -82,7 +83,7 @@ def read_manifest(directory: Directory) -> Manifest:
         raise InvalidInput(f"{directory.path}/{FILE} cannot be read: {error}") from None
     unknown = manifest.tables.keys() - CONTENT.keys()
     if unknown:
-        raise InvalidInput(f"{directory.path}/{FILE} tells of a table `{unknown.pop()}`")
+        raise InvalidInput(f"{directory.path}/{FILE} lists an unknown table `{unknown.pop()}`")
     return manifest
 
 

@@ -74,7 +74,7 @@ class Record:
         again counts attempts from the start, so that their number cannot be compared."""
         if task_store.get(_ATTEMPT) != self._attempt:
             raise Conflict(
-                "the same transfer was started again while this one ran, which stops here",
+                "the same transfer was started again, so this one stops",
                 hint="let the other one finish",
             )
         task_store.set(_ATTEMPT, self._attempt)
@@ -90,5 +90,5 @@ def resumed(
     chunks = record.plan()
     if chunks is None:
         return make()
-    say("Goes on where an earlier attempt has stopped.")
+    say("Resuming where an earlier attempt stopped.")
     return chunks

@@ -130,9 +130,9 @@ class EntryLookup:
     def check_resolved(self) -> None:
         if self._unresolved:
             raise InvalidSettings(
-                f"{self._unresolved} is kept elsewhere, and no backend is configured here that "
-                "could fetch it",
-                hint="set [workers] state_backend as it is where the pipelines run",
+                f"{self._unresolved} is offloaded, and no backend that can read it is configured "
+                "here",
+                hint="set [workers] state_backend as in the configuration of the pipelines",
             )
 
     def _settled(self, row: dict[str, Any]) -> dict[str, Any] | None:

@@ -84,9 +84,10 @@ class Target(NamedTuple):
                 for row in differing.limit(NAMED).collect()
             )
             raise HoldfastError(
-                f"{count:,} of {total.count:,} entries are not in the target as they were sent: "
+                f"{count:,} of {total.count:,} entries in the target differ from those sent: "
                 f"{named}",
-                hint="somebody may have written them meanwhile; started again, this goes on there",
+                hint="another writer may have changed them; run the command again to resume with "
+                "them",
             )
 
     def missing_assets(self, needed: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -106,9 +107,9 @@ def check_declared(missing: Sequence[tuple[str, str]], declare: bool) -> None:
         names = ", ".join(f"`{name}`" for name, _ in missing[:NAMED])
         more = f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
         raise UnknownAsset(
-            f"the target does not know, or no longer uses, these assets: {names}{more}; nothing "
-            "was written",
-            hint="--declare declares them; or run the DAGs there first that use them",
+            f"these assets are unknown or inactive in the target: {names}{more}; nothing was "
+            "written",
+            hint="declare them with --declare, or first run the DAGs that use them there",
         )
 
 

@@ -125,13 +125,14 @@ class BackendStore(Store):
     def _operation(self, command: c.Command[Any]) -> Operation:
         operation = self._operations.get(type(command))
         if operation is None:
-            raise self._cannot(f"do `{type(command).__name__}`")
+            raise self._cannot(f"execute `{type(command).__name__}`")
         return operation
 
     def _cannot(self, what: str) -> NotSupported:
         return NotSupported(
             f"the backend {self._name} cannot {what}",
-            hint="it has get, set, delete and clear only; use the default backend for the rest",
+            hint="it supports get, set, delete and clear only; use the default backend for the "
+            "rest",
         )
 
     def _call(self, method: str, scope: StoreScope, *args: Any, **named: Any) -> Steps[Any]:
@@ -156,11 +157,11 @@ class BackendStore(Store):
         except HoldfastError:
             raise
         except NotImplementedError:
-            raise self._cannot(f"do `{method}`") from None
+            raise self._cannot(f"execute `{method}`") from None
         except Exception as error:
             raise BackendFailed(
                 f"{self._name}.{method}{where} failed: {type(error).__name__}: {error}",
-                hint="the backend raised this; its own logs may say more",
+                hint="the backend raised this error; see its own logs",
             ) from error
         finally:
             inside_backend.reset(token)

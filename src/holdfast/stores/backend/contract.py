@@ -101,7 +101,7 @@ class BaseStoreBackend(ABC):
 
     def execute(self, command: Command[A]) -> A:
         """Execute a command that `supports` accepts. Its scope exists, and fencing is done."""
-        raise NotSupported(f"{type(self).__name__} does not do {type(command).__name__}")
+        raise NotSupported(f"{type(self).__name__} does not support {type(command).__name__}")
 
     def open(self, ledger: SqlStore) -> Store:
         """Return the store that the product uses: the ledger, which has runs, assets, attempts and
@@ -187,7 +187,7 @@ def load_backend(
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidBackend(
             f"the backend `{path}` cannot be imported: {error}",
-            hint="give it as package.module.Class, and check that the package is installed here",
+            hint="write it as package.module.Class, and check that the package is installed here",
         ) from None
     if not (isinstance(found, type) and issubclass(found, BaseStoreBackend)):
         raise InvalidBackend(
@@ -199,6 +199,6 @@ def load_backend(
         return found(*ours)
     except TypeError as error:
         raise InvalidBackend(
-            f"the backend `{path}` cannot be made without arguments: {error}",
-            hint="write get, set, delete and clear; read settings from the environment",
+            f"the backend `{path}` cannot be created without arguments: {error}",
+            hint="implement get, set, delete and clear, and read settings from the environment",
         ) from None

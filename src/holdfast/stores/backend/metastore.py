@@ -28,7 +28,7 @@ class MetastoreStateBackend(BaseStoreBackend):
     def __init_subclass__(cls) -> None:
         raise InvalidBackend(
             f"{cls.__name__} is derived from MetastoreStateBackend, whose methods are not called "
-            "when the product uses its own database",
+            "when Holdfast uses its own database",
             hint="derive from BaseStoreBackend",
         )
 
@@ -117,9 +117,9 @@ class MetastoreStateBackend(BaseStoreBackend):
 def _check_not_inside_backend() -> None:
     if inside_backend.get():
         raise InvalidBackend(
-            "a custom backend cannot keep its entries with MetastoreStateBackend, which would wait "
-            "for the lock that is held for it",
-            hint="use MetastoreStateBackend as the backend, or keep the entries elsewhere",
+            "a custom backend cannot store its entries in MetastoreStateBackend: it would wait "
+            "for a lock that is already held",
+            hint="use MetastoreStateBackend as the backend, or store the entries elsewhere",
         )
 
 

@@ -128,7 +128,7 @@ class WorkerHooks:
         method = getattr(self._backend, name)
         missing = NotSupported(
             f"{self.name} does not implement {name}(), so its objects stay in storage",
-            hint=f"write {self.name}.{name}(); until then they wait in the purge queue",
+            hint=f"implement {self.name}.{name}(); until then they wait in the purge queue",
         )
         if method is None:
             raise missing

@@ -35,7 +35,7 @@ A = TypeVar("A")
 log = logging.getLogger("holdfast")
 
 _TOGETHER = 200
-_ANOTHERS = "it was written by another worker-side backend than is configured here"
+_ANOTHERS = "it was written by another worker-side backend than the one configured here"
 
 Steps: TypeAlias = flow.Steps["c.Command[Any] | Call", A]
 """Commands for the inner store and calls of the backend, in sequence."""
@@ -128,9 +128,9 @@ class ObjectStorage(Storage):
             # Any client that may write entries can write any reference.
             if not backend.is_reference_of(reference, scope, key):
                 raise BackendFailed(
-                    f"{one_line(reference)} is no object of `{key}` of {scope}",
-                    hint="another [workers] state_backend wrote it, or somebody made it up: "
-                    "configure the backend that wrote it, or set the key anew",
+                    f"{one_line(reference)} is not an object of `{key}` of {scope}",
+                    hint="another [workers] state_backend wrote it, or the reference is forged: "
+                    "configure the backend that wrote it, or set the key again",
                 )
         contents = yield Call(
             lambda: list(map(backend.fetch, references)),
@@ -154,7 +154,7 @@ class ObjectStorage(Storage):
                     references[purge.id] = reference
                 else:
                     shown = one_line(reference)
-                    log.warning("%s is no object of `%s` of %s", shown, purge.key, purge.scope)
+                    log.warning("%s is not an object of `%s` of %s", shown, purge.key, purge.scope)
                     tried[purge.id] = ""
             except BackendFailed as error:
                 tried[purge.id] = f"{error.message}; {error.hint}"
@@ -212,7 +212,7 @@ class HookStorage(Storage):
             raise
         except Exception as error:
             raise BackendFailed(
-                f"{where}: {type(error).__name__}: {error}", hint="the entry is as it was before"
+                f"{where}: {type(error).__name__}: {error}", hint="the entry is unchanged"
             ) from error
         if not isinstance(reference, str) or not reference:
             raise BackendFailed(
@@ -222,8 +222,8 @@ class HookStorage(Storage):
         before = self._seen.setdefault((parcel.scope, parcel.key), reference)
         if before != reference:
             log.warning(
-                "%s gave `%s` of %s another reference than before (%s, now %s): references must "
-                "depend on scope and key alone, or objects are never reclaimed",
+                "%s returned another reference for `%s` of %s than before (%s, now %s): "
+                "references must depend on scope and key alone, or objects are never reclaimed",
                 *(self.name, parcel.key, parcel.scope, one_line(before), one_line(reference)),
             )
         return reference
@@ -247,10 +247,10 @@ class HookStorage(Storage):
             ) from error
         if not fits(text, self._max_bytes):
             raise BackendFailed(
-                f"`{one_line(reference)}` of {scope} leads to a value of {len(text.encode()):,} "
+                f"`{one_line(reference)}` of {scope} refers to a value of {len(text.encode()):,} "
                 f"bytes as JSON; the limit is {self._max_bytes:,}",
-                hint="raise [object_store] max_value_bytes where somebody has stored so large a "
-                "value; otherwise set the key anew",
+                hint="raise [object_store] max_value_bytes if a value this large was stored; "
+                "otherwise set the key again",
             )
         return text
 
@@ -284,7 +284,7 @@ class HookStorage(Storage):
         except Exception as error:
             raise BackendFailed(
                 f"{self.name}.clear of {part.scope} failed: {type(error).__name__}: {error}",
-                hint="the objects are in the purge queue, and deleted one by one later",
+                hint="the objects are in the purge queue, and will be deleted one by one",
             ) from error
 
     def _is_in_use(self, purge: Purge) -> Steps[bool]:

@@ -154,8 +154,8 @@ class OffloadStore(ReferenceStore):
                 return (yield from self._finish(command))
             case Once() | Guarded():
                 raise NotSupported(
-                    f"{self._storage.name} is asked for a command around another",
-                    hint="whoever makes those stands behind the workers, not in front of them",
+                    f"{self._storage.name} does not support commands that wrap another",
+                    hint="send them to the store behind it",
                 )
         return (yield command)
 
@@ -181,7 +181,7 @@ class OffloadStore(ReferenceStore):
             raise NotSupported(
                 f"{self._storage.name} cannot stage `{command.key}` of {command.scope} from here",
                 hint="its objects are overwritten in place, so a staged value waits in the task's "
-                "own process: stage it there, with what the executors have computed",
+                "own process: collect the results of the executors, and stage it there",
             )
         return command, msgspec.structs.replace(command, value=HELD_TEXT)
 
@@ -286,7 +286,13 @@ class OffloadStore(ReferenceStore):
             try:
                 yield c.ReleaseObjects(one.scope, one.objects, one.writer)
             except HoldfastError as error:
-                log.warning("%s is looked at again in %s: %s", one.scope, c.RESERVED_FOR, error)
+                log.warning(
+                    "could not release the reserved objects of %s; they are checked again "
+                    "in %s: %s",
+                    one.scope,
+                    c.RESERVED_FOR,
+                    error,
+                )
 
     def _writable(self, write: c.Set | c.SetMany) -> Steps[StoreScope]:
         """Return the scope of a write by name. Raise the error with which the store refuses it."""
@@ -406,7 +412,7 @@ class OffloadStore(ReferenceStore):
         raise BackendFailed(
             f"`{key}` of {scope} is staged, and {self._storage.name} stores it only when the "
             "attempt succeeds",
-            hint="until then it can be read where it was written: in the task's own process",
+            hint="until then, read it in the task's own process",
         )
 
     def _rewind(self, command: c.Rewind) -> Steps[Any]:
@@ -421,8 +427,7 @@ class OffloadStore(ReferenceStore):
         if self._storage.in_place and any(map(is_reference, filter(None, values))):
             raise NotSupported(
                 f"{self._storage.name} keeps no old values of `{command.key}` of {command.scope}",
-                hint="its objects are overwritten in place: there is nothing to go back to; "
-                "ObjectStoreBackend keeps them",
+                hint="its objects are overwritten in place; ObjectStoreBackend keeps old values",
             )
 
     # Deletion, and the end of attempts
@@ -459,7 +464,7 @@ class OffloadStore(ReferenceStore):
             while (done := (yield from self._purge(part, BATCH, whole))).more and not done.failed:
                 pass
         except HoldfastError as error:
-            log.warning("objects of %s are left to be purged: %s", part.scope, error)
+            log.warning("objects of %s are left for a later purge: %s", part.scope, error)
 
     def _purge(
         self, part: c.Part, limit: int, whole: bool = False, retry: bool = False

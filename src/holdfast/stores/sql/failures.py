@@ -9,15 +9,15 @@ import sqlalchemy as sa
 from holdfast.errors import HoldfastError, InvalidUrl, StoreFailed, StoreUnavailable
 from holdfast.settings import without_password
 
-_START_HINT = "check that it runs, and [database] url"
+_START_HINT = "check that it is running, and [database] url"
 
 _SQLITE = (
-    ("unable to open", "cannot be opened", "check that its directory exists and may be written"),
+    ("unable to open", "cannot be opened", "check that its directory exists and is writable"),
     ("readonly", "is read-only", "make the file and its directory writable, or move it"),
     ("is full", "cannot grow: the disk is full", "free some space; nothing was lost"),
-    ("not a database", "is not a database", "check [database] url; move that file away"),
+    ("not a database", "is not a database", "check [database] url, or move that file away"),
     ("malformed", "is damaged", "restore it from a backup"),
-    ("locked", "is held by another process", "wait for it, or move to PostgreSQL"),
+    ("locked", "is locked by another process", "wait for it, or move to PostgreSQL"),
     ("disk i/o", "cannot be read or written (disk I/O error)", "check the disk"),
 )
 
@@ -90,7 +90,7 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
     error = original(error)
     where = f"the database {shown(url)}"
     if "invalid connection option" in str(error):
-        return InvalidUrl(f"{where}: {_first_line(error)}", hint="check what comes after the `?`")
+        return InvalidUrl(f"{where}: {_first_line(error)}", hint="check the part after the `?`")
     if url.get_backend_name() == "sqlite":
         text = str(error).lower()
         for sign, what, hint in _SQLITE:
@@ -101,22 +101,23 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
         return StoreUnavailable(f"{where} does not answer: {reason}", hint=_START_HINT)
     if (getattr(error, "sqlstate", None) or _mysql_code(error)) in _TOO_LONG:
         return StoreUnavailable(
-            f"{where} gave up: {_first_line(error)}",
-            hint="another client holds the rows, or the limit on a statement's time is too low",
+            f"{where} timed out: {_first_line(error)}",
+            hint="another client has locked the rows, or the statement timeout is too low",
         )
     if _mysql_code(error) in (1142, 1419):
         return StoreFailed(
-            f"{where} refuses: {_first_line(error)}",
+            f"{where} refused the request: {_first_line(error)}",
             hint="the user needs the privileges to create tables and triggers; with a binary log, "
             "also SUPER, or log_bin_trust_function_creators = 1 on the server",
         )
     if type(error).__name__ == "OperationalError" and not is_missing_table(error):
         return StoreUnavailable(
-            f"{where} refuses: {_first_line(error)}", hint="check user, password and database name"
+            f"{where} refused the request: {_first_line(error)}",
+            hint="check user, password and database name",
         )
     return StoreFailed(
-        f"{where} refuses a statement: {_first_line(error)}",
-        hint="`holdfast db check` tells whether its schema fits; if it does, this is a bug",
+        f"{where} rejected a statement: {_first_line(error)}",
+        hint="`holdfast db check` shows whether its schema matches; if it does, this is a bug",
     )
 
 

@@ -140,8 +140,8 @@ class AsyncPool:
                 return self._idle.pop() or await self._new()
         except TimeoutError:
             raise StoreUnavailable(
-                f"there was no connection to the database within {self._longest_wait:g} s",
-                hint="check that it answers; or too many commands come at once",
+                f"no connection to the database within {self._longest_wait:g} s",
+                hint="check that the database answers, or send fewer commands at once",
             ) from None
 
     async def _new(self) -> Link:

@@ -68,10 +68,10 @@ class Progress:
 def unanswered(seconds: float | None) -> Unanswered:
     """Return the error for a command that has exceeded the timeout."""
     return Unanswered(
-        f"the database has not carried out the command within {seconds:g} s, and it was stopped; a "
+        f"the database did not complete the command within {seconds:g} s, and it was cancelled; a "
         "write may or may not have happened",
-        hint="ask for less at once, or check that the database is not overloaded; read the entry "
-        "to find out, then decide anew",
+        hint="request less at once, or check that the database is not overloaded; after a write, "
+        "read the entry before you retry",
     )
 
 
@@ -101,8 +101,9 @@ class RetryPolicy:
             raise translate(error, self._url) from error
         if progress.committing and not self._repeatable:
             raise StoreUnavailable(
-                "the database went away during a commit, so the write may or may not have happened",
-                hint="read the entry to find out, then decide anew",
+                "the connection to the database was lost during a commit, so the write may or may "
+                "not have happened",
+                hint="read the entry before you retry",
             ) from error
         pause = self._backoff.pause()
         if time.monotonic() + pause > self._deadline:

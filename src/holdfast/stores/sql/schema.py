@@ -65,8 +65,8 @@ def downgrade(url: str, revision: str) -> tuple[str | None, str | None]:
 
     if revision != "base" and revision not in _known():
         raise NotFound(
-            f"there is no schema revision `{revision}`",
-            hint=f"known: base, {', '.join(sorted(_known()))}",
+            f"unknown schema revision `{revision}`",
+            hint=f"known revisions: base, {', '.join(sorted(_known()))}",
         )
     with _locked(url) as connection:
         before = _current_in(connection)
@@ -87,8 +87,8 @@ def _drop_leftovers(connection: sa.Connection) -> None:
     for table in leftovers:
         if connection.execute(sa.select(sa.exists(sa.select(1).select_from(table)))).scalar():
             raise SchemaMismatch(
-                f"the database has rows in {table.name}, but {VERSION_TABLE} does not say which "
-                "revision it has",
+                f"the database has rows in {table.name}, but {VERSION_TABLE} does not contain its "
+                "revision",
                 hint=f"restore {VERSION_TABLE} from the backup that the rows came from",
             )
     for table in leftovers:
@@ -98,7 +98,7 @@ def _drop_leftovers(connection: sa.Connection) -> None:
 def _newer(revision: str) -> SchemaMismatch:
     return SchemaMismatch(
         f"the database has schema {revision}, which this version of Holdfast does not know",
-        hint="a newer version has migrated it: upgrade holdfast here too",
+        hint="a newer version has migrated it: upgrade Holdfast here too",
     )
 
 

@@ -82,9 +82,9 @@ class Declarations(StoreFixtures):
     def test_a_name_or_uri_of_another_asset_is_refused(
         self, do: Client, asset: AssetScope, declared: tuple[str, str]
     ) -> None:
-        with pytest.raises(InvalidInput, match="clash"):
+        with pytest.raises(InvalidInput, match="conflicts with"):
             do(DeclareAsset(*declared))
-        with pytest.raises(InvalidInput, match="clash"):
+        with pytest.raises(InvalidInput, match="conflicts with"):
             do(DeclareDagAssets("sales", (OF_CUSTOMERS, declared)))
 
         assert [info.name for info in do(ListAssets())] == ["orders"]

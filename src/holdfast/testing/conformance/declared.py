@@ -26,7 +26,7 @@ class Gaps(StoreFixtures):
         }
         for gap in self.gaps:
             if not isinstance(gap, str):
-                assert not store.supports(gap), f"{gap.__name__} is supported: it is no gap"
+                assert not store.supports(gap), f"{gap.__name__} is supported: it is not a gap"
                 continue
             *before, last = probes[gap]
             for command in before:

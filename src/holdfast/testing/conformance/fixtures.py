@@ -76,7 +76,9 @@ class StoreFixtures:
     @pytest.fixture
     def make_store(self) -> MakeStore:
         """Return a function that takes a clock and returns an empty store. To be overridden."""
-        raise NotImplementedError("a subclass of StoreConformance has a fixture `make_store`")
+        raise NotImplementedError(
+            "a subclass of StoreConformance must define the fixture `make_store`"
+        )
 
     @pytest.fixture
     def store_clock(self) -> Clock:

@@ -203,7 +203,7 @@ class Loads(StoreFixtures):
             scope_entries(by_uri, ("a", "2")),
         )
 
-        with pytest.raises(InvalidInput, match="`a` of asset `orders` is more than once"):
+        with pytest.raises(InvalidInput, match="`a` of asset `orders` occurs more than once"):
             finish(do, (0, 2))
 
     def test_a_duplicate_key_is_named_and_nothing_is_written(
@@ -212,7 +212,7 @@ class Loads(StoreFixtures):
         add(do, scope_entries(task, ("a", "1")), scope_entries(NEW, ("k", "1"), ("b", "1")), part=1)
         add(do, scope_entries(NEW, ("k", "2")), part=2)
 
-        with pytest.raises(InvalidInput, match=r"`k` of task imported/first/load\[3\] is more"):
+        with pytest.raises(InvalidInput, match=r"`k` of task imported/first/load\[3\] occurs more"):
             finish(do, (1, 3), (2, 1))
 
         assert do(Get(task, "a")) is None

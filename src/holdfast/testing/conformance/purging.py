@@ -346,7 +346,7 @@ class Purging(StoreFixtures):
     def test_the_queue_identifies_assets_by_name(self, do: Client, asset: AssetScope) -> None:
         orders = do(c.GetAsset(asset)).scope
         do(c.QueueObjects(((orders, "k", A),)))
-        with pytest.raises(InvalidInput, match="known by its id alone"):
+        with pytest.raises(InvalidInput, match="identified by its id only"):
             c.QueueObjects(((AssetScope(asset_id=orders.asset_id), "k", A),))
 
         forged = AssetScope(asset_id=orders.asset_id, name="another")

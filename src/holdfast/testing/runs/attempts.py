@@ -160,7 +160,7 @@ class RunAttempts(RunFixtures):
         writer = start(store)
         store.execute(c.Set(ORDERS, "mark", "7", writer, on_success=True))
 
-        with pytest.raises(InvalidInput, match="clashes"):
+        with pytest.raises(InvalidInput, match="conflicts with"):
             finish(store, writer, msgspec.structs.replace(SUCCESS, events=(ORDERS_CHANGED,)))
 
         assert store.execute(c.Get(ORDERS, "mark")) is None
@@ -177,7 +177,7 @@ class RunAttempts(RunFixtures):
         begin(store)
         writer = start(store)
 
-        with pytest.raises(InvalidInput, match="only an attempt that succeeded has events"):
+        with pytest.raises(InvalidInput, match="only a successful attempt can have events"):
             finish(store, writer, msgspec.structs.replace(FAILED, events=(ORDERS_CHANGED,)))
 
     def test_concurrent_ends_of_tasks_with_the_same_assets_do_not_deadlock(

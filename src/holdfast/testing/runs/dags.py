@@ -297,7 +297,9 @@ class Dags(RunFixtures):
         commands: list[c.Command[Any]]
         commands = [c.GetDag("sale"), c.PauseDag("sale", True), c.CreateAssetRun("sale", "r")]
         for command in commands:
-            with pytest.raises(NotFound, match=r"DAG `sale` is not known\nhint: DAGs .*sales"):
+            with pytest.raises(
+                NotFound, match=r"DAG `sale` is not known\nhint: known DAGs: .*sales"
+            ):
                 store.execute(command)
 
     def test_a_pause_outlasts_a_change_of_the_file(self, store: Store) -> None:

@@ -113,7 +113,7 @@ class Runs(RunFixtures):
         create(store)
         claim(store)
 
-        with pytest.raises(Conflict, match="carried out by process 100 on here"):
+        with pytest.raises(Conflict, match="being run by process 100 on here"):
             claim(store, SECOND)
         assert claim(store).owner == FIRST
 
@@ -184,7 +184,7 @@ class Runs(RunFixtures):
         claim(store, SECOND)
         store.execute(c.FinishRun(*RUN, SECOND, RunState.SUCCESS))
 
-        with pytest.raises(StaleAttempt, match="does not hold run sales/monday: nobody does"):
+        with pytest.raises(StaleAttempt, match="does not hold run sales/monday: no process does"):
             store.execute(c.FinishRun(*RUN, FIRST, RunState.SUCCESS))
 
     def test_a_run_is_not_lost_for_the_process_that_ended_it(self, store: Store) -> None:
@@ -237,7 +237,7 @@ class Runs(RunFixtures):
 
         refused = [each for each in outcomes if isinstance(each, Conflict)]
         assert len(refused) == 4
-        assert "waits: 2 of its DAG run already" in str(refused[0])
+        assert "must wait: 2 runs of its DAG are active" in str(refused[0])
         begun = [each.run_id for each in outcomes if isinstance(each, Run)]
         store.execute(c.FinishRun("sales", begun[0], FIRST, RunState.SUCCESS))
         waiting = next(n for n in range(6) if f"run {n}" not in begun)

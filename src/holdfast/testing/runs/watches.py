@@ -90,7 +90,7 @@ class Watches(RunFixtures):
         start(store)
 
         with pytest.raises(
-            Conflict, match="`files` of asset `orders` is run by process 100 on here"
+            Conflict, match="`files` of asset `orders` is being run by process 100 on here"
         ):
             start(store, SECOND)
         assert start(store, SECOND, dead=FIRST).number == 2

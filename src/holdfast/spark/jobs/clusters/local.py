@@ -48,8 +48,8 @@ class LocalSubmit(Cluster):
         store, could lead out of the directory of jobs."""
         if not is_uuid(driver):
             raise InvalidInput(
-                f"{driver[:60]!r} is no id of a driver that runs here",
-                hint="delete the job's entries of the task store, and clear the task",
+                f"{driver[:60]!r} is not the id of a driver on this machine",
+                hint="delete the job's entries from the task store, and clear the task",
             )
         return self._jobs / driver
 
@@ -72,8 +72,8 @@ class LocalSubmit(Cluster):
         while detached.owner(directory) is None:
             if time.monotonic() > deadline:
                 raise SparkUnavailable(
-                    f"the process that keeps spark-submit did not start in {directory}",
-                    hint="see whether this machine has memory and processes left",
+                    f"the process that runs spark-submit did not start in {directory}",
+                    hint="check whether this machine is out of memory or processes",
                 )
             time.sleep(0.02)
         return submission.intent
@@ -85,11 +85,11 @@ class LocalSubmit(Cluster):
         directory = self._directory(driver)
         owner = detached.owner(directory)
         if owner is None:
-            return Status(State.UNKNOWN, f"there is no {directory}")
+            return Status(State.UNKNOWN, f"{directory} does not exist")
         runs = _runs_here(owner)  # before reading its exit status
         status = detached.exit_status(directory)
         if status is None:
-            why = f"{owner} is not there any more, and has not told its end"
+            why = f"{owner} is gone and has left no exit status"
             return Status(State.RUNNING) if runs else Status(State.UNKNOWN, why)
         if status == 0:
             return Status(State.SUCCEEDED)

@@ -29,7 +29,7 @@ class Refused(InvalidInput):
 def checked_url(what: str, url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput(f"{what} is {url!r}", hint="it is http://host:port or https://host")
+        raise InvalidInput(f"{what} is {url!r}", hint="write http://host:port or https://host")
     return url.rstrip("/")
 
 
@@ -48,7 +48,7 @@ def ask(url: str, body: Any = None) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise SparkUnavailable(
-            f"{url} does not answer: {reason}", hint="see whether that service runs"
+            f"{url} does not answer: {reason}", hint="check that the service is running"
         ) from error
 
 
@@ -58,5 +58,5 @@ def decoded(url: str, answer: bytes) -> dict[str, Any]:
         return msgspec.json.decode(answer, type=dict[str, Any])
     except msgspec.DecodeError:
         raise InvalidInput(
-            f"{url} does not answer in JSON: {answer[:60]!r}", hint="check the URL"
+            f"{url} returned a response that is not JSON: {answer[:60]!r}", hint="check the URL"
         ) from None

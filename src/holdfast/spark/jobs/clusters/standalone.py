@@ -46,7 +46,7 @@ class StandaloneCluster(Cluster):
         self._master = master
         host = urlsplit(master.partition(",")[0]).hostname
         if not host:
-            raise InvalidInput(f"master is {master!r}", hint="it is spark://host:port")
+            raise InvalidInput(f"master is {master!r}", hint="write spark://host:port")
         self._rest = checked_url("rest_url", rest_url or f"http://{host}:{REST_PORT}")
         self._page = checked_url("page_url", page_url or f"http://{host}:{PAGE_PORT}")
 
@@ -159,14 +159,15 @@ class StandaloneCluster(Cluster):
         except SparkUnavailable as error:
             raise SparkUnavailable(
                 error.message,
-                hint="a master answers there where spark.master.rest.enabled is true; say with "
-                "rest_url= where that is, if it is not the usual port",
+                hint="set spark.master.rest.enabled to true on the master; if its REST server is "
+                "not on the default port, give its URL as rest_url=",
             ) from error
 
     def _refusal(self, answer: dict[str, Any]) -> InvalidInput:
         return InvalidInput(
-            f"the master at {self._rest} refuses this: {_said(answer) or answer}",
-            hint="check the numbers and sizes in conf=, and that a master's REST server is there",
+            f"the master at {self._rest} refused the request: {_said(answer) or answer}",
+            hint="check the numbers and sizes in conf=, and that the URL is that of a master's "
+            "REST server",
         )
 
 

@@ -39,7 +39,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         self._settings = load().object_store if settings is None else settings
         if not self._settings.url:
             raise InvalidSettings(
-                "object_store.url is empty, and ObjectStoreBackend has no place for values",
+                "object_store.url is empty, and ObjectStoreBackend needs it",
                 hint='set it in holdfast.toml: [object_store] url = "s3://bucket/prefix"',
             )
         check_installed()
@@ -105,7 +105,7 @@ class ObjectStoreBackend(BaseStoreBackend):
 
     def is_there(self, reference: str) -> bool:
         """Return whether the object of a reference exists."""
-        with translated("look for", reference):
+        with translated("check", reference):
             return (
                 self._objects.reaches(reference)
                 and run(self._objects.metadata(reference)) is not None
@@ -118,7 +118,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         path = reference.removeprefix(f"{self._objects.address}/")
         if (found := naming.whose(path)) is not None or "~" not in path:
             return found
-        with translated("look at", reference):
+        with translated("read the metadata of", reference):
             said = run(self._objects.metadata(reference))
         return naming.whose(path, said) if said else None
 
@@ -225,7 +225,7 @@ def _folders(
 
 def _for_workers() -> NotSupported:
     return NotSupported(
-        "ObjectStoreBackend keeps values for workers; it is no backend of the server",
+        "ObjectStoreBackend stores values for workers; it cannot be the server's backend",
         hint='set [workers] state_backend = "holdfast.sdk.state.ObjectStoreBackend", and leave '
         "[state_store] backend as it is",
     )

@@ -33,7 +33,7 @@ FAILURE_KINDS: Final = (
     _kind(
         _code("NoSuchBucket", "ContainerNotFound")
         + "|bucket does not exist|performing (PUT|POST) .* status code: 404",
-        "there is no such bucket",
+        "the bucket does not exist",
         "create it, or correct [object_store] url",
         affects_all=True,
     ),
@@ -49,7 +49,7 @@ FAILURE_KINDS: Final = (
         + "|Missing AccessKeyId|Missing SecretAccessKey|must be specified"
         r"|://(169\.254\.|metadata\.google|login\.microsoft|sts\.)",
         "the credentials are missing or not accepted",
-        "they come from the environment of the worker or from its machine: AWS_ACCESS_KEY_ID and "
+        "set them in the worker's environment or on its machine: AWS_ACCESS_KEY_ID and "
         "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and "
         "AZURE_STORAGE_ACCOUNT_KEY, or the role of the machine or pod",
         affects_all=True,
@@ -62,15 +62,15 @@ FAILURE_KINDS: Final = (
     ),
     _kind(
         r"(os error |Errno )(27|28|122)\b",
-        "no space is left there for it",
-        "make room there; what was stored before still stands",
+        "no space left",
+        "free some space; values stored before are unchanged",
         affects_all=True,
     ),
     _kind(
         r"status code: (5\d\d|429)\b|HTTP error|timed out|response body",
-        "it does not answer, or answers that it cannot now",
-        "check that it is up and can be reached from this worker, then try again; what was stored "
-        "before still stands",
+        "the storage does not answer, or reports that it is unavailable",
+        "check that it is running and reachable from this worker, then try again; values stored "
+        "before are unchanged",
         affects_all=True,
     ),
 )
@@ -87,7 +87,7 @@ def classify(error: Exception) -> FailureKind:
     # A URL may contain a signature.
     first = re.sub(r"\w+://\S+", "…", text.strip().partition("\n")[0])
     return FailureKind(
-        re.compile(""), first or type(error).__name__, "what was stored before still stands"
+        re.compile(""), first or type(error).__name__, "values stored before are unchanged"
     )
 
 
@@ -119,9 +119,9 @@ def translated(doing: str, where: str) -> Iterator[None]:
     except FileNotFoundError as error:
         if doing == "read" and classify(error) not in FAILURE_KINDS:
             raise ObjectMissing(
-                f"the object {where} is not there",
-                hint="it was deleted behind the store's back, or is on a disk that this machine "
-                "does not have; `holdfast state-store reconcile` lists all such references",
+                f"the object {where} does not exist",
+                hint="it was deleted by another program, or is on a disk that this machine does "
+                "not have; `holdfast state-store reconcile` lists all such references",
             ) from None
         raise _failed(doing, where, error) from None
     except (BaseError, NotImplementedError, ValueError, OSError) as error:

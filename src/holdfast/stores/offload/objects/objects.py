@@ -71,7 +71,7 @@ class Objects:
                 size -= len(chunk)
                 for piece in unpacked(chunk, packing):
                     if packing is not None and content.tell() + len(piece) > most:
-                        raise _too_large(reference, "unpacks to more", most)
+                        raise _too_large(reference, "is larger when unpacked", most)
                     digest.update(piece)
                     content.write(piece)
         except Damaged:
@@ -117,7 +117,7 @@ class Objects:
         for reference, why in (yield from self.remove(found)).items():
             raise BackendFailed(
                 f"cannot delete {reference}: {why}",
-                hint="`holdfast state-store reconcile --delete` removes what is left over",
+                hint="`holdfast state-store reconcile --delete` removes leftovers",
             )
 
     def metadata(self, reference: str) -> Steps[dict[str, str] | None]:
@@ -158,7 +158,7 @@ class Objects:
         said = naming.digest_and_suffix(reference)
         if said is None:
             raise BackendFailed(
-                f"{reference!r} is no reference to an object",
+                f"{reference!r} is not a reference to an object",
                 hint="it was written with another [workers] state_backend; configure the one that "
                 "wrote it",
             )
@@ -178,9 +178,9 @@ class Objects:
         if root.scheme == "file" and not os.path.isdir(f"/{root.path}"):
             if not create:
                 raise BackendFailed(
-                    f"the directory /{root.path} of [object_store] {self._setting(root)} is not "
-                    "there",
-                    hint="mount it on this machine; nothing is looked for elsewhere",
+                    f"the directory /{root.path} of [object_store] {self._setting(root)} does not "
+                    "exist",
+                    hint="mount it on this machine",
                 )
             os.makedirs(f"/{root.path}", exist_ok=True)
         store = self._stores.get(root)
@@ -225,23 +225,22 @@ def elsewhere(reference: str, root: str) -> BackendFailed:
     """Return the error for a reference that is below no configured URL, but may be below `root`."""
     return BackendFailed(
         f"the object {reference} is neither below [object_store] url nor below a former one",
-        hint=f"where values were kept there before the URL was changed, set [object_store] "
-        f'former_urls = ["{root}"]; otherwise nobody may read or delete it from here',
+        hint="if values were stored there before the URL was changed, set [object_store] "
+        f'former_urls = ["{root}"]; otherwise it cannot be read or deleted from here',
     )
 
 
 def _too_large(reference: str, what: str, limit: int) -> BackendFailed:
     return BackendFailed(
         f"the object {reference} {what}; the limit is {limit:,}",
-        hint="raise [object_store] max_value_bytes where somebody has stored so large a value; "
-        "otherwise it was changed behind the store's back: restore it from a backup, or set the "
-        "key anew",
+        hint="raise [object_store] max_value_bytes if a value this large was stored; otherwise "
+        "another program changed it: restore it from a backup, or set the key again",
     )
 
 
 def _changed(reference: str) -> BackendFailed:
     return BackendFailed(
-        f"the object {reference} does not hold what was written: its content has another digest",
-        hint="it was changed or cut off behind the store's back; restore it from a backup, or set "
-        "the key anew",
+        f"the object {reference} is not as it was written: its content has another digest",
+        hint="another program changed or truncated it; restore it from a backup, or set the key "
+        "again",
     )

@@ -81,10 +81,10 @@ def check_process() -> None:
     global _process
     if _process not in (None, os.getpid()):
         raise BackendFailed(
-            "object storage cannot be used in this process: it was forked from one that had used "
-            "it already",
-            hint="start it by multiprocessing's `spawn` or `forkserver`, or fork before the first "
-            "value is read or written",
+            "object storage cannot be used in this process: it was forked from a process that had "
+            "already used it",
+            hint="start it with multiprocessing's `spawn` or `forkserver`, or fork before the "
+            "first value is read or written",
         )
     _process = os.getpid()
 

@@ -27,22 +27,22 @@ def parse_url(url: str) -> tuple[sa.URL, Dialect]:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         raise InvalidUrl(
-            "the database URL cannot be read",
-            hint="it looks like sqlite:///file.db, postgresql://user:password@host/database "
-            "or mysql://user:password@host/database",
+            "the database URL cannot be parsed",
+            hint="use sqlite:///file.db, postgresql://user:password@host/database or "
+            "mysql://user:password@host/database",
         ) from None
     home = _HOMES.get(parsed.get_backend_name())
     if home is None:
         raise InvalidUrl(
-            f"`{parsed.get_backend_name()}` is not a database that Holdfast works with",
+            f"`{parsed.get_backend_name()}` is not a database that Holdfast supports",
             hint="use sqlite, postgresql or mysql",
         )
     if not parsed.database and home.startswith("mysql"):
         raise InvalidUrl(
-            "the database URL names no database", hint="put its name at the end: mysql://host/state"
+            "the database URL names no database", hint="add its name at the end: mysql://host/state"
         )
     if parsed.database in (None, "", ":memory:") and home.startswith("sqlite"):
-        raise InvalidUrl("the SQLite URL names no file", hint="give it one: sqlite:///state.db")
+        raise InvalidUrl("the SQLite URL names no file", hint="add one: sqlite:///state.db")
     # Imported on demand, because each of them takes a while.
     module, name = home.split(".")
     dialect: Dialect = getattr(import_module(f"{__name__}.{module}"), name)()
@@ -77,6 +77,6 @@ def connect(engine: sa.Engine) -> Any:
         return engine.raw_connection()
     except TypeError as error:
         raise InvalidUrl(
-            f"the database URL has an option that its driver does not take: {error}",
-            hint="check what comes after the `?`",
+            f"the database URL has an option that its driver does not support: {error}",
+            hint="check the part after the `?`",
         ) from None

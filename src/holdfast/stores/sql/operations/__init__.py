@@ -38,7 +38,7 @@ def operation_for(command: c.Command[Any]) -> Operation:
     operation = OPERATIONS.get(type(command))
     if operation is None:
         raise NotSupported(
-            f"the product's own database cannot do `{type(command).__name__}`",
+            f"Holdfast's own database does not support `{type(command).__name__}`",
             hint="this command is for custom backends",
         )
     return operation

@@ -152,7 +152,7 @@ def claim_run(context: Context, command: c.ClaimRun) -> Steps[Run]:
 
 def finish_run(context: Context, command: c.FinishRun) -> Steps[None]:
     if not command.state.ended:
-        raise InvalidInput(f"a run does not end as `{command.state}`")
+        raise InvalidInput(f"a run cannot end as `{command.state}`")
     yield BEGIN
     dag_id, run_id = command.dag_id, command.run_id
     run = yield from lock_run(dag_id, run_id)

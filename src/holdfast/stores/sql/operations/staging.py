@@ -46,7 +46,7 @@ def staged_for(
 def too_large_to_merge(max_size: int | None) -> ValueTooLarge:
     """Return the error for a list with staged writes in it, which cannot be read in parts."""
     return ValueTooLarge(
-        f"the values of the assets, with staged writes, have more than {max_size:,} characters",
+        f"the values of the assets, including staged writes, exceed {max_size:,} characters",
         hint="read the keys one by one with get(), or list them after the attempt",
     )
 
