@@ -29,7 +29,7 @@ DAG = """
     from pathlib import Path
 
     from holdfast.sdk import dag, task
-    from holdfast.spark import operations
+    from holdfast.spark.session import operations
 
     operations.LIMIT = 2
 
@@ -97,7 +97,7 @@ def test_a_managed_spark_is_stopped_and_no_retry_is_used(project: Project, stuck
         Outcome.INTERRUPTED,
         Outcome.SUCCESS,
     ]
-    assert "Spark was ended, because" in attempts[1].error
+    assert "Spark was stopped, because" in attempts[1].error
     assert "an earlier attempt still run on" in attempts[1].error
     assert len(rows(stuck.directory)) == 10
 
