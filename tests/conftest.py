@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,9 @@ os.environ.setdefault(
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
     f"-XX:SharedArchiveFile={Path(sys.prefix, 'spark-classes.jsa')} -Xlog:disable",
 )
+
+# A background process ignores Ctrl-C, and so would the runs that tests send it to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Spark's Python is the one that runs the tests, on this machine only.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

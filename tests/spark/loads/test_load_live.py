@@ -72,7 +72,7 @@ def reached(postgres: Server) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.full
 def test_no_row_is_lost_in_the_repeated_hour(postgres: Server, tmp_path: Path) -> None:
-    script = Path(__file__).with_name("zoned_loads.py")
+    script = Path(__file__).parents[1] / "zoned_loads.py"
     with reached(postgres) as (url, jdbc):
         done = subprocess.run(
             [sys.executable, script, jdbc, url, tmp_path],
@@ -89,7 +89,7 @@ def test_a_table_that_changes_during_its_loads_is_loaded_without_loss_or_duplica
     postgres: Server, tmp_path: Path
 ) -> None:
     loads: list[list[Any]] = []
-    script = Path(__file__).with_name("live_loads.py")
+    script = Path(__file__).parents[1] / "live_loads.py"
     with reached(postgres) as (url, jdbc):
         with psycopg.connect(url) as connection:
             connection.execute(TABLES)

@@ -77,7 +77,7 @@ def test_directories_that_spark_does_not_see_are_named(
 ) -> None:
     df = frame(classic_spark, list(enumerate(parts)), "at long, part string")
     incremental(df, orders, cursor="at").save(str(tmp_path / "out"), partition_by="part")
-    script = Path(__file__).with_name("plain_locale.py")
+    script = Path(__file__).parents[1] / "plain_locale.py"
     command = [sys.executable, str(script), str(tmp_path), str(tmp_path / "out")]
     environment = {**os.environ, "LC_ALL": "C", "PYSPARK_PYTHON": sys.executable}
 

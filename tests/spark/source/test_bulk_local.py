@@ -30,7 +30,7 @@ from holdfast.settings import Api, Settings
 from holdfast.spark.source.registration import register
 from holdfast.stores.sql import SqlStore
 
-DRIVER = Path(__file__).with_name("bulk_driver.py")
+DRIVER = Path(__file__).parents[1] / "bulk_driver.py"
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ from holdfast.spark.transfer.manifest import Manifest
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned
 from holdfast.spark.transfer.target import Target
 
-DRIVER = Path(__file__).with_name("transfer_driver.py")
+DRIVER = Path(__file__).parents[1] / "transfer_driver.py"
 ALL = TaskFilter()
 KEYS = ("file a/ü", "kept")
 TASK = "dag_id = 'a' AND run_id = 'b' AND task_id = 'c' AND map_index = 3"
