@@ -29,10 +29,10 @@ $(CLASSES): $(READY) tests/support/ready_spark.py
 
 test: setup $(CLASSES) ## every module and every guarantee, within 8 minutes
 	@tests/install_databases.sh
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not full"
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not full"
 
 test-all: test ## the same, then all databases, storages, kinds of Spark, chaos tests, benchmarks
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m full
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m full
 
 test-airflow: setup ## Airflow's own client against our server
 	@setup/install_airflow.sh

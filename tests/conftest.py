@@ -56,25 +56,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 QUICK, FULL = pytest.StashKey[set[str]](), pytest.StashKey[set[str]]()
 """Names of the collected tests that `make test` runs, and that only `make test-all` runs."""
-ONCE = ("chaos", "examples", "runner", "spark")
+LONG = ("chaos", "examples", "runner", "spark")
 """Directories whose tests take seconds: of the cases of a test, `make test` runs one."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests with Spark first, and mark tests that belong to `make test-all`.
+    """Sort tests by their length, and mark tests that belong to `make test-all`.
 
-    Tests with Spark take longest, and what they share is then made once. The conformance suite is
-    shipped without our markers, so they are put on its tests here.
+    Long tests come first, so that no worker ends with one, and those with Spark before the others,
+    so that what they share is made once. The conformance suite is shipped without our markers, so
+    they are put on its tests here.
     """
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, not is_long(item)))
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.name.startswith("test_random_commands"):
             item.add_marker("chaos")
             if item.path.parent.name != "sql":
                 item.add_marker("full")
-        if item.path.relative_to(ROOT).parts[0] in ONCE:
+        if is_long(item):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
         elif is_on_mariadb(item):
             item.add_marker("full")
@@ -86,6 +87,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         tier = FULL if item.get_closest_marker("full") else QUICK
         config.stash.setdefault(tier, set()).add(item.name.partition("[")[0])
+
+
+def is_long(item: pytest.Item) -> bool:
+    return item.path.relative_to(ROOT).parts[0] in LONG
 
 
 def is_on_mariadb(item: pytest.Item) -> bool:

@@ -131,7 +131,7 @@ def test_an_expired_token_is_refused(served: ServedStores) -> None:
     identity = UserIdentity("ann", Role.ADMIN)
     token = served.server.tokens.issue(identity, timedelta(seconds=-10))
     store = HttpStore(served.server.url, token, retry_window=A_WHILE)
-    with store, pytest.raises(Forbidden, match="run out\nhint: .*holdfast auth") as caught:
+    with store, pytest.raises(Forbidden, match="expired\nhint: .*holdfast auth") as caught:
         store.execute(c.Now())
 
     assert token not in str(caught.value)
@@ -174,7 +174,7 @@ def test_a_new_token_that_is_refused_too_is_an_error(served: ServedStores) -> No
     store = HttpStore(
         served.server.url, issue(identity, past), new_token=lambda: issue(identity, past)
     )
-    with store, pytest.raises(TokenRefused, match="run out"):
+    with store, pytest.raises(TokenRefused, match="expired"):
         store.execute(c.Now())
 
 

@@ -23,6 +23,7 @@ ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
 
 
+@pytest.mark.full
 class TestBackendOfFourMethods(StoreConformance):
     gaps = WITHOUT_OPTIONAL_METHODS
     differs = {"test_a_pickled_store_reads_and_writes_the_same_state": "its entries are in memory"}

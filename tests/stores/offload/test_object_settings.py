@@ -88,7 +88,7 @@ def test_an_unknown_compression_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="object_store.compression") as raised:
         load(tmp_path, {"HOLDFAST__OBJECT_STORE__COMPRESSION": "lz4"})
 
-    assert raised.value.hint == "it is one of none, zstd, gzip"
+    assert raised.value.hint == "give one of none, zstd, gzip"
 
 
 def test_the_sections_can_be_written_in_the_file(tmp_path: Path) -> None:

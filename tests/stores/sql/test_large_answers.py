@@ -292,7 +292,7 @@ def test_a_list_with_staged_writes_that_is_too_large_to_merge_is_refused(
     store.execute(c.Set(ORDERS, "small", "1", writer, on_success=True))
     command = c.List(ORDERS, limit=10, reader=writer, max_size=2000)
 
-    with pytest.raises(ValueTooLarge, match="more than 16,000 characters"):
+    with pytest.raises(ValueTooLarge, match="exceed 16,000 characters"):
         store.execute(command)
     page = store.execute(msgspec.structs.replace(command, max_size=5000))
 
