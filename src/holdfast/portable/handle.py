@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from holdfast.errors import (
@@ -301,11 +300,6 @@ class Batch:
     def __enter__(self) -> Batch:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             self.flush()

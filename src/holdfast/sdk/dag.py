@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import wraps
 from graphlib import CycleError, TopologicalSorter
-from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
@@ -131,12 +130,7 @@ class DAG:
         _entered.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         _entered.pop()
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ContextDecorator
-from types import TracebackType
 
 from holdfast.errors import HoldfastError
 
@@ -19,11 +18,6 @@ class plainly(ContextDecorator):  # noqa: N801  (it reads as a statement)
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, HoldfastError):
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from hashlib import blake2b
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from holdfast.accessor.task_store import TaskStore
@@ -113,12 +112,7 @@ class Record:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._leaving.set()
         self._thread.join()
         try:

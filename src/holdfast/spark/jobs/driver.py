@@ -6,7 +6,6 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import msgspec
@@ -114,12 +113,7 @@ class Driver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         well = error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
         self._ended.set()
         try:

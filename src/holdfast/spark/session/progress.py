@@ -9,7 +9,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from holdfast.accessor.task_store import TaskStore
@@ -56,12 +55,7 @@ class Progress:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._leaving.set()
         self._thread.join()
 
