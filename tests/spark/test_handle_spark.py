@@ -109,7 +109,7 @@ def test_the_tasks_of_a_python_worker_share_one_connection(
     )
 
     assert {row.connections for row in found} == {1}
-    assert len({row.last for row in found}) == len({row.worker for row in found}) <= 2
+    assert len({row.last for row in found}) == len({row.worker for row in found}) < 8
 
 
 def test_a_retried_partition_leaves_the_right_state(

@@ -92,6 +92,7 @@ def test_the_report_counts_objects_and_references(files: Files) -> None:
     )
 
 
+@pytest.mark.full
 def test_the_report_lists_orphans_and_lost_references(
     files: Files, local_spark: SparkSession
 ) -> None:

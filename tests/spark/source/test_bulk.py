@@ -85,6 +85,7 @@ def test_a_bad_row_fails_the_write_names_itself_and_nothing_is_written(
     assert staged(url) == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spark", ["cluster"], indirect=True)
 def test_the_error_of_workers_without_holdfast_says_that_a_database_needs_it(
     spark: SparkSession, url: str

@@ -29,8 +29,10 @@ class TestBackendOfFourMethods(StoreConformance):
     differs = {"test_a_pickled_store_reads_and_writes_the_same_state": "its entries are in memory"}
 
     @pytest.fixture
-    def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:
-        return lambda clock: DictBackend(clock).open(SqlStore(sqlite_database.empty(), clock=clock))
+    def make_store(self, postgres_database: ServerDatabase) -> MakeStore:
+        return lambda clock: DictBackend(clock).open(
+            SqlStore(postgres_database.empty(), clock=clock)
+        )
 
 
 class TestBackendWithOptionalMethods(StoreConformance):
@@ -38,9 +40,9 @@ class TestBackendWithOptionalMethods(StoreConformance):
     differs = {"test_a_pickled_store_reads_and_writes_the_same_state": "its entries are in memory"}
 
     @pytest.fixture
-    def make_store(self, postgres_database: ServerDatabase) -> MakeStore:
+    def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:
         return lambda clock: VersionedBackend(clock).open(
-            SqlStore(postgres_database.empty(), clock=clock)
+            SqlStore(sqlite_database.empty(), clock=clock)
         )
 
 
