@@ -14,7 +14,7 @@ from holdfast.stores.sql import SqlStore
 from holdfast.testing import Clock, MakeStore
 from holdfast.testing.conformance.attempts import Attempts
 from holdfast.testing.conformance.content import Content
-from holdfast.testing.conformance.declared import Gaps
+from holdfast.testing.conformance.declared_gaps import Gaps
 from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
 from holdfast.testing.gaps import WITHOUT_OPTIONAL_METHODS

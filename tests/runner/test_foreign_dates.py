@@ -11,8 +11,8 @@ import pytest
 from project import Project
 
 from holdfast import commands as c
-from holdfast.model.base_value import base_datetime, base_timedelta, base_value
 from holdfast.model.dag import DagSpec, Every
+from holdfast.model.plain_types import base_datetime, base_timedelta, base_value
 
 FILE = """
 import pendulum

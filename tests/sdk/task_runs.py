@@ -25,8 +25,8 @@ from holdfast.runner.protocol.messages import (
     TaskStartup,
     WatchStartup,
 )
+from holdfast.runner.task.dag_import import load_file
 from holdfast.runner.task.execution import call_back, execute
-from holdfast.runner.task.loading import load_file
 from holdfast.runner.task.watching import watch
 from holdfast.store import Store
 from holdfast.testing.model import MemoryStore

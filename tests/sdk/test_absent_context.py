@@ -8,7 +8,7 @@ import pytest
 from task_runs import Pipeline, write_file
 
 from holdfast.runner.protocol.messages import ParseStartup
-from holdfast.runner.task.loading import parse
+from holdfast.runner.task.dag_import import parse
 
 HEAD = "from holdfast.sdk import DAG, Asset, BaseOperator, asset, task\n"
 

@@ -28,7 +28,7 @@ from holdfast.model.dag import (
     WatcherSpec,
 )
 from holdfast.model.run import TriggerRule
-from holdfast.runner.task.loading import load_file
+from holdfast.runner.task.dag_import import load_file
 from holdfast.sdk import (
     DAG,
     Asset,

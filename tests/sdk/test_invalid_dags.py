@@ -12,8 +12,8 @@ from task_runs import write_file
 
 from holdfast.errors import InvalidDag
 from holdfast.runner.protocol.messages import ParseStartup
-from holdfast.runner.task import loading
-from holdfast.runner.task.loading import find_dag, load_file, parse
+from holdfast.runner.task import dag_import
+from holdfast.runner.task.dag_import import find_dag, load_file, parse
 from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, task
 
 CASES: dict[str, tuple[str, list[str]]] = {
@@ -230,7 +230,7 @@ def test_a_syntax_error_is_shown_where_it_is(tmp_path: Path) -> None:
 
     error = parse(ParseStartup(file)).error
 
-    assert "SyntaxError" in error and file in error and "loading.py" not in error
+    assert "SyntaxError" in error and file in error and "dag_import.py" not in error
 
 
 def test_a_file_that_ends_the_program_ends_its_own_import_only(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_the_error_of_a_task_names_what_its_file_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
 ) -> None:
     for name in ("REPLACED_WITHIN", "CHANGED_WITHIN"):
-        monkeypatch.setattr(loading, name, 0.1)
+        monkeypatch.setattr(dag_import, name, 0.1)
     file = str(tmp_path / "away.py") if text is None else write_file(tmp_path, text)
 
     with pytest.raises(InvalidDag, match=message):

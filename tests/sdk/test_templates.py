@@ -9,7 +9,7 @@ import pytest
 from task_runs import write_file
 
 from holdfast.runner.protocol.messages import ParseStartup
-from holdfast.runner.task.loading import parse
+from holdfast.runner.task.dag_import import parse
 
 HEAD = """
 from holdfast.sdk import DAG, BaseOperator, task

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None) -> None:
     """Run the DAG in FILE until it ends. The exit status is 0 only if the run succeeded."""
     from holdfast.model.run import RunState
-    from holdfast.runner.scheduler.local import LocalRun
+    from holdfast.runner.scheduler.foreground import LocalRun
 
     hide_this_process()
     # Handled as Ctrl-C, so that stopping a container leaves the run to be continued elsewhere.

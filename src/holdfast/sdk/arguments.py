@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypedDict
 
 from holdfast.errors import InvalidDag
-from holdfast.model.base_value import base_timedelta
 from holdfast.model.dag import CallbackKind, Inlet, Outlet
+from holdfast.model.plain_types import base_timedelta
 from holdfast.model.run import TriggerRule
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef
 from holdfast.sdk.param import Param, as_params

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from holdfast.errors import InvalidDag
-from holdfast.model.base_value import base_datetime, base_timedelta
 from holdfast.model.dag import Cron, Every, OnAssets, Once, Schedule
+from holdfast.model.plain_types import base_datetime, base_timedelta
 from holdfast.sdk.asset import AssetAll, BaseAsset
 
 PRESETS = {

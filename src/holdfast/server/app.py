@@ -13,9 +13,9 @@ from holdfast.server import status
 from holdfast.server.execution import routes as execution
 from holdfast.server.execution.openapi import command_schemas
 from holdfast.server.http import errors as problem
+from holdfast.server.http.lean_routes import LeanRoutes
 from holdfast.server.http.limits import Connections, RequestQueue
 from holdfast.server.http.middleware import RequestMiddleware
-from holdfast.server.http.routes import LeanRoutes
 from holdfast.server.public.routes import routes as public_routes
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Settings

@@ -10,7 +10,7 @@ from threading import Lock
 import msgspec
 
 from holdfast.errors import ValueTooLarge
-from holdfast.model.base_value import base_value
+from holdfast.model.plain_types import base_value
 
 ORDER = b"O"
 NOTICE = b"N"

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.commands import Command, Guarded, Once
 from holdfast.errors import KINDS, HoldfastError, InvalidInput
-from holdfast.model.base_value import base_value
+from holdfast.model.plain_types import base_value
 
 A = TypeVar("A")
 

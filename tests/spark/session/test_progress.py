@@ -16,7 +16,7 @@ from holdfast.commands import Command
 from holdfast.errors import StaleAttempt
 from holdfast.model.entry import TaskWriter
 from holdfast.spark.session.progress import Progress
-from holdfast.spark.session.rows import RowCount
+from holdfast.spark.session.row_count import RowCount
 from holdfast.testing.model import MemoryStore
 
 A = TypeVar("A")

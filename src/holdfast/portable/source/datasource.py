@@ -7,9 +7,9 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
 from pyspark.sql.types import StructType
 
+from holdfast.portable.source.error_display import plainly
 from holdfast.portable.source.location import Location, locate
 from holdfast.portable.source.options import READING, WRITING, check_options
-from holdfast.portable.source.plainness import plainly
 from holdfast.portable.source.reading import make_reader
 from holdfast.portable.source.schema import check_schema, field_of, full_schema
 from holdfast.portable.source.writing import make_writer

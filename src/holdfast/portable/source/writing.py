@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.portable.retention import expires_at
 from holdfast.portable.source.columns import Columns, Entry, Owner, columns_of
+from holdfast.portable.source.error_display import plainly
 from holdfast.portable.source.location import Location, configured, installed_here
-from holdfast.portable.source.plainness import plainly
 from holdfast.portable.source.served import Served
 
 MOST_ENTRIES = 20_000
@@ -96,7 +96,7 @@ class BulkLoad(NamedTuple):
         if self.location.is_server:
             return Served(self.location, timeout)
         with installed_here():
-            from holdfast.spark.source.stored import Stored
+            from holdfast.spark.source.database_commands import Stored
         return Stored(self.location)
 
 
@@ -174,8 +174,8 @@ def default_expiry(location: Location) -> str | None:
 def largest_value() -> int:
     """Return the configured maximum size of a value, for a database. A server has its own."""
     with installed_here():
-        from holdfast.spark.source import stored
-    return stored.largest_value()
+        from holdfast.spark.source import database_commands
+    return database_commands.largest_value()
 
 
 def user() -> str:

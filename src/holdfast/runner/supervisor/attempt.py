@@ -31,7 +31,7 @@ from holdfast.runner.protocol.messages import (
 )
 from holdfast.runner.protocol.orders import Ended, RunTask
 from holdfast.runner.protocol.parameters import CALLBACKS, LEASE, MOST_INTERRUPTIONS
-from holdfast.runner.supervisor.declared import Declared, own_report
+from holdfast.runner.supervisor.declared_assets import Declared, own_report
 from holdfast.runner.supervisor.ending import StopReason, ending_of
 from holdfast.runner.supervisor.endpoint import open_endpoint
 from holdfast.runner.supervisor.launcher_link import Child, LauncherGone, LauncherLink

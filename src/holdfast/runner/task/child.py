@@ -91,10 +91,10 @@ def _do_startup(startup: Startup, store: PipeStore, channel: Channel) -> Report:
     try:
         if isinstance(startup, SparkStartup):
             return _serve_spark(startup, channel)
-        from holdfast.runner.task import execution, loading
+        from holdfast.runner.task import dag_import, execution
 
         if isinstance(startup, ParseStartup):
-            return loading.parse(startup)
+            return dag_import.parse(startup)
         if isinstance(startup, CallbackStartup):
             return execution.call_back(startup, store)
         if isinstance(startup, WatchStartup):

@@ -23,7 +23,7 @@ from holdfast.runner.protocol.messages import (
     TaskStartup,
 )
 from holdfast.runner.task.context_building import run_context, task_context
-from holdfast.runner.task.loading import find_dag, own_modules
+from holdfast.runner.task.dag_import import find_dag, own_modules
 from holdfast.runner.task.tracebacks import one_line, pickled, printable, trimmed
 from holdfast.sdk.arguments import Callback
 from holdfast.sdk.asset import Metadata

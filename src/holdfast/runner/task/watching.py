@@ -12,7 +12,7 @@ from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import EmittedEvent
 from holdfast.model.scope import AssetScope
 from holdfast.runner.protocol.messages import Done, WatchStartup
-from holdfast.runner.task.loading import find_dag
+from holdfast.runner.task.dag_import import find_dag
 from holdfast.sdk.asset import Asset, AssetWatcher
 from holdfast.sdk.asset_stores import AssetStores, same
 from holdfast.sdk.events import encode_extra

@@ -13,7 +13,7 @@ from holdfast.access.identity import Wanted
 from holdfast.commands import CleanUpBackend
 from holdfast.model.value import MAX_KEY_LENGTH
 from holdfast.portable.identifier import MAX_ASSET_LENGTH
-from holdfast.server.http.routes import STATE
+from holdfast.server.http.lean_routes import STATE
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.wire.codec import command_types
 

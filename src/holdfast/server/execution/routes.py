@@ -27,6 +27,7 @@ from holdfast.model.value import as_reference, encode, fits, reference_in, shown
 from holdfast.server.execution import openapi as d
 from holdfast.server.execution.content import decode_command, utc
 from holdfast.server.http.errors import MEDIA_TYPE
+from holdfast.server.http.lean_routes import BODY, Endpoint
 from holdfast.server.http.limits import read_aside
 from holdfast.server.http.path import decoded
 from holdfast.server.http.request import (
@@ -38,7 +39,6 @@ from holdfast.server.http.request import (
     store_of,
     tokens_of,
 )
-from holdfast.server.http.routes import BODY, Endpoint
 from holdfast.server.http.strictness import check_content_type, check_query
 from holdfast.server.public.error_docs import problems
 from holdfast.server.tokens import Verified

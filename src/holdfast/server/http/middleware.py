@@ -14,6 +14,7 @@ from holdfast.server import metrics
 from holdfast.server.http import errors as problem
 from holdfast.server.http.access_log import AccessLog
 from holdfast.server.http.errors import REQUEST_ID
+from holdfast.server.http.lean_routes import BODY, PREFIX, LeanRoutes
 from holdfast.server.http.limits import (
     MOST_BODY_BYTES,
     MOST_UNDER_WAY,
@@ -26,7 +27,6 @@ from holdfast.server.http.limits import (
     read_body,
 )
 from holdfast.server.http.request import GOOD, VERIFIED
-from holdfast.server.http.routes import BODY, PREFIX, LeanRoutes
 from holdfast.server.tokens import Tokens, Verified
 from holdfast.settings import Api
 

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.load_chain import NO_LOADS, Chain
 from holdfast.model.load_record import BACKFILLS
 from holdfast.spark.checkpoints.edition import TRY
-from holdfast.spark.loads import readback, saved
+from holdfast.spark.loads import readback, saved_format
 from holdfast.spark.loads.backfill import Backfill, backfills_at
 from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count
 from holdfast.spark.loads.naming import origin_of
@@ -73,17 +73,17 @@ def read_loads(
 
     counting = _counting(store, key, path_digest(spark, root), published)
     kept = {
-        one: msgspec.convert(found, saved.Saved)
+        one: msgspec.convert(found, saved_format.Saved)
         for one in counting.saved
-        if one != saved.NOT and (found := store.get(key + saved.PREFIX + one))
+        if one != saved_format.NOT and (found := store.get(key + saved_format.PREFIX + one))
     }
     all_kept = kept.values()
     aside = [one for one in all_kept if one.quarantine and is_same(spark, one.quarantine, path)]
     every = aside or [one for one in all_kept if not one.quarantine]
-    kind = saved.format_of(every, format, where)
+    kind = saved_format.format_of(every, format, where)
     loads = [load for load in every if load.format == kind]
     is_mixed = len(loads) < len(every)
-    using = saved.in_utc(saved.options_of(loads, options or {}, where))
+    using = saved_format.in_utc(saved_format.options_of(loads, options or {}, where))
 
     def reader() -> DataFrameReader:
         return spark.read.format(kind).options(**using)
@@ -120,27 +120,27 @@ def read_loads(
         )
     files: dict[str, str] = {}
     authored: list[str] = []
-    is_known = loads and kept.keys() == set(counting.saved) and kind in saved.WITH_SCHEMA
+    is_known = loads and kept.keys() == set(counting.saved) and kind in saved_format.WITH_SCHEMA
     # A file of another format is an error in Parquet and ORC, but rows of nulls in text.
-    may_differ = is_mixed or (loads and kind in saved.TEXTS)
+    may_differ = is_mixed or (loads and kind in saved_format.TEXTS)
     if "load" in directories and (may_differ or not is_known):
         files = _files(spark, listing.inputFiles(), counts)
     if may_differ:
-        saved.check_files(files, kind, using, path)
+        saved_format.check_files(files, kind, using, path)
     described = loads
     if "load" in directories and not is_known:
         # The columns are inferred from files: those of loads that count, if there are any.
         within = [
             f"{root}/{name}"
             for name in dict.fromkeys(files.values())
-            if kind not in saved.WITH_SCHEMA or digest_in(name) not in kept
+            if kind not in saved_format.WITH_SCHEMA or digest_in(name) not in kept
         ]
         authored = [name for name in within if loads and f"/{TRY}=" not in name]
         if within or not loads:
             found = reader().options(basePath=root, mergeSchema="true").load(within or [root])
             inferred = found.drop("load", TRY).schema
-            described = saved.with_found(loads, inferred, kind, directories, using)
-    schema = saved.schema_of(described, spark, where)
+            described = saved_format.with_found(loads, inferred, kind, directories, using)
+    schema = saved_format.schema_of(described, spark, where)
     in_names = {name for load in loads for name in load.partitions if name in directories}
     times = [name for name in in_names if isinstance(schema[name].dataType, TimestampType)]
     if times and authored:

@@ -20,7 +20,7 @@ from holdfast.model.load_record import RECORD_SUFFIX, LoadRecord
 from holdfast.model.load_record import as_json as record_as_json
 from holdfast.model.value import check_key
 from holdfast.spark.failure import has_raised
-from holdfast.spark.loads import contract, saved
+from holdfast.spark.loads import contract, saved_format
 from holdfast.spark.loads.backfill import Backfill, Backfilling
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
 from holdfast.spark.loads.chain import PLAN_SUFFIX
@@ -30,7 +30,7 @@ from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.output import Output, Writing
 from holdfast.spark.loads.plan import Planning
 from holdfast.spark.loads.rules import LoadRules
-from holdfast.spark.loads.statement import is_query
+from holdfast.spark.loads.unexecuted_sql import is_query
 from holdfast.spark.loads.watermark import Watermark, as_json, from_json
 from holdfast.spark.publication import (
     absolute,
@@ -282,7 +282,7 @@ class Load:
         aside, spark = self._rules.quarantine, self.df.sparkSession
         before = self._planning.before if self._planning else None
         for digest in before.saved if before else ():
-            found = self._store.get(self._key + saved.PREFIX + digest) if digest else None
+            found = self._store.get(self._key + saved_format.PREFIX + digest) if digest else None
             if found and (other := found.get("quarantine")) and is_same(spark, other, path):
                 raise InvalidInput(
                     f"the rows go to {path}, where earlier loads have quarantined rows: readers "
@@ -383,7 +383,7 @@ class Load:
                 ) from error
             raise
 
-    def _writing(self, outputs: list[tuple[Output, saved.Saved]]) -> Writing | None:
+    def _writing(self, outputs: list[tuple[Output, saved_format.Saved]]) -> Writing | None:
         """Begin a try of the load, which replaces the output of earlier tries."""
         planning, spark = self._planning, self.df.sparkSession
         if self._backfilling is not None:
@@ -462,7 +462,7 @@ class Load:
         tried, spark = self._tried(saved_as), self.df.sparkSession
         if tried is None and not all(renames(spark, place) for place in planning.places):
             tried = NO_TRY  # an earlier attempt has saved to another place
-        digests = [saved_as.digest if saved_as else saved.NOT]
+        digests = [saved_as.digest if saved_as else saved_format.NOT]
         digests += [self._aside.digest] if self._aside else []
         chain = following(planning.before, planning.number, tried, digests)
         value = as_json(self._bounded.mark, self._rules.cursor, chain)
@@ -476,13 +476,13 @@ class Load:
         """Return the try that counts if directories cannot be renamed; None if there is none."""
         return next((one.tried for one in (saved_as, self._aside) if one and one.tried), None)
 
-    def _keep_saved(self, as_what: saved.Saved) -> str:
+    def _keep_saved(self, as_what: saved_format.Saved) -> str:
         """Store how `read_loads` is to read this load; return its digest."""
         value = msgspec.to_builtins(as_what)
         digest = digest_of(value)
-        if self._store.entry(self._key + saved.PREFIX + digest) is None:
+        if self._store.entry(self._key + saved_format.PREFIX + digest) is None:
             # Not staged: it is the same for all that are saved alike, and has no effect by itself.
-            self._store.set(self._key + saved.PREFIX + digest, value)
+            self._store.set(self._key + saved_format.PREFIX + digest, value)
         return digest
 
     def _record(self, rows: int | None, directories: tuple[str, ...]) -> LoadRecord:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.checkpoints.edition import TRY
 from holdfast.spark.failure import has_raised
-from holdfast.spark.loads import readback, saved
+from holdfast.spark.loads import readback, saved_format
 from holdfast.spark.loads.column import Columns, quoted
 from holdfast.spark.loads.observation import observed
-from holdfast.spark.loads.text import TextFormat
+from holdfast.spark.loads.text_formats import TextFormat
 from holdfast.spark.publication import (
     absolute,
     check_path,
@@ -129,16 +129,16 @@ class Output(NamedTuple):
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
 
-    def saves(self, df: DataFrame) -> saved.Saved:
+    def saves(self, df: DataFrame) -> saved_format.Saved:
         """Return the description of the files of these rows for readers."""
         options = self._text.for_reader() if self._text else {}
-        return saved.saved_as(df.schema, self.format, self._partitions(df), options)
+        return saved_format.saved_as(df.schema, self.format, self._partitions(df), options)
 
     @property
     def _text(self) -> TextFormat | None:
         """The format, if it is a text format."""
         kind = self.format.lower()
-        return TextFormat.of(kind, self.options) if kind in saved.TEXTS else None
+        return TextFormat.of(kind, self.options) if kind in saved_format.TEXTS else None
 
     def _partitions(self, df: DataFrame) -> list[str]:
         """Return the names of the columns as the rows have them, so that readers find them."""
@@ -169,7 +169,7 @@ class Output(NamedTuple):
         columns = {name: _as_directory(name) for name in texts} | {
             name: _in_utc(name) for name in times
         }
-        options = saved.in_utc(self._text.for_writer() if self._text else self.options)
+        options = saved_format.in_utc(self._text.for_writer() if self._text else self.options)
 
         def write(rows: DataFrame) -> None:
             rows = rows.withColumns(columns) if columns else rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from holdfast.errors import InvalidInput
-from holdfast.spark.loads import saved
+from holdfast.spark.loads import saved_format
 from holdfast.spark.loads.column import quoted
 from holdfast.spark.loads.identity import text_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
-FORMATS: Final = saved.TEXTS | {"orc"}
+FORMATS: Final = saved_format.TEXTS | {"orc"}
 """Formats that may lose values. Parquet is not read back."""
 _LOSES: Final = {
     "csv": "a null in the only column, nulls with quoteAll=, values equal to nullValue=, bytes, "
@@ -76,7 +76,7 @@ def _hashed(sql: str, spark_type: DataType) -> str:
 
 
 def check(
-    df: DataFrame, written: Mapping[str, Any], how: saved.Saved, directory: str, path: str
+    df: DataFrame, written: Mapping[str, Any], how: saved_format.Saved, directory: str, path: str
 ) -> None:
     """Raise InvalidInput unless a directory, read the way it was saved, holds the rows of `df`, of
     which `written` is the digest."""
@@ -85,7 +85,7 @@ def check(
     from pyspark.sql import functions as f
 
     kind, failed, hint = how.format.upper(), f"nothing was saved below {path}", _hint(how.format)
-    schema = saved.schema_of([how], df.sparkSession, path)
+    schema = saved_format.schema_of([how], df.sparkSession, path)
     try:
         found = read(df.sparkSession, how.format, how.options, schema, how.partitions, directory)
         read_again = digest_of(found)
@@ -148,7 +148,9 @@ def read(
         fields = fields.add(field.name, "string") if field.name in times else fields.add(field)
     for name in more:
         fields = fields.add(name, "string")
-    rows = spark.read.format(format).options(**saved.in_utc(options)).schema(fields).load(path)
+    rows = (
+        spark.read.format(format).options(**saved_format.in_utc(options)).schema(fields).load(path)
+    )
     columns = (_from_utc(name) if name in times else quoted(name) for name in schema.names)
     return rows.select(*columns, *more)
 

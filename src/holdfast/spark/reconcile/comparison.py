@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.model.scope import StoreScope
 from holdfast.spark.failure import translated
-from holdfast.spark.reconcile import listing, naming
+from holdfast.spark.reconcile import listing, references
 from holdfast.spark.reconcile.summary import Part, Size, Summary
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.sql.rows import micros
@@ -101,8 +101,8 @@ class Comparison:
 
     def read_references(self) -> None:
         with translated("read the references"):
-            for kind in naming.kinds_of(self._scope):
-                self._write("references", naming.read(self._spark, kind, scope=self._scope))
+            for kind in references.kinds_of(self._scope):
+                self._write("references", references.read(self._spark, kind, scope=self._scope))
 
     def compare(self) -> Summary:
         """Write the rest of the report, and return its summary."""
@@ -139,11 +139,11 @@ class Comparison:
         """Return how many references have no object, not even one that was written after the
         listing, and still exist after that check."""
         if not unlisted.objects:
-            self._write("missing", self._spark.createDataFrame([], naming.OWNED))
+            self._write("missing", self._spark.createDataFrame([], references.OWNED))
             return 0
         absent = listing.absent(self._found(_UNLISTED), self._backend)
         self._write("absent", absent)
-        named = naming.read_with_owners(self._spark, self._scope)
+        named = references.read_with_owners(self._spark, self._scope)
         self._write("missing", self._found(_MISSING, named=named).select(*named.columns))
         return self._read("missing").count()
 

@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from holdfast.accessor.task_store import TaskStore
-from holdfast.spark.session.rows import RowCount
+from holdfast.spark.session.row_count import RowCount
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import StageInfo

@@ -100,7 +100,7 @@ def task_session(
     from holdfast.spark.session.operations import SESSION_SETTINGS
     from holdfast.spark.session.progress import Progress
     from holdfast.spark.session.retries import set_retry_policy
-    from holdfast.spark.session.rows import RowCount
+    from holdfast.spark.session.row_count import RowCount
 
     # This logger repeats the raised error as one line of JSON.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

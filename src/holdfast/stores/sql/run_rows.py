@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.model.base_value import base_value
+from holdfast.model.plain_types import base_value
 from holdfast.model.run import (
     AssetEvent,
     AttemptInfo,

@@ -8,7 +8,7 @@ from holdfast.testing.conformance.attempts import Attempts
 from holdfast.testing.conformance.barriers import Barriers
 from holdfast.testing.conformance.cleanup import Cleanup
 from holdfast.testing.conformance.content import Content
-from holdfast.testing.conformance.declared import Gaps
+from holdfast.testing.conformance.declared_gaps import Gaps
 from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
 from holdfast.testing.conformance.fixtures import MakeStore
@@ -18,10 +18,10 @@ from holdfast.testing.conformance.inputs import Inputs
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.loads import Loads
 from holdfast.testing.conformance.pickling import Pickling
+from holdfast.testing.conformance.purges_on_demand import Retries
 from holdfast.testing.conformance.purging import Purging
 from holdfast.testing.conformance.random_commands import RandomCommands
 from holdfast.testing.conformance.requests import Requests
-from holdfast.testing.conformance.retries import Retries
 from holdfast.testing.conformance.staging import Staging
 from holdfast.testing.conformance.versions import Versions
 from holdfast.testing.conformance.watermarks import Watermarks

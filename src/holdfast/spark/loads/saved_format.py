@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.errors import InvalidInput
-from holdfast.spark.loads.text import canonical
+from holdfast.spark.loads.text_formats import canonical
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
