@@ -1,1 +1,1 @@
-"""Stores: each executes the commands of `holdfast.commands.entries`."""
+"""Stores: each executes commands of `holdfast.commands`."""

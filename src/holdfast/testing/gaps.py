@@ -35,7 +35,7 @@ WITHOUT_OPTIONAL_METHODS: Final[frozenset[Gap]] = frozenset(
         *(IF_VERSION, STAGED_ADVANCE, STAGED_TOGETHER),
     }
 )
-"""The gaps of a custom backend that has only the eight required methods."""
+"""The gaps of a custom backend that has only the required methods."""
 
 
 def needs(command: c.Command[Any]) -> frozenset[Gap]:

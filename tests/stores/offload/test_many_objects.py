@@ -16,7 +16,7 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.statements import objects as purge_statements
-from holdfast.stores.sql.statements.entries import ASSETS, TASKS, ScopeTables
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

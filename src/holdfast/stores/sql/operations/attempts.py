@@ -28,8 +28,10 @@ from holdfast.stores.sql.operations.runs import lock_held_run
 from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope
 from holdfast.stores.sql.operations.staging import staged_by
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import runs as r
+from holdfast.stores.sql.statements import staging as g
 
 Apply: TypeAlias = Callable[[Context, int, list[rows.Row], TaskWriter], Steps[None]]
 """Function that applies the staged writes to one asset."""
@@ -75,7 +77,7 @@ def apply_staged(
     context: Context, asset_id: int, staged: list[rows.Row], writer: TaskWriter
 ) -> Steps[None]:
     """Apply the staged writes to one asset as one version of it."""
-    info = rows.assets((yield s.asset_by_id(), {"owner": asset_id}))[0]
+    info = rows.assets((yield a.asset_by_id(), {"owner": asset_id}))[0]
     owner = yield from lock_scope(info.scope, writer)
     values = []
     for _, key, value, advances, if_version in staged:
@@ -147,7 +149,7 @@ def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:
 def close_attempts(owner: Owner, ending: Ending) -> Steps[None]:
     """End any open attempt, and drop its staged writes."""
     params = {"owner": owner.id}
-    yield s.drop_staged(), params
+    yield g.drop_staged(), params
     yield (
         r.end_attempts(),
         params

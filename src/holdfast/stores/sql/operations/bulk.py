@@ -22,6 +22,7 @@ from holdfast.stores.sql.operations.scopes import fence, known, lock_scope, reso
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.stores.sql.statements import bulk as s
 from holdfast.stores.sql.statements import entries as entry_statements
+from holdfast.stores.sql.statements.scope_tables import TASKS, ScopeTables
 
 SLICE = 20_000
 _UNNAMED = (None,) * 4
@@ -129,7 +130,7 @@ def _settle_parts(load: int, command: c.FinishLoad) -> Steps[dict[int, tuple[int
 
 def _write(
     context: Context,
-    tables: entry_statements.ScopeTables,
+    tables: ScopeTables,
     load: int,
     parts: dict[int, tuple[int, int]],
     writer: Writer,
@@ -137,7 +138,7 @@ def _write(
     dialect = type(context.dialect)
     whole = {"load": load}
     yield from _check_repeated(tables, load)
-    if tables is entry_statements.TASKS:
+    if tables is TASKS:
         yield s.add_runs(dialect), whole
         yield s.add_task_instances(dialect), whole
         yield s.count_writes(tables), whole
@@ -154,10 +155,10 @@ def _write(
             yield s.trim_history(dialect), slice_ | {"kept": context.history_limit}
 
 
-def _name_objects(tables: entry_statements.ScopeTables, load: int) -> Steps[None]:
+def _name_objects(tables: ScopeTables, load: int) -> Steps[None]:
     """Keep the objects that the load refers to from being deleted."""
     for *names, key, value in (yield s.queued_objects(tables), {"load": load}):
-        of_task = tables is entry_statements.TASKS
+        of_task = tables is TASKS
         scope: StoreScope = TaskScope(*names) if of_task else AssetScope(name=names[0])
         yield from name_objects(scope, [(key, value)])
 
@@ -168,9 +169,9 @@ def _slices(load: int, parts: dict[int, tuple[int, int]]) -> Iterator[dict[str, 
             yield {"load": load, "part": part, "first": first, "stop": first + SLICE}
 
 
-def _check_repeated(tables: entry_statements.ScopeTables, load: int) -> Steps[None]:
+def _check_repeated(tables: ScopeTables, load: int) -> Steps[None]:
     for owner, key in (yield s.repeated(tables), {"load": load}):
-        if tables is entry_statements.TASKS:
+        if tables is TASKS:
             [names] = yield s.task_scope(), {"load": load, "owner": str(owner)}
             raise refusal.repeated(TaskScope(*names), key)
         raise refusal.repeated((yield from resolve(AssetScope(asset_id=owner))), key)

@@ -11,8 +11,9 @@ from holdfast.stores.sql.operations.events import events_query
 from holdfast.stores.sql.operations.runs import runs_query
 from holdfast.stores.sql.operations.steps import Context, Query, Steps
 from holdfast.stores.sql.operations.tasks import task_instances_query
+from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import dags as d
-from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements.scope_tables import Select
 
 
 def count(context: Context, command: c.Count) -> Steps[int]:
@@ -23,7 +24,7 @@ def count(context: Context, command: c.Count) -> Steps[int]:
 def _query(listing: c.Listing) -> Query:
     match listing:
         case c.ListAssets():
-            return s.count_assets(), {}
+            return a.count_assets(), {}
         case c.ListDags():
             return _counted(d.dags()), {}
         case c.ListRuns():
@@ -36,6 +37,6 @@ def _query(listing: c.Listing) -> Query:
 
 
 @cache
-def _counted(select: s.Select) -> s.Select:
+def _counted(select: Select) -> Select:
     rows = select.with_only_columns(sa.func.count(), maintain_column_froms=True)
     return rows.order_by(None).limit(None).offset(None)

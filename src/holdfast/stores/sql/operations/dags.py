@@ -16,8 +16,8 @@ from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations.registry import declare_for_dag, settle_assets
 from holdfast.stores.sql.operations.schedules import condition_in, follow, leaves
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
+from holdfast.stores.sql.statements import assets as s
 from holdfast.stores.sql.statements import dags as d
-from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import events as e
 
 _SEEN_AT_ONCE: Final = 500

@@ -24,12 +24,14 @@ from holdfast.stores.sql.operations.scopes import (
 from holdfast.stores.sql.operations.staging import seen, stage, staged_for
 from holdfast.stores.sql.operations.steps import Context, Steps
 from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import history as h
+from holdfast.stores.sql.statements.scope_tables import ASSETS
 
 
 def get(context: Context, command: c.Get) -> Steps[str | None]:
     tables, by, params = find(command.scope)
     params["key"] = command.key
-    if command.reader is not None and tables is s.ASSETS:
+    if command.reader is not None and tables is ASSETS:
         entry = yield from get_entry(context, command)
         return entry.value if entry else None
     found = yield s.get(tables, by), params
@@ -81,8 +83,8 @@ def record(
         column = rows.writer_column(writer, owner.scope)
         common = {"owner": owner.id, "version": version, "writer": column}
         steps = [{**common, "key": key, "value": value} for key, value in values]
-        yield s.add_history(), steps
-        yield s.trim_history(), [{**step, "kept": context.history_limit} for step in steps]
+        yield h.add_history(), steps
+        yield h.trim_history(), [{**step, "kept": context.history_limit} for step in steps]
     return version
 
 

@@ -14,6 +14,7 @@ from holdfast.stores.sql.operations.registry import declare
 from holdfast.stores.sql.operations.runs import get_run
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.steps import Context, Query, Steps, window
+from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import events as e
 
@@ -31,12 +32,12 @@ def by_asset(
 
 def _active(context: Context, event: EmittedEvent, dag_id: str) -> Steps[int]:
     digests = {"name_digest": rows.digest(event.name), "uri_digest": rows.digest(event.uri)}
-    for id, name, uri, orphaned_at, _ in (yield s.find_asset(), digests):
+    for id, name, uri, orphaned_at, _ in (yield a.find_asset(), digests):
         if (name, uri, orphaned_at) == (event.name, event.uri, None):
             return id  # type: ignore[no-any-return]
     asset_id = yield from declare(context, event.name, event.uri)
     declared = {"dag_id": dag_id, "owner": asset_id}
-    yield s.add_declaration(type(context.dialect)), declared
+    yield a.add_declaration(type(context.dialect)), declared
     yield e.wake_asset(), declared
     return asset_id
 

@@ -21,6 +21,7 @@ from holdfast.stores.sql.operations.staging import (
 )
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
 
 
 def list_(context: Context, command: c.List) -> Steps[Page]:
@@ -31,9 +32,9 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     if isinstance(where, TaskScope | AssetScope):
         yield from known(where)
         _, by, owner = find(where)
-    tables = s.TASKS
+    tables = TASKS
     if isinstance(where, AssetScope | c.AssetFilter):
-        tables = s.ASSETS
+        tables = ASSETS
         if command.expiring_before is not None:
             return Page((), 0)
         if command.reader is not None:
@@ -76,7 +77,7 @@ def _bounds(command: c.List) -> dict[str, Any]:
     return {f"after_{number}": bound for number, bound in enumerate(reversed(behind))}
 
 
-def _found(tables: s.ScopeTables, row: rows.Row) -> Found:
+def _found(tables: ScopeTables, row: rows.Row) -> Found:
     scope: StoreScope
-    scope = TaskScope(*row[6:10]) if tables is s.TASKS else AssetScope(row[6], row[7], row[8])
+    scope = TaskScope(*row[6:10]) if tables is TASKS else AssetScope(row[6], row[7], row[8])
     return Found(scope, rows.entry(row, scope))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.commands import count_within
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.steps import SNAPSHOT, Query, Steps
-from holdfast.stores.sql.statements.entries import Select
+from holdfast.stores.sql.statements.scope_tables import Select
 
 SMALL = 1024
 """Characters of a text that is read without being measured first, for any number of rows."""

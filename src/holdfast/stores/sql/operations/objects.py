@@ -21,14 +21,8 @@ from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, open_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.stores.sql.statements import objects as s
-from holdfast.stores.sql.statements.entries import (
-    ASSETS,
-    TASKS,
-    ScopeTables,
-    lock_owner,
-    map_indices,
-    measured,
-)
+from holdfast.stores.sql.statements.entries import lock_owner, map_indices, measured
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
 
 _AT_ONCE = 128
 """Number of rows that one statement looks up."""

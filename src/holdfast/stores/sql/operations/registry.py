@@ -9,9 +9,13 @@ from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
+from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import deletion as d
 from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import history as h
 from holdfast.stores.sql.statements import runs as r
+from holdfast.stores.sql.statements import staging as g
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS
 
 
 def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:
@@ -50,8 +54,8 @@ def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     tasks = yield r.lock_tasks_of_run(), {"run": found[0][0]}
     # Before the run: references in a row are queued for deletion with the names of its owner.
     for ti_id, _, _ in tasks:
-        yield s.delete_all(s.TASKS), {"owner": ti_id}
-        yield s.drop_staged(), {"owner": ti_id}
+        yield s.delete_all(TASKS), {"owner": ti_id}
+        yield g.drop_staged(), {"owner": ti_id}
     yield r.delete_run(), run
     if tasks:
         _, revisions, attempts = zip(*tasks, strict=True)
@@ -68,8 +72,8 @@ def declare(context: Context, name: str, uri: str) -> Steps[int]:
         "name_digest": rows.digest(name),
         "uri_digest": rows.digest(uri),
     }
-    yield s.add_asset(type(context.dialect)), asset
-    found = yield s.find_asset(), asset
+    yield a.add_asset(type(context.dialect)), asset
+    found = yield a.find_asset(), asset
     for id, its_name, its_uri, _, revision in found:
         if (its_name, its_uri) == (name, uri):
             if revision == 0:
@@ -83,10 +87,10 @@ def declare_asset(context: Context, command: c.DeclareAsset) -> Steps[AssetInfo]
     found = []
     if command.name is None or command.uri is None:
         _, by, params = find(AssetScope(name=command.name, uri=command.uri))
-        found = yield s.owner(s.ASSETS, by), params
+        found = yield s.owner(ASSETS, by), params
     id = found[0][0] if found else (yield from declare(context, *command.declared))
-    yield s.declare_by_hand(), {"owner": id}
-    return rows.assets((yield s.asset_by_id(), {"owner": id}))[0]
+    yield a.declare_by_hand(), {"owner": id}
+    return rows.assets((yield a.asset_by_id(), {"owner": id}))[0]
 
 
 def declare_dag_assets(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
@@ -97,26 +101,26 @@ def declare_dag_assets(context: Context, command: c.DeclareDagAssets) -> Steps[N
 
 def declare_for_dag(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
     """Make these assets the only ones that the DAG declares."""
-    yield s.drop_declarations(), {"dag_id": command.dag_id}
+    yield a.drop_declarations(), {"dag_id": command.dag_id}
     for name, uri in sorted(command.assets):
         id = yield from declare(context, name, uri)
         params = {"dag_id": command.dag_id, "owner": id}
-        yield s.add_declaration(type(context.dialect)), params
+        yield a.add_declaration(type(context.dialect)), params
 
 
 def settle_assets() -> Steps[None]:
     """Activate declared assets and deactivate all others, after a change of declarations."""
-    yield s.deactivate(), {}
-    yield s.reactivate(), {}
+    yield a.deactivate(), {}
+    yield a.reactivate(), {}
 
 
 def list_assets(context: Context, command: c.ListAssets) -> Steps[tuple[AssetInfo, ...]]:
-    return rows.assets((yield s.page_of_assets(), window(command.limit, command.offset)))
+    return rows.assets((yield a.page_of_assets(), window(command.limit, command.offset)))
 
 
 def get_asset(context: Context, command: c.GetAsset) -> Steps[AssetInfo]:
     id = yield from known(command.scope)
-    return rows.assets((yield s.asset_by_id(), {"owner": id}))[0]
+    return rows.assets((yield a.asset_by_id(), {"owner": id}))[0]
 
 
 def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
@@ -125,12 +129,12 @@ def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
 
 
 def drop_asset(context: Context, id: int) -> Steps[None]:
-    found = yield s.lock_owner(s.ASSETS, "id"), {"owner": id}
+    found = yield s.lock_owner(ASSETS, "id"), {"owner": id}
     for _, revision, _ in found:
         [(_, name, uri)] = yield s.identity("id"), {"owner": id}
         digests = [{"digest": rows.digest(text), "revision": revision} for text in (name, uri)]
         yield d.remember_deleted_asset(type(context.dialect)), digests
     # Its parts first: references in a row are queued for deletion with the names of its owner.
-    for drop in (s.delete_all(s.ASSETS), s.delete_history(), s.drop_staged_for_asset()):
+    for drop in (s.delete_all(ASSETS), h.delete_history(), g.drop_staged_for_asset()):
         yield drop, {"owner": id}
-    yield s.delete_asset(), {"owner": id}
+    yield a.delete_asset(), {"owner": id}

@@ -14,34 +14,36 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.steps import BEGIN, Steps
+from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
 
 
 class Owner(NamedTuple):
     """A scope's row, locked."""
 
-    tables: s.ScopeTables
+    tables: ScopeTables
     id: Any
     revision: int
     scope: StoreScope
 
 
-def find(scope: StoreScope) -> tuple[s.ScopeTables, str, dict[str, Any]]:
+def find(scope: StoreScope) -> tuple[ScopeTables, str, dict[str, Any]]:
     """Return the tables, the column that finds the owner, and the parameter for it."""
     if isinstance(scope, TaskScope):
-        return s.TASKS, "ti_id", {"owner": scope.ti_text}
+        return TASKS, "ti_id", {"owner": scope.ti_text}
     if scope.asset_id is not None:
-        return s.ASSETS, "id", {"owner": scope.asset_id}
+        return ASSETS, "id", {"owner": scope.asset_id}
     if scope.name is not None:
-        return s.ASSETS, "name_digest", {"owner": rows.digest(scope.name)}
+        return ASSETS, "name_digest", {"owner": rows.digest(scope.name)}
     assert scope.uri is not None
-    return s.ASSETS, "uri_digest", {"owner": rows.digest(scope.uri)}
+    return ASSETS, "uri_digest", {"owner": rows.digest(scope.uri)}
 
 
 def unknown(scope: StoreScope) -> Steps[Exception]:
     if isinstance(scope, TaskScope):
         return refusal.unknown_task(scope)
-    names = yield s.asset_names(), {}
+    names = yield a.asset_names(), {}
     return refusal.unknown_asset(scope, [name for (name,) in names])
 
 
@@ -82,8 +84,8 @@ def open_map_indices(scope: TaskScope, writer: Writer) -> Steps[list[Owner]]:
     task = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
     owners = []
     for (ti_id,) in (yield s.map_indices(), task):
-        [(id, revision, *_)] = yield s.lock_owner(s.TASKS, "ti_id"), {"owner": ti_id}
-        owners.append(Owner(s.TASKS, id, revision, scope))
+        [(id, revision, *_)] = yield s.lock_owner(TASKS, "ti_id"), {"owner": ti_id}
+        owners.append(Owner(TASKS, id, revision, scope))
     if not owners:
         raise refusal.unknown_task(scope)
     return owners

@@ -18,6 +18,7 @@ from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import Owner, find
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import staging as g
 
 LARGEST_MERGE = 8
 """Number of pages of entries that are read at once, to overlay staged writes on them."""
@@ -36,7 +37,7 @@ def staged_for(
     if scope is not None:
         _, by, params = find(scope)
     params |= {"ti_id": reader.scope.ti_text, "attempt": reader.attempt, "key": key}
-    query = s.staged(by, key is not None), params | {"limit": NO_LIMIT}
+    query = g.staged(by, key is not None), params | {"limit": NO_LIMIT}
     found, more = yield from up_to_size(query, s.measured(query[0], "value"), max_size)
     if more:
         raise too_large_to_merge(max_size)
@@ -54,7 +55,7 @@ def too_large_to_merge(max_size: int | None) -> ValueTooLarge:
 def staged_by(writer: TaskWriter) -> Steps[list[rows.Row]]:
     """Return all writes staged for the task: asset, key, value, whether it advances, if_version."""
     _, _, params = find(writer.scope)
-    found = yield s.staged_of_task(), params
+    found = yield g.staged_of_task(), params
     return found  # type: ignore[no-any-return]
 
 
@@ -111,7 +112,7 @@ def stage(context: Context, owner: Owner, command: c.Set | c.Advance) -> Steps[N
         "advances": isinstance(command, c.Advance),
         "if_version": command.if_version if isinstance(command, c.Set) else None,
     }
-    yield s.stage(type(context.dialect)), params
+    yield g.stage(type(context.dialect)), params
 
 
 def stage_advance(context: Context, owner: Owner, command: c.Advance) -> Steps[c.Set | c.Advance]:

@@ -15,7 +15,7 @@ from holdfast.stores.sql.dialects import Dialect
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import Context, Query, Steps
 from holdfast.stores.sql.statements import tables as s
-from holdfast.stores.sql.statements.entries import Select
+from holdfast.stores.sql.statements.scope_tables import Select
 
 PROBES = 256
 """Number of rows, evenly spread over the ids that a table has had, that are sampled to find ranges

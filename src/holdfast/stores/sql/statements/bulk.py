@@ -16,7 +16,7 @@ from holdfast.model.run import RunKind, RunState
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
 from holdfast.stores.sql.statements.deletion import reached_before
-from holdfast.stores.sql.statements.entries import ASSETS, TASKS, ScopeTables, Select
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables, Select
 
 _row = t.load_entry.c
 _of_load = _row.load == sa.bindparam("load")

@@ -11,8 +11,8 @@ from holdfast.model.run import RunKind
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
 from holdfast.stores.sql.rows import digest
-from holdfast.stores.sql.statements.entries import Select
 from holdfast.stores.sql.statements.runs import one_of
+from holdfast.stores.sql.statements.scope_tables import Select
 
 NOWHERE: Final = digest("")
 """Digest of the placeholder file of DAGs that no file holds."""

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
-from holdfast.stores.sql.statements.entries import Select, assets
+from holdfast.stores.sql.statements.assets import assets
 from holdfast.stores.sql.statements.runs import leased_until
+from holdfast.stores.sql.statements.scope_tables import Select
 
 
 @cache

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from holdfast.model.value import IN_PLACE_PREFIX
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
-from holdfast.stores.sql.statements.entries import TASKS, ScopeTables, Select
+from holdfast.stores.sql.statements.scope_tables import TASKS, ScopeTables, Select
 
 _row = t.purge.c
 _until = sa.bindparam("until", type_=sa.BigInteger())

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import now
-from holdfast.stores.sql.statements.entries import TASKS, Select, live, of_key
+from holdfast.stores.sql.statements.expiry import live
+from holdfast.stores.sql.statements.scope_tables import TASKS, Select, of_key
 
 
 def _of_client() -> sa.ColumnElement[bool]:

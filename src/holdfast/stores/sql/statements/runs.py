@@ -15,7 +15,7 @@ from holdfast.model.run import RunKind, RunState, TaskState
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
 from holdfast.stores.sql.statements.deletion import reached_before
-from holdfast.stores.sql.statements.entries import Select
+from holdfast.stores.sql.statements.scope_tables import Select
 
 leased_until: sa.ColumnElement[int] = now + sa.bindparam("lease", type_=sa.BigInteger())
 

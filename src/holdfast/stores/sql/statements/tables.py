@@ -15,7 +15,8 @@ from holdfast.model.load_record import RECORD_SUFFIX
 from holdfast.model.value import IN_PLACE_PREFIX, REFERENCE_PREFIX
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import now
-from holdfast.stores.sql.statements.entries import Select, measure
+from holdfast.stores.sql.statements.entries import measure
+from holdfast.stores.sql.statements.scope_tables import Select
 
 Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
 """Tests without their values: column, operator, number of values."""
