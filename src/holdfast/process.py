@@ -92,6 +92,14 @@ def _started(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal; real-time signals have only numbers."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def hide_this_process() -> None:
     """Let only root trace this process or read its /proc entries, on Linux and until the next exec.
 

@@ -72,6 +72,16 @@ def test_a_killed_process_is_a_failure_with_its_signal() -> None:
     assert "killed by SIGKILL" in ending.error
 
 
+def test_a_signal_without_a_name_is_shown_by_its_number() -> None:
+    assert "killed by signal 40" in ending_of(TASK, INSTANCE, None, -40, None, NOW).error
+
+
+def test_the_end_of_the_launcher_during_a_timeout_is_not_blamed_on_spark() -> None:
+    ending = ending_of(TIMED, INSTANCE, None, None, StopReason.TIMEOUT, NOW)
+
+    assert (ending.outcome, ending.error) == (Outcome.INTERRUPTED, "the launcher died")
+
+
 def test_an_exit_before_the_end_is_a_failure_with_its_status() -> None:
     ending = ending_of(TASK, INSTANCE, None, 3, None, NOW)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
@@ -151,7 +152,7 @@ def trigger(
     else:
         click.echo(run.run_id)
     say(f"Queued run `{run.run_id}` of `{dag_id}`.")
-    again = f"holdfast run {spec.file} --dag-id {dag_id} --run-id {run.run_id}"
+    again = shlex.join(["holdfast", "run", spec.file, "--dag-id", dag_id, "--run-id", run.run_id])
     say(f"hint: a scheduler runs it, or `{again}`")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.presentation import of_scope
 from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
 from holdfast.portable.identifier import one_line
+from holdfast.process import signal_name
 from holdfast.settings import load
 from holdfast.store import run as run_steps
 
@@ -194,7 +194,8 @@ def mark(
     A running attempt is ended, and its staged asset writes are discarded.
     """
     if success == failed:
-        raise InvalidInput("no state is given", hint="give --success or --failed")
+        given = "both states are given" if success else "no state is given"
+        raise InvalidInput(given, hint="give --success or --failed")
     settings = load()
     state = TaskState.SUCCESS if success else TaskState.FAILED
     clear = success and settings.state_store.clear_on_success
@@ -294,7 +295,7 @@ def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
         "outcome": attempt.outcome,
         "error": attempt.error,
         "exit_status": attempt.exit_status,
-        "signal": signal_name(attempt.signal),
+        "signal": None if attempt.signal is None else signal_name(attempt.signal),
         "worker": attempt.worker,
     }
 
@@ -306,14 +307,6 @@ def length_text(one: TaskInstance, now: datetime) -> str:
 
 
 def exit_text(attempt: AttemptInfo) -> str:
-    name = signal_name(attempt.signal)
-    if name is not None:
-        return name
+    if attempt.signal is not None:
+        return signal_name(attempt.signal)
     return "" if attempt.exit_status is None else str(attempt.exit_status)
-
-
-def signal_name(number: int | None) -> str | None:
-    try:
-        return None if number is None else signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

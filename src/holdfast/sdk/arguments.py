@@ -21,8 +21,8 @@ Callbacks: TypeAlias = Callback | Iterable[Callback] | None
 class TaskArguments(TypedDict, total=False):
     """The arguments of a task.
 
-    Those after `params` have no effect, and are accepted so that pipelines written for Airflow need
-    not drop them.
+    Those after `params` have no effect here: the first group is accepted so that pipelines written
+    for Airflow need not drop them, the second only while it asks for nothing.
     """
 
     retries: int | None

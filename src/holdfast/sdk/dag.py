@@ -26,8 +26,8 @@ from holdfast.sdk.templates import refuse_templates
 class DagArguments(TypedDict, total=False):
     """The arguments of a DAG.
 
-    Those after `params` have no effect, and are accepted so that pipelines written for Airflow need
-    not drop them.
+    Those after `params` have no effect here: the first group is accepted so that pipelines written
+    for Airflow need not drop them, the second only while it asks for nothing.
     """
 
     description: str | None

@@ -1,13 +1,14 @@
 """The launcher: a process without secrets that forks a child for each order.
 
 It has loaded the modules that children need, so a child starts in milliseconds. It copies their
-output to their logs, reports their exit to the supervisor, and leaves none of their processes
-running: each child has its own process group, which is killed when the first process of the group
-has ended, and when the launcher has.
+output to their logs, reports their exit to the supervisor, and leaves no process of theirs
+running that stays in its group: each child has its own process group, which is killed when the
+first process of the group has ended, and when the launcher has.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import selectors
@@ -26,6 +27,7 @@ from holdfast.runner.protocol.launches import (
     Launch,
     Launched,
     Notice,
+    NotLaunched,
     Order,
     PreloadSpark,
     WriteLog,
@@ -103,7 +105,10 @@ class Launcher:
 
     def _carry_out(self, order: Order) -> None:
         if isinstance(order, Launch):
-            self._launch(order, socket.socket(fileno=self._descriptors.pop(0)))
+            try:
+                self._launch(order)
+            except OSError as error:
+                self._send(NotLaunched(order.child, str(error.strerror)))
         elif isinstance(order, PreloadSpark):
             _preload_spark()
         elif (child := self._children.get(order.child)) is None:
@@ -120,14 +125,21 @@ class Launcher:
             if order.signal == signal.SIGKILL:
                 _kill_group(child.pid)
 
-    def _launch(self, order: Launch, sock: socket.socket) -> None:
-        output, writes = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(output)
-            self._become_child(sock, writes)
+    def _launch(self, order: Launch) -> None:
+        if not self._descriptors:  # the kernel drops those that a process has no room for
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        with socket.socket(fileno=self._descriptors.pop(0)) as sock:
+            output, writes = os.pipe()
+            try:
+                pid = os.fork()
+            except OSError:
+                os.close(output)
+                os.close(writes)
+                raise
+            if pid == 0:
+                os.close(output)
+                self._become_child(sock, writes)
         os.close(writes)
-        sock.close()
         os.set_blocking(output, False)
         self._children[order.child] = _Child(order.child, pid, output)
         self._send(Launched(order.child, pid))

@@ -40,6 +40,13 @@ class Launched(msgspec.Struct, frozen=True, tag="launched"):
     pid: int
 
 
+class NotLaunched(msgspec.Struct, frozen=True, tag="refused"):
+    """Notice that no child could be forked: there are too many processes or open files."""
+
+    child: int
+    reason: str
+
+
 class Exited(msgspec.Struct, frozen=True, tag="exited"):
     """Notice of a child's end, with its exit status or the negative number of its signal."""
 
@@ -47,4 +54,4 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
     status: int
 
 
-Notice: TypeAlias = Launched | Exited
+Notice: TypeAlias = Launched | NotLaunched | Exited

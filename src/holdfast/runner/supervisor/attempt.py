@@ -99,18 +99,19 @@ class Attempt:
         try:
             self._declared = Declared.by(self._order.task, self._resources.store)
             start = c.StartAttempt(scope, child.process, LEASE, after=self._order.instance.attempt)
-            self.writer = TaskWriter(scope, self._resources.store.execute(start))
+            writer = self.writer = TaskWriter(scope, self._resources.store.execute(start))
         except HoldfastError as error:
             return Ended(scope, error.message)
         try:
-            return self._supervise(child, self.writer)
+            return self._supervise(child, writer)
         except HoldfastError:
             raise
         except Exception as error:
             # A bug of ours, which must not leave the task running forever in the store.
             log.exception("supervising %s failed", scope)
-            why = f"the supervisor failed: {type(error).__name__}: {error}"
-            self._finish(self.writer, Failed(error=why), None)
+            if self.writer is not None:  # else its end is recorded
+                why = f"the supervisor failed: {type(error).__name__}: {error}"
+                self._finish(writer, Failed(error=why), None)
             return Ended(scope, called=False)
 
     def call_back(self, kind: CallbackKind, error: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from holdfast.model.dag import TaskSpec
 from holdfast.model.run import Ending, Outcome, TaskInstance, TaskState
+from holdfast.process import signal_name
 from holdfast.runner.protocol.messages import Failed, Report, Skipped, Succeeded
 from holdfast.runner.protocol.parameters import MOST_INTERRUPTIONS
 
@@ -64,7 +64,7 @@ def ending_of(
             orderly=True,
         )
     if stop is StopReason.SPARK or (report is None and status is None):
-        reason = "Spark died" if stop else "the launcher died"
+        reason = "Spark died" if stop is StopReason.SPARK else "the launcher died"
         if isinstance(report, Failed) and report.spark_is_busy:
             reason = f"Spark was stopped, because {report.error}"
         return _interrupted(instance, reason, now)
@@ -121,6 +121,6 @@ def _failure(
     if stop is StopReason.SILENT:
         return "the task closed its connection to its supervisor"
     if status is not None and status < 0:
-        killed = f"its process was killed by {signal.Signals(-status).name}"
+        killed = f"its process was killed by {signal_name(-status)}"
         return f"{killed}, perhaps for lack of memory" if status == -9 else killed
     return f"its process ended with exit status {status} before the task returned"

@@ -19,11 +19,11 @@ from holdfast.errors import HoldfastError
 from holdfast.model.run import Process
 from holdfast.process import MARK, identify, kill_group
 from holdfast.runner.protocol.launches import (
-    Exited,
     Kill,
     Launch,
     Launched,
     Notice,
+    NotLaunched,
     Order,
     PreloadSpark,
     WriteLog,
@@ -47,7 +47,7 @@ _notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notic
 
 
 class LauncherGone(HoldfastError):
-    """The launcher process, which starts the tasks, has ended."""
+    """The launcher process, which starts the tasks, has ended, or cannot start another one."""
 
     code = "launcher_gone"
 
@@ -60,6 +60,7 @@ class Child:
         self._number = number
         self._mark = mark
         self._launched = Event()
+        self._refusal = "the launcher has ended"
         self._ended = Event()
         self.channel = channel
         self.process: Process | None = None
@@ -94,12 +95,16 @@ class Child:
     def wait_launched(self) -> None:
         self._launched.wait()
         if self.process is None:
-            raise LauncherGone("the launcher has ended")
+            self.channel.close()
+            raise LauncherGone(self._refusal)
 
     def take(self, notice: Notice) -> None:
         if isinstance(notice, Launched):
             self.process = identify(notice.pid, self._mark)
             self._launched.set()
+        elif isinstance(notice, NotLaunched):
+            self._refusal = f"no process can be started: {notice.reason}"
+            self.end(None)
         else:
             self.end(notice.status)
 
@@ -144,10 +149,17 @@ class LauncherLink:
     def launch(self) -> Child:
         """Return a new child, which waits for a startup message on its channel.
 
-        Raise LauncherGone if this link is closed or the launcher dies meanwhile.
+        Raise LauncherGone if this link is closed, the launcher dies meanwhile, or the machine has
+        no room for another process.
         """
+        try:
+            return self._launch()
+        except OSError as error:
+            raise LauncherGone(f"no process can be started: {error.strerror}") from None
+
+    def _launch(self) -> Child:
         ours, its = socket.socketpair()
-        with self._lock:
+        with its, self._lock:
             if self._closed:
                 raise LauncherGone("the supervisor is stopping, and starts no more tasks")
             if self._popen.poll() is not None:
@@ -158,8 +170,7 @@ class LauncherLink:
             child = self._children[self._last] = Child(
                 self, self._last, Channel(ours, LARGEST_OF_TASK), self._mark
             )
-            with its:
-                self._send(Launch(self._last), [its.fileno()])
+            self._send(Launch(self._last), [its.fileno()])
         child.wait_launched()
         return child
 
@@ -196,7 +207,7 @@ def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int
     while (frame := control.receive()) is not None:
         notice = _notice_decoder.decode(frame[1])
         children[notice.child].take(notice)
-        if isinstance(notice, Exited):
+        if not isinstance(notice, Launched):
             del children[notice.child]
     popen.wait()
     while children:

@@ -131,6 +131,7 @@ class Supervisor:
             sys.exit("error: the scheduler ended before it sent the server's address")
         from holdfast.stores.http import HttpStore
 
+        self._token = order.token
         return HttpStore(order.url, order.token, retry_window=window, new_token=self._new_token)
 
     def _take(self, order: Order) -> None:
@@ -194,15 +195,18 @@ class Supervisor:
 
     def _parse(self, order: Order) -> None:
         assert isinstance(order, ParseFile)
-        for _ in range(MOST_IMPORTS):
-            try:
-                with self._imports:
-                    parsed = self._import(order.file)
-                break
-            except (LauncherGone, _ImportKilled) as error:
-                parsed = Parsed(error=f"{order.file} could not be imported: {error.message}")
-                self._stopping.wait(TICK)
-        self._send(FileParsed(order.file, parsed))
+        parsed = Parsed(error=f"{order.file} could not be imported: the supervisor failed")
+        try:
+            for _ in range(MOST_IMPORTS):
+                try:
+                    with self._imports:
+                        parsed = self._import(order.file)
+                    break
+                except (LauncherGone, _ImportKilled) as error:
+                    parsed = Parsed(error=f"{order.file} could not be imported: {error.message}")
+                    self._stopping.wait(TICK)
+        finally:
+            self._send(FileParsed(order.file, parsed))
 
     def _import(self, file: str) -> Parsed:
         child = self._launcher.launch()
@@ -268,7 +272,10 @@ class Supervisor:
         while True:
             time.sleep(TICK)
             for attempt in self._current_attempts():
-                attempt.tick()
+                try:
+                    attempt.tick()
+                except Exception:
+                    log.exception("the deadlines of an attempt were not checked")
             if time.monotonic() > sent_at + ALIVE:
                 sent_at = time.monotonic()
                 self._send(Alive())
@@ -276,7 +283,10 @@ class Supervisor:
     def _keep_leases(self) -> None:
         while True:
             time.sleep(HEARTBEAT)
-            self._renew(self._current_attempts())
+            try:
+                self._renew(self._current_attempts())
+            except Exception:
+                log.exception("the leases were not renewed")
 
     def _current_attempts(self) -> list[Attempt]:
         with self._lock:

@@ -123,6 +123,8 @@ def _serve_spark(startup: SparkStartup, channel: Channel) -> Report:
 
 def _stopper(store: PipeStore) -> Callable[[int, FrameType | None], None]:
     def stop(number: int, frame: FrameType | None) -> None:
+        # Once: a second one, as when the whole process group is stopped, would interrupt `on_kill`.
+        signal.signal(number, signal.SIG_IGN)
         store.interrupt(Stopped())
 
     return stop

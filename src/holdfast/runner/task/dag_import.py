@@ -91,7 +91,7 @@ def _find_dag(path: str, dag_id: str) -> DAG:
             return one
     raise InvalidDag(
         f"{path} has no DAG `{dag_id}`",
-        hint=f"it has {', '.join(one.dag_id for one in dags)}",
+        hint=f"it has {', '.join(one.dag_id for one in dags) or 'none'}",
     )
 
 

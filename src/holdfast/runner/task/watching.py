@@ -46,7 +46,7 @@ async def _run(
     store: Store,
     asset: Asset,
 ) -> None:
-    trigger._asset_store = stores
+    trigger.asset_store = stores
     try:
         async for event in _events(trigger):
             emitted = _event(asset, event)
@@ -56,7 +56,7 @@ async def _run(
             await store.aexecute(Emit(startup.watch, left))
     finally:
         await trigger.cleanup()
-        trigger._asset_store = None
+        trigger.asset_store = None
 
 
 def _events(trigger: BaseEventTrigger) -> AsyncIterable[TriggerEvent]:

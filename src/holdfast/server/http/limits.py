@@ -100,7 +100,8 @@ def too_large(limit: int) -> HoldfastError:
 def too_slow(what: str, seconds: float) -> HoldfastError:
     return RequestTooSlow(
         f"{what} did not arrive within {seconds:g} s",
-        hint="send it again; [api] request_timeout is the limit",
+        hint=f"send it again; the limit is [api] request_timeout, and {LONGEST_HEAD:g} s at most "
+        "for the head of a request",
     )
 
 
