@@ -38,6 +38,8 @@ def run(steps: Steps[W, A], do: Callable[[W], Any]) -> A:
                 wanted = steps.send(answer)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()  # an interruption of `do` must not leave the generator's `finally` for later
 
 
 async def arun(steps: Steps[W, A], do: Callable[[W], Awaitable[Any]]) -> A:
@@ -53,3 +55,5 @@ async def arun(steps: Steps[W, A], do: Callable[[W], Awaitable[Any]]) -> A:
                 wanted = steps.send(answer)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()

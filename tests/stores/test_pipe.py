@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import socket
 from threading import Thread
 from typing import Any
@@ -108,3 +110,28 @@ def test_garbage_on_the_pipe_ends_the_relay(attempt_store: RelayedStore) -> None
     attempt_store._thread.join(timeout=10)
 
     assert not attempt_store._thread.is_alive()
+
+
+class Stopped(BaseException):
+    """Raised by a signal."""
+
+
+def test_an_interrupt_is_raised_although_the_connection_was_lost() -> None:
+    ours, its = socket.socketpair()
+    store = PipeStore(Channel(ours))
+    waiting = signal.signal(signal.SIGUSR1, lambda *_: store.interrupt(Stopped()))
+
+    def stop() -> None:
+        its.recv(1)  # the command is under way
+        os.kill(os.getpid(), signal.SIGUSR1)
+        its.close()
+
+    stopping = Thread(target=stop)
+    stopping.start()
+    try:
+        with pytest.raises(Stopped):
+            store.execute(c.Now())
+    finally:
+        signal.signal(signal.SIGUSR1, waiting)
+        stopping.join()
+        ours.close()

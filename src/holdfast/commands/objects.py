@@ -172,7 +172,7 @@ class TakePurges(Command[Taken], frozen=True):
 
 class FinishPurges(Command[None], frozen=True):
     """Report the objects that were deleted, and those that could not be, with the reason: they are
-    retried later. Objects that the taker no longer holds, as its lease has expired, are ignored."""
+    retried later. Objects that somebody else has taken since are ignored."""
 
     category = Category.PURGES
     fenced = False

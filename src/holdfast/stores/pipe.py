@@ -93,9 +93,9 @@ class PipeStore(Store):
             yield
         finally:
             self._busy = False
-        postponed, self._postponed = self._postponed, None
-        if postponed is not None:
-            raise postponed
+            postponed, self._postponed = self._postponed, None
+            if postponed is not None:
+                raise postponed
 
     def _exchange(self, kind: bytes, request: bytes) -> tuple[bytes, bytes]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from servers import ServerDatabase, SqliteDatabase
 from holdfast import commands as c
 from holdfast.errors import BackendFailed, InvalidBackend, NotSupported, StaleAttempt
 from holdfast.model.entry import ApiWriter, BackendCleanup, TaskWriter
-from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.backend.contract import load_backend
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import MakeStore, StoreConformance
@@ -168,3 +169,29 @@ def test_a_path_to_something_else_than_a_backend_is_a_type_error(path: str, reas
         load_backend(path)
 
     assert isinstance(caught.value, TypeError)
+
+
+class SlowBackend(DictBackend):
+    """Backend whose async `get` takes a while."""
+
+    pause = 0.5
+
+    async def aget(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
+        await asyncio.sleep(self.pause)
+        return self.get(scope, key)
+
+
+async def test_a_connection_that_a_timeout_has_cut_is_not_used_again(
+    postgres_database: ServerDatabase,
+) -> None:
+    backend = SlowBackend()
+    ledger = SqlStore(postgres_database.empty(), answer_timeout=timedelta(seconds=0.2))
+    store = backend.open(ledger)
+    await store.aexecute(c.RegisterTask(TASK))
+    await store.aexecute(c.Set(TASK, "key", "1", ANN))
+
+    await store.aexecute(c.Get(TASK, "key"))
+    backend.pause = 0
+
+    assert await store.aexecute(c.Get(TASK, "key")) == "1"
+    await store.aclose()

@@ -16,13 +16,15 @@ from holdfast import commands as c
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import BackendFailed, StaleAttempt, StoreUnavailable, VersionConflict
-from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import is_reference
+from holdfast.process import this_process
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.store import BATCH, OffloadStore
+from holdfast.stores.sql import SqlStore
 from holdfast.testing import MakeStore, StateConformance
 from holdfast.testing.conformance.content import Content
 from holdfast.testing.conformance.entries import Entries
@@ -34,6 +36,7 @@ from holdfast.testing.model import MemoryStore
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")
+MINUTE = timedelta(minutes=1)
 
 
 PUT_BACK = {
@@ -425,3 +428,21 @@ async def test_a_refused_reservation_of_one_writer_does_not_block_the_others(
     await asyncio.gather(*writes)
 
     assert await task_store.akeys() == ["a", "b", "busy"]
+
+
+def test_a_conflict_of_a_watchers_own_write_is_not_retried_for_ever(
+    tmp_path: Path, backend: ObjectStoreBackend
+) -> None:
+    inner = SqlStore(f"sqlite:///{tmp_path}/state.db")
+    inner.execute(c.DeclareAsset("orders", "s3://lake/orders"))
+    start = c.StartWatch(asset=ORDERS, watcher="files", process=this_process(), lease=MINUTE)
+    watch = inner.execute(start)
+    store, me = OffloadStore(inner, backend), WatcherWriter()
+    for key in ("count", "cursor"):
+        store.execute(c.Set(ORDERS, key, "1", me))
+    writes = (c.Advance(ORDERS, "count", "5", me), c.Set(ORDERS, "cursor", "2", me, if_version=99))
+
+    with pytest.raises(VersionConflict, match="`cursor`"):
+        store.execute(c.Emit(watch, writes))
+
+    assert store.execute(c.Get(ORDERS, "count")) == "1"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.errors import StoreUnavailable
 from holdfast.stores.sql import SqlStore, pool
 from holdfast.stores.sql.pool import AsyncPool, Link, Pool
 
@@ -52,6 +53,14 @@ def test_unused_connections_are_closed(pass_time: Callable[[float], None]) -> No
         one.give(one.take())
 
     assert [link.connection.is_open for link in links] == [False, False, True]
+
+
+def test_a_command_waits_for_a_connection_no_longer_than_its_timeout() -> None:
+    one = Pool(Connection, 1)
+    one.take()
+
+    with pytest.raises(StoreUnavailable, match="all 1 connections of this process"):
+        one.take(0.01)
 
 
 def test_a_reused_connection_stays_open(pass_time: Callable[[float], None]) -> None:

@@ -131,8 +131,8 @@ class BackendStore(Store):
     def _cannot(self, what: str) -> NotSupported:
         return NotSupported(
             f"the backend {self._name} cannot {what}",
-            hint="it supports get, set, delete and clear only; use the default backend for the "
-            "rest",
+            hint="a backend supports get, set, delete and clear, and the optional commands that it "
+            "declares; use the default backend for the rest",
         )
 
     def _call(self, method: str, scope: StoreScope, *args: Any, **named: Any) -> Steps[Any]:
@@ -301,7 +301,8 @@ class BackendStore(Store):
             steps = yield from self._execute(asked)
             return c.steps_of(steps, command)
         owner = yield from open_scope(command.scope, command.writer)
-        yield from count_write(owner)
+        if not command.reads:
+            yield from count_write(owner)
         scope = yield from resolve(command.scope)
         for key, value in command.values if isinstance(command, c.SetMany) else ():
             yield from purging.track_object(scope, key, value, command.reservation)

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TypeAlias
 
 from holdfast.commands import MOST_PURGES, ReserveObjects
-from holdfast.errors import HoldfastError
 from holdfast.store import Store
 
 _Waiting: TypeAlias = tuple[ReserveObjects, asyncio.Future[None]]
@@ -52,7 +51,7 @@ class GroupedReservations:
         objects = tuple(chain.from_iterable(command.objects for command, _ in waiting))
         try:
             await self._store.aexecute(ReserveObjects(first.scope, objects, first.writer))
-        except HoldfastError:
+        except Exception:
             # A conflict of one reservation must not fail the whole group.
             for command, answered in waiting:
                 await self._alone(command, answered)
@@ -68,7 +67,7 @@ class GroupedReservations:
             return  # the waiting caller has been cancelled
         try:
             await self._store.aexecute(command)
-        except HoldfastError as error:
+        except Exception as error:
             answered.set_exception(error)
         else:
             answered.set_result(None)

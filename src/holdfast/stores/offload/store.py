@@ -186,8 +186,8 @@ class OffloadStore(ReferenceStore):
         return command, msgspec.structs.replace(command, value=HELD_TEXT)
 
     def _emit(self, command: c.Emit) -> Steps[Any]:
+        standing = yield from self._standing(command.writes)
         while True:
-            standing = yield from self._standing(command.writes)
 
             def emitted(
                 writes: Sequence[c.Command[Any]], standing: Sequence[c.Set | None] = standing
@@ -198,8 +198,9 @@ class OffloadStore(ReferenceStore):
             try:
                 return (yield from self._sent(command.writes, emitted))
             except VersionConflict:
-                if not any(standing):
-                    raise
+                before, standing = standing, (yield from self._standing(command.writes))
+                if standing == before:
+                    raise  # the conflict is that of a write of the command itself
 
     def _standing(self, writes: Sequence[c.Command[Any]]) -> Steps[list[c.Set | None]]:
         """Return for each advance over a reference the write that first brings its value inline."""

@@ -73,17 +73,17 @@ class Pool:
         for _ in range(self._most):
             self._permits.put(None)
 
-    def take(self) -> Link:
+    def take(self, timeout: float | None = None) -> Link:
         """Return a connection for one command; wait if all are in use. Raise StoreUnavailable if
         that takes too long."""
+        longest = LONGEST_WAIT if timeout is None else min(timeout, LONGEST_WAIT)
         if (stale := self._idle.pop_stale()) is not None:
             stale.connection.invalidate()
         try:
-            self._permits.get(timeout=LONGEST_WAIT)
+            self._permits.get(timeout=longest)
         except Empty:
             raise StoreUnavailable(
-                f"all {self._most} connections of this process have been in use for "
-                f"{LONGEST_WAIT:.0f} s",
+                f"all {self._most} connections of this process have been in use for {longest:g} s",
                 hint="use fewer threads, or raise [database] max_connections",
             ) from None
         if (link := self._idle.pop()) is not None:

@@ -162,7 +162,7 @@ class SqlStore(Store):
         self.close()
 
     def _once(self, steps: Steps[A], progress: Progress, timeout: Timeout) -> A:
-        link = self._pool.take()
+        link = self._pool.take(timeout.seconds)
         try:
             if timeout.seconds is None:
                 answer = self._drive(steps, link.cursor, progress, timeout)
@@ -240,6 +240,8 @@ class SqlStore(Store):
             if progress.begun:
                 yield "ROLLBACK"
             raise
+        finally:
+            steps.close()
 
     def _run(self, cursor: Any, query: Query) -> Any:
         text, params, many, returns_rows = self._compiled.prepare(query, self._now())
@@ -260,14 +262,14 @@ class SqlStore(Store):
                 steps = operation(self._context, command)
                 answer = cast(A, await self._adrive(steps, link.cursor, progress))
         except HoldfastError:
-            pool.give(link)
+            await _give_back(pool, link, progress)
             raise
         except BaseException as error:
             await pool.discard(link)
-            if is_lost(error):
+            if is_lost(error) and not progress.given_up:
                 await pool.close()
             raise
-        pool.give(link)
+        await _give_back(pool, link, progress)
         return answer
 
     @contextmanager
@@ -325,6 +327,14 @@ class SqlStore(Store):
                 connect, self._max_connections, self._answer_timeout
             )
         return pool
+
+
+async def _give_back(pool: AsyncPool, link: Link, progress: Progress) -> None:
+    """Return a connection to the pool, unless the timeout has cut it just before the answer."""
+    if progress.given_up:
+        await pool.discard(link)
+    else:
+        pool.give(link)
 
 
 def _clock(clock: Callable[[], datetime] | None, embedded: bool) -> Callable[[], int | None]:

@@ -356,7 +356,7 @@ def finish_purges(context: Context, command: c.FinishPurges) -> Steps[None]:
 
 
 def _taken(ids: Iterable[int], taker: str) -> Steps[list[rows.Row]]:
-    """Return those of the rows whose lease the taker still holds."""
+    """Return those of the rows that nobody else has taken since."""
     found: list[rows.Row] = []
     for some in _portions(dict.fromkeys(ids)):
         named = {f"row_{n}": id for n, id in enumerate(some)}
