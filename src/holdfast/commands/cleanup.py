@@ -49,6 +49,10 @@ class TakeExpired(Command[tuple[Expired, ...]], frozen=True):
     cutoff: datetime
     limit: int
 
+    @property
+    def repeatable(self) -> bool:
+        return False
+
 
 class CleanUpBackend(Command[BackendCleanup], frozen=True):
     """Run the cleanup of a custom backend, whose rows the commands above cannot see; or only report

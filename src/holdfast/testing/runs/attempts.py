@@ -56,6 +56,29 @@ def interrupt(
 
 
 class RunAttempts(RunFixtures):
+    def test_a_start_that_is_sent_again_starts_no_second_attempt(self, store: Store) -> None:
+        begin(store)
+        first = c.StartAttempt(LOAD, FIRST, MINUTE, after=0)
+
+        assert [store.execute(first), store.execute(first)] == [1, 1]
+        with pytest.raises(StaleAttempt, match="already has attempt 1"):
+            store.execute(c.StartAttempt(LOAD, SECOND, MINUTE, after=0))
+
+    def test_an_attempt_that_has_ended_cannot_mark_or_clear_another_task(
+        self, store: Store
+    ) -> None:
+        begin(store)
+        stale = start(store)
+        finish(store, stale, FAILED)
+        other = TaskScope(*RUN, "other")
+        store.execute(c.RegisterTask(other))
+
+        with pytest.raises(StaleAttempt):
+            store.execute(c.MarkTask(scope=other, state=TaskState.SUCCESS, writer=stale))
+        with pytest.raises(StaleAttempt):
+            tasks = ((other.task_id, None),)
+            store.execute(c.ClearTasks(dag_id=RUN[0], run_id=RUN[1], tasks=tasks, writer=stale))
+
     def test_a_task_is_running_once_its_attempt_has_started(
         self, store: Store, clock: Clock
     ) -> None:

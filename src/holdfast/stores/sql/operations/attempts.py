@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast import commands as c
 from holdfast.model.entry import TaskWriter, Writer
@@ -45,18 +45,21 @@ _SUPERSEDED = Ending(
 
 def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
     yield BEGIN
-    owner, newest, _ = yield from _lock(command.scope)
-    params = {"owner": owner.id}
+    owner, newest, live = yield from _lock(command.scope)
+    params: dict[str, Any] = {"owner": owner.id}
+    worker = run_rows.process_column(command.worker)
     [(state, kind, _)] = yield r.task_state(), params
     if command.after not in (None, newest):
-        raise refusal.overtaken(command.scope, newest)
+        mine = yield r.open_attempt(), params | {"attempt": live}
+        if worker is None or list(mine) != [(command.after + 1, worker)]:
+            raise refusal.overtaken(command.scope, newest)
+        return newest  # the answer to this command was lost, and it was sent again
     if kind != RunKind.EXTERNAL and state is not None and TaskState(state).ended:
         raise refusal.task_ended(command.scope, state)
     yield from close_attempts(owner, _SUPERSEDED)
     yield r.drop_results(), params
     params["number"] = newest + 1
     yield r.start_task(), params
-    worker = run_rows.process_column(command.worker)
     lease = rows.microseconds(command.lease)
     yield r.add_attempt(), params | {"process": worker, "lease": lease}
     return newest + 1

@@ -383,7 +383,7 @@ def renew_attempt() -> sa.Update:
 
 @cache
 def open_attempt() -> Select:
-    return sa.select(t.attempt.c.number).where(_open_attempt())
+    return sa.select(t.attempt.c.number, t.attempt.c.worker).where(_open_attempt())
 
 
 @cache
