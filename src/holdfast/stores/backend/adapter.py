@@ -334,6 +334,7 @@ class BackendStore(Store):
 
     def _delete_run(self, context: Context, command: c.DeleteRun) -> Steps[None]:
         yield BEGIN
+        yield from registry.lock_tasks(command)  # before the backend is told: nobody writes to them
         tasks = yield from registry.list_tasks(context, c.ListTasks(command.dag_id, command.run_id))
         for scope in tasks:
             yield from self._emptied(scope)
@@ -344,6 +345,7 @@ class BackendStore(Store):
         scope = yield from resolve(command.scope)
         assert isinstance(scope, AssetScope)
         assert scope.asset_id is not None
+        yield from registry.lock_asset(scope.asset_id)
         yield from self._emptied(scope)
         yield from registry.drop_asset(context, scope.asset_id)
 

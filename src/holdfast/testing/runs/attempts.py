@@ -75,8 +75,8 @@ class RunAttempts(RunFixtures):
 
         with pytest.raises(StaleAttempt):
             store.execute(c.MarkTask(scope=other, state=TaskState.SUCCESS, writer=stale))
+        tasks = ((other.task_id, None),)
         with pytest.raises(StaleAttempt):
-            tasks = ((other.task_id, None),)
             store.execute(c.ClearTasks(dag_id=RUN[0], run_id=RUN[1], tasks=tasks, writer=stale))
 
     def test_a_task_is_running_once_its_attempt_has_started(

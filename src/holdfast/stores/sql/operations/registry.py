@@ -46,12 +46,20 @@ def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     yield from drop_run(context, command)
 
 
-def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
+def lock_tasks(command: c.DeleteRun) -> Steps[list[rows.Row] | None]:
+    """Lock a run and its task instances; return these, or None if there is no such run."""
     run = {"dag_id": command.dag_id, "run_id": command.run_id}
     found = yield r.lock_run_to_delete(), run
     if not found:
+        return None
+    return (yield r.lock_tasks_of_run(), {"run": found[0][0]})  # type: ignore[no-any-return]
+
+
+def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
+    run = {"dag_id": command.dag_id, "run_id": command.run_id}
+    tasks = yield from lock_tasks(command)
+    if tasks is None:
         return
-    tasks = yield r.lock_tasks_of_run(), {"run": found[0][0]}
     # Before the run: references in a row are queued for deletion with the names of its owner.
     for ti_id, _, _ in tasks:
         yield s.delete_all(TASKS), {"owner": ti_id}
@@ -128,8 +136,12 @@ def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
     yield from drop_asset(context, (yield from known(command.scope)))
 
 
+def lock_asset(id: int) -> Steps[list[rows.Row]]:
+    return (yield s.lock_owner(ASSETS, "id"), {"owner": id})  # type: ignore[no-any-return]
+
+
 def drop_asset(context: Context, id: int) -> Steps[None]:
-    found = yield s.lock_owner(ASSETS, "id"), {"owner": id}
+    found = yield from lock_asset(id)
     for _, revision, _ in found:
         [(_, name, uri)] = yield s.identity("id"), {"owner": id}
         digests = [{"digest": rows.digest(text), "revision": revision} for text in (name, uri)]
