@@ -89,13 +89,15 @@ class Endpoints:
         return self._server
 
 
+_OPENING = Lock()
 _OPEN: dict[Store, Endpoints] = {}
 """Endpoints of scripts, whose handles must work for as long as the store is open."""
 
 
 def endpoints(store: Store) -> Endpoints:
     """Return the endpoints of a store that a script has opened, until its connection is closed."""
-    if store not in _OPEN:
-        _OPEN.setdefault(store, Endpoints(load(), store))
-        before_close(store, lambda: _OPEN.pop(store).close())
-    return _OPEN[store]
+    with _OPENING:
+        if store not in _OPEN:
+            _OPEN[store] = Endpoints(load(), store)
+            before_close(store, lambda: _OPEN.pop(store).close())
+        return _OPEN[store]

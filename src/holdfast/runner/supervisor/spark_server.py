@@ -17,6 +17,9 @@ from holdfast.settings import Settings
 from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.wire.channel import encode
 
+PORT_TIMEOUT = 30.0
+"""Seconds in which the port of a killed server has to close."""
+
 
 class SparkServer:
     """The shared Spark server, restarted after it has died, alone or with the launcher."""
@@ -28,6 +31,7 @@ class SparkServer:
         self._runner = identify(os.getppid())
         self._lock = Lock()
         self._current: _Serving | None = None
+        self._stopping = False
 
     def warm(self) -> None:
         """Start Spark in the background, and preload its modules for tasks."""
@@ -54,8 +58,17 @@ class SparkServer:
             self._current.child.kill()
             self._current.child.wait()
             self._current = None
-            while _listens(address):  # its port is open until its last thread has ended
+            # Its port is open until its last thread has ended; after that, to another program.
+            given_up = time.monotonic() + PORT_TIMEOUT
+            while _listens(address) and time.monotonic() < given_up:
                 time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End a server that has not started yet: attempts that wait for it are being stopped."""
+        with self._lock:
+            self._stopping = True
+            if self._current is not None and not self._current.is_ready:
+                self._current.child.kill()
 
     def is_lost(self, address: SparkAddress) -> bool:
         """Return whether the server that an attempt used was one of ours and is gone."""
@@ -67,6 +80,8 @@ class SparkServer:
 
     def _serving(self) -> _Serving:
         with self._lock:
+            if self._stopping:
+                raise SparkUnavailable("the supervisor is stopping, and starts no Spark")
             if self._current is None or self._current.has_ended:
                 self._current = _Serving(self._launcher.launch(), self._settings, self._runner)
             return self._current
@@ -90,10 +105,12 @@ class _Serving:
         Thread(target=self._listen, daemon=True).start()
 
     @property
+    def is_ready(self) -> bool:
+        return isinstance(self._report, Ready)
+
+    @property
     def has_ended(self) -> bool:
-        return self._reported.is_set() and (
-            not isinstance(self._report, Ready) or self.child.wait(timeout=0)
-        )
+        return self._reported.is_set() and (not self.is_ready or self.child.wait(timeout=0))
 
     def serves(self, address: SparkAddress) -> bool:
         return isinstance(self._report, Ready) and self._report.address == address

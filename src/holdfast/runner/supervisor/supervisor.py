@@ -113,6 +113,7 @@ class Supervisor:
             watching.stop()
         for attempt in attempts:
             attempt.stop(StopReason.INTERRUPT)
+        self._spark.stop()
         for thread in threads:
             thread.join()
         if self._purger is not None:
@@ -260,7 +261,8 @@ class Supervisor:
                     raise
 
     def _warm_spark(self, order: Order) -> None:
-        self._spark.warm()
+        with suppress(HoldfastError):  # the attempts that need it report why
+            self._spark.warm()
 
     def _watch(self, order: WatchAsset) -> None:
         watching = self._watchings[_name(order)] = Watching(order, self._resources)
